@@ -1,6 +1,5 @@
 """Values come from annotations: which ones, for which annotation."""
 
-import collections
 import dataclasses
 import enum
 import fractions
@@ -60,11 +59,6 @@ class Labelled(NamedTuple):
     parts: Mapping[str, jax.Array]
 
 
-class Arrays(NamedTuple):
-    weight: jax.Array
-    bias: jax.Array
-
-
 class Record(TypedDict):
     weight: jax.Array
 
@@ -83,8 +77,6 @@ class Derived(Base): ...
 
 UserId = NewType("UserId", int)
 T = TypeVar("T")
-Bound = TypeVar("Bound", bound=int)
-Constrained = TypeVar("Constrained", int, str)
 
 
 def _label(value: Any) -> str | None:
@@ -93,50 +85,31 @@ def _label(value: Any) -> str | None:
 
 
 NUMERIC = {"value", "shape", "dtype", "weak type"}
-NO_WEAK = {"value", "shape", "dtype"}
 
 
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [
-        (bool, NO_WEAK),
+        (bool, NUMERIC - {"weak type"}),
         (int, NUMERIC),
-        (float, NUMERIC),
         (complex, NUMERIC),
         (np.float32, NUMERIC),
         (jax.Array, NUMERIC),
         (np.ndarray, NUMERIC),
-        (np.typing.NDArray[np.float32], NUMERIC),
-        (jax.typing.ArrayLike, NUMERIC),
         (jax.typing.ArrayLike | None, NUMERIC | {"structure"}),
         (Optional[jax.Array], NUMERIC | {"structure"}),  # noqa: UP045  # the old spelling
-        (jax.Array | None, NUMERIC | {"structure"}),
-        (int | float, NUMERIC),
         (tuple[jax.Array, int], NUMERIC),
-        (tuple[jax.Array, ...], NUMERIC),
-        (list[jax.Array], NUMERIC),
-        (collections.OrderedDict[str, jax.Array], NUMERIC),
-        (collections.defaultdict[str, jax.Array], NUMERIC),
-        (Sequence[jax.Array], NUMERIC),
-        (Mapping[str, jax.Array], NUMERIC),
         (Mapping[str, jax.Array] | None, NUMERIC | {"structure"}),
         (Labelled | None, NUMERIC | {"structure"}),
         (dict[str, list[tuple[jax.Array, int]]], NUMERIC),
         (list, NUMERIC),
-        (dict, NUMERIC),
-        (Arrays, NUMERIC),
         (Record, NUMERIC),
-        (Inner, NUMERIC),
         (Inner | None, NUMERIC | {"structure"}),
-        (list[Inner], NUMERIC),
         (Any, NUMERIC),
-        (object, NUMERIC),
         (T, NUMERIC),
-        (Bound, NUMERIC),
         (UserId, NUMERIC),
         (Annotated[jax.Array, "a remark"], NUMERIC),
         (Final[int], NUMERIC),
-        ("jax.Array", NUMERIC),
         ("list['Inner']", NUMERIC),
     ],
     ids=_label,
@@ -162,39 +135,29 @@ BOTH = {"value", "type"}
         (bool, "False -> True", BOTH),
         (int, "0 -> 1", BOTH),
         (float, "0.0 -> 1.0", BOTH),
-        (complex, "0j -> (1+0j)", VALUE_ONLY),
+        (complex, "0j -> 1j", VALUE_ONLY),
         (str, "'a' -> 'b'", BOTH),
         (bytes, None, VALUE_ONLY),
         (Color, "Color.RED -> Color.GREEN", VALUE_ONLY),
         (Level, "Level.LOW -> Level.HIGH", BOTH),
         (Mode, "Mode.FAST -> Mode.SLOW", BOTH),
         (Bits, "Bits.A -> Bits.B", VALUE_ONLY),
-        (UserId, "0 -> 1", BOTH),
         (Literal["relu", "gelu"], "'relu' -> 'gelu'", BOTH),
         (int | str | None, None, VALUE_ONLY),
-        (tuple[int, ...], "(0,) -> (1,)", BOTH),
-        (tuple[int, str], "(0, 'a') -> (1, 'a')", BOTH),
-        (frozenset[int], "frozenset({0}) -> frozenset({1})", VALUE_ONLY),
-        (Sequence[int], "(0,) -> (1,)", BOTH),
-        (Mapping[str, int], None, VALUE_ONLY),
-        (lw.FrozenMapping[str, int], "{'a': 0} -> {'b': 0}", VALUE_ONLY),
+        (tuple[int, ...], "() -> (0,)", BOTH),
+        (tuple[int, str], "(0, 'a') -> (0, 'b')", BOTH),
+        (frozenset[int], "frozenset({}) -> frozenset({0})", VALUE_ONLY),
+        (Sequence[int], "() -> (0,)", BOTH),
+        (lw.FrozenMapping[str, int], "{} -> {'a': 0}", VALUE_ONLY),
         (lw.StaticArray, None, VALUE_ONLY),
         (np.dtype, "dtype('float32') -> dtype('int32')", VALUE_ONLY),
-        (np.dtype[np.float32], "dtype('float32') -> dtype('int32')", VALUE_ONLY),
-        (np.float32, "np.float32(0.0) -> np.float32(1.0)", VALUE_ONLY),
-        (Config, "Config(depth=0, name='x') -> Config(depth=1, name='x')", VALUE_ONLY),
+        (Config, "Config(depth=0, name='x') -> Config(depth=0, name='a')", VALUE_ONLY),
         (Sizes, None, VALUE_ONLY),
-        (type, None, VALUE_ONLY),
         (type[Base], f"{__name__}.Base -> {__name__}.Derived", VALUE_ONLY),
         (range, "range(0, 0) -> range(0, 1)", VALUE_ONLY),
-        (slice, None, VALUE_ONLY),
         (fractions.Fraction, "Fraction(0, 1) -> Fraction(1, 1)", VALUE_ONLY),
         (Any, "0 -> 1", BOTH),
-        (object, "0 -> 1", BOTH),
-        (T, "0 -> 1", BOTH),
-        (Constrained, "0 -> 1", BOTH),
         (Hashable, None, VALUE_ONLY),
-        ("int", "0 -> 1", BOTH),
         ("Color", "Color.RED -> Color.GREEN", VALUE_ONLY),
     ],
     ids=_label,
@@ -216,28 +179,29 @@ def test_static(annotation: Any, change: str | None, expected: set[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("annotation", "stored"),
+    ("annotation", "stored", "change"),
     [
-        (list[int], "(0,)"),
-        (tuple[list[int], ...], "((0,),)"),
-        (dict[str, int], "FrozenMapping({'a': 0})"),
-        (dict[str, list[int]], "FrozenMapping({'a': (0,)})"),
-        (Mapping[str, int], "FrozenMapping({'a': 0})"),
-        (set[int], "frozenset({0})"),
-        (np.ndarray, "f32[3](numpy)"),
-        (jax.Array, "f32[3](numpy)"),
-        (list, "(0,)"),
-        (dict, "FrozenMapping({'a': 0})"),
-        (set, "frozenset({0})"),
+        (list[int], "()", "() -> (0,)"),
+        (tuple[list[int], ...], "()", "() -> ((),)"),
+        (dict[str, list[int]], "FrozenMapping({})", "{} -> {'a': ()}"),
+        (Mapping[str, int], "FrozenMapping({})", "{} -> {'a': 0}"),
+        (set[int], "frozenset()", "frozenset({}) -> frozenset({0})"),
+        (np.ndarray, "f32[3](numpy)", None),
+        (jax.Array, "f32[3](numpy)", None),
+        (list, "()", "() -> (0,)"),
+        (dict, "FrozenMapping({})", "{} -> {'a': 0}"),
+        (set, "frozenset()", "frozenset({}) -> frozenset({0})"),
     ],
     ids=_label,
 )
-def test_frozen(annotation: Any, stored: str) -> None:
+def test_frozen(annotation: Any, stored: str, change: str | None) -> None:
     """With ``freeze=True`` containers and arrays are drawn, and stored frozen."""
     report = with_field(annotation, __name__, lw.static_field(freeze=True))
     assert report.passed, report
     assert report.instance == f"Asked(it={stored})"
-    assert kinds(report)["value"].verdict == "ok"
+    row = kinds(report)["value"]
+    assert row.verdict == "ok"
+    assert change in (None, row.change)
 
 
 @pytest.mark.parametrize(
@@ -274,14 +238,6 @@ def test_only_one_value(annotation: Any, word: str) -> None:
     row = kinds(with_field(lw.Static[annotation], __name__))["value"]
     assert (row.verdict, row.traces) == ("skipped", 0)
     assert word in row.change
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="type statements came with 3.12")
-def test_type_statement() -> None:
-    """An alias made by a ``type`` statement is looked through."""
-    names: dict[str, Any] = {}
-    exec("type Size = int | None", names)  # noqa: S102  # a syntax error before 3.12
-    assert kinds(with_field(lw.Static[names["Size"]], __name__))["value"].verdict == "ok"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with 3.12")
@@ -335,32 +291,16 @@ def test_dtypes(dtype: str, module: Any) -> None:
     assert dtype in rows["value"].change
 
 
-@pytest.mark.slow
-def test_jaxtyping() -> None:
-    """Shapes and dtypes of jaxtyping annotations are those of the values drawn."""
+@pytest.mark.parametrize(
+    ("dims", "text"),
+    [("", "f32[]"), ("batch 4", "f32[3,4]"), ("n n", "f32[3,3]"), ("...", "f32[]")],
+)
+def test_jaxtyping(dims: str, text: str) -> None:
+    """Where a field is drawn alone, the axes that have a name are of one length."""
     jaxtyping = pytest.importorskip("jaxtyping")
-
-    expected = {
-        jaxtyping.Float[jax.Array, ""]: "f32[]",
-        jaxtyping.Float[jax.Array, "2 4"]: "f32[2,4]",
-        jaxtyping.Float[jax.Array, "batch 4"]: "f32[3,4]",
-        jaxtyping.Float[jax.Array, "n n"]: "f32[3,3]",
-        jaxtyping.Float[jax.Array, "*batch n"]: "f32[3]",
-        jaxtyping.Float[jax.Array, "..."]: "f32[]",
-        jaxtyping.Float[np.ndarray, "2"]: "f32[2](numpy)",
-        jaxtyping.Int[jax.Array, "2"]: "i32[2]",
-        jaxtyping.UInt8[jax.Array, "2"]: "u8[2]",
-        jaxtyping.Bool[jax.Array, "2"]: "bool[2]",
-        jaxtyping.BFloat16[jax.Array, "2"]: "bf16[2]",
-        jaxtyping.Complex[jax.Array, "2"]: "c64[2]",
-        jaxtyping.Float[jax.Array, "2"] | None: "f32[2]",
-        jaxtyping.Key[jax.Array, ""]: "key<fry>[]",
-        jaxtyping.PRNGKeyArray: "key<fry>[]",
-    }
-    for annotation, text in expected.items():
-        report = with_field(annotation, __name__)
-        assert report.passed, report
-        assert report.instance == f"Asked(it={text})"
+    report = with_field(jaxtyping.Float[jax.Array, dims], __name__)
+    assert report.passed, report
+    assert report.instance == f"Asked(it={text})"
 
 
 def test_default_of_a_field_that_says_nothing() -> None:

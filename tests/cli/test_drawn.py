@@ -109,7 +109,7 @@ def test_a_default_factory_that_raises() -> None:
         "Made", [("it", Refusing, dataclasses.field(default_factory=Refusing))]
     )
     jax.tree_util.register_dataclass(cls, [], ["it"])
-    assert "No constructor defined! 0" in report_of(cls).error
+    assert "No constructor defined!" in report_of(cls).error
     made = dataclasses.make_dataclass(
         "Given",
         [("w", float), ("it", int, dataclasses.field(default_factory=Refusing))],  # type: ignore[arg-type]

@@ -129,7 +129,7 @@ def test_namedtuples_and_subclasses() -> None:
         (Int, "int32", "int32 int8 int16"),
         (UInt, "uint32", "uint32 uint8"),
         (Bool, "bool", "bool"),
-        (Num, "float32", "float32 float16 bfloat16 int8 int16 uint8"),
+        (Num, "float32", "float32 float16 bfloat16 int8 int16 int32 uint8"),
         (Shaped, "float32", "float32 int32 bool"),
         (jaxtyping.Complex, "complex64", "complex64"),
         (jaxtyping.Int4, "int4", "int4"),

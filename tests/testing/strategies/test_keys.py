@@ -8,7 +8,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
 )
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -52,28 +51,20 @@ def has_two(kind: type) -> Callable[[Any], bool]:
 
 
 UNSAID: list[Any] = [
-    dict[Hashable, float],
     dict[Any, float],
     Mapping[object, float],
-    MutableMapping[Any, float],
-    collections.OrderedDict[Hashable, float],
     collections.defaultdict[object, float],
     Keyed,
-    Keyed[Any],
-    dict[int | str, float],
     list[dict[Hashable, float]],
     Sequence[tuple[Mapping[Any, float], ...]],
-    dict[str, dict[Hashable, float]],
 ]
 
 
 @pytest.mark.parametrize("annotation", UNSAID, ids=str)
 def test_keys_that_may_be_anything(annotation: Any) -> None:
-    """They are strings, or whole numbers, never both in one mapping."""
+    """They are strings."""
     values = drawn(of(annotation))
-    for keys in (keys for value in values for keys in keys_of(value)):
-        assert {type(key) for key in keys} <= {int} or {type(key) for key in keys} <= {str}
-    assert any(map(has_two(int), values))
+    assert {type(key) for value in values for keys in keys_of(value) for key in keys} == {str}
     assert any(map(has_two(str), values))
     jax.tree.leaves(values)
 
@@ -82,6 +73,7 @@ def test_keys_that_may_be_anything(annotation: Any) -> None:
     "annotation",
     [
         dict[Unordered, float],
+        dict[int | str, float],
         dict[complex, float],
         dict[Literal[1, "a"] | None, float],
         dict[tuple[int | str, ...], float],
@@ -131,7 +123,6 @@ jax.tree_util.register_pytree_node(
 def test_mappings_that_sort_their_keys() -> None:
     """A class that is a mapping has keys of one type, from a dict and from pairs."""
     values = drawn(lst.instances(Store))
-    assert any(map(has_two(int), values))
     assert any(map(has_two(str), values))
     jax.tree.leaves(values)
     assert has_unsortable_keys(Store({1: 1.0, "a": 2.0}))  # by a strategy of the user's
@@ -157,4 +148,4 @@ def test_keys_in_a_static() -> None:
     jax.tree_util.register_pytree_node_class(Held)
     found = [keys for made in drawn(lst.instances(Held)) for keys in keys_of(made.cfg)]
     assert all(len({type(key) for key in keys}) <= 1 for keys in found)
-    assert max(map(len, found)) == 2
+    assert max(map(len, found)) == 3

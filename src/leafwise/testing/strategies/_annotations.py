@@ -4,11 +4,12 @@ import collections
 import collections.abc
 import contextlib
 import dataclasses
+import enum
 import functools
 import inspect
-import itertools
+import numbers
 import operator
-import re
+import pathlib
 import sys
 import types
 import typing
@@ -17,22 +18,28 @@ from typing import Annotated, Any, Final, TypeVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
-from leafwise._classes.annotations import Unknown, named_by, resolve, resolve_known
-from leafwise._objects.frozen import FrozenMapping
+from leafwise._classes.annotations import Unknown, named_by, resolve, unwrap
+from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies import _instance_plan
-from leafwise.testing.strategies._arrays import Strategy, array_values, arrays, own_dims
+from leafwise.testing.strategies._arrays import (
+    Strategy,
+    array_values,
+    arrays,
+    concrete_scalar,
+    jaxtyped_values,
+)
 from leafwise.testing.strategies._constructor import (
     EndlessError,
     FieldContext,
-    Parameter,
     is_same,
+    parameters_of,
     substitute,
     takes_more,
 )
-from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._objects import (
     entry_of,
     has_fields,
@@ -45,7 +52,6 @@ from leafwise.testing.strategies._objects import (
     origin_of,
     subclasses_of,
 )
-from leafwise.testing.strategies._scalars import FLOATS, plain_values
 from leafwise.testing.strategies._static_values import (
     BY_ARITY,
     FUNCTIONS,
@@ -60,14 +66,8 @@ EMPTY: Final = inspect.Parameter.empty
 def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strategy:
     """Return a strategy for the values of an annotation.
 
-    Args:
-        kind: The annotation, resolved.
-        where: The field that the values are for.
-        default: The field's default, whose type serves if the annotation says nothing.
-
-    Raises:
-        CannotBuildError: Nothing is known of the annotation; the message says how to
-            register a strategy.
+    The type of the field's default serves if the annotation says nothing. `CannotBuildError`
+    says how to register a strategy if nothing is known.
     """
     kind = substitute(kind, where.bindings)
     origin = typing.get_origin(kind)
@@ -78,10 +78,10 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     kind = _resolved(kind, where)
     where = where.part_of(kind)
     cls = origin_of(kind)
-    inside = cls in where.above and where.varied  # its strategy may be the one that asks
-    if not inside and (is_user_registered(kind) or is_user_registered(cls)):
-        return _from_hypothesis(_with_our_parts(kind, where), where)
-    plain = plain_values(kind, where)
+    # Inside an instance, the strategy that is registered may be the one that asks.
+    if cls not in where.above and (is_user_registered(kind) or is_user_registered(cls)):
+        return _from_hypothesis(kind, where)
+    plain = _plain_values(kind, where)
     if plain is not None:
         return plain
     for means, make in _RULES:
@@ -91,32 +91,29 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
         return _anything(kind, where, default)
     if is_made_in_python(kind):
         return _instances(kind, where)
+    if isinstance(cls, type) and not (is_registered(cls) or issubclass(cls, enum.Enum)):
+        raise _unknown(kind, where)  # written in C: Hypothesis would call it, and see
     return _from_hypothesis(kind, where)
 
 
-def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strategy:
-    """Return a strategy for an argument that the field of its name does not refuse alone.
-
-    Raises:
-        CannotBuildError: Nothing is known of its annotation.
-    """
-    return _instance_plan.argument_for(cls, parameter, where, strategy_for)
+argument_for = functools.partial(_instance_plan.argument_for, ask=strategy_for)
 
 
 def accepts_none(kind: Any) -> bool:
     """Return whether an annotation is optional."""
-    if typing.get_origin(kind) in (Annotated, Final):
-        return accepts_none(typing.get_args(kind)[0])
-    return type(None) in typing.get_args(kind)
+    return type(None) in typing.get_args(unwrap(kind))
 
 
 def says_nothing(kind: Any) -> bool:
     """Return whether an annotation leaves open what a value is, except that it may have a hash."""
     while isinstance(kind, TypeVar):
         kind = kind.__bound__ or Any
+    return kind in (Any, object, EMPTY) or _is_hashable(kind)
+
+
+def _is_hashable(kind: Any) -> bool:
     cls = origin_of(kind)
-    hashable = cls is Hashable or (is_protocol(cls) and Hashable in cls.__mro__)
-    return hashable or kind in (Any, object, EMPTY)
+    return cls is Hashable or (is_protocol(cls) and Hashable in cls.__mro__)
 
 
 # -------------------------------------------------------------------- what an annotation means
@@ -130,28 +127,18 @@ def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     if strategies:
         return strategies[-1]
     limits = [each for each in remarks if type(each).__module__.startswith("annotated_types")]
-    if limits and (typing.get_args(inner) or is_registered(inner)):
-        return _limited(inner, limits, where)
-    return strategy_for(inner, where, default)
-
-
-def _limited(kind: Any, limits: list[Any], where: FieldContext) -> Strategy:
-    if kind in (int, float):
+    if not limits or not (typing.get_args(inner) or is_registered(inner)):
+        return strategy_for(inner, where, default)
+    if inner in (int, float):  # a size of millions would be an array of millions
         made_of: Any = sys.modules["annotated_types"]
-        small = [*limits, made_of.Interval(ge=-100, le=100)]
-        try:
-            return _from_hypothesis(Annotated[kind, *small], where)
-        except CannotBuildError:  # the limits ask for others
-            pass
-    return _from_hypothesis(Annotated[_with_our_parts(kind, where), *limits], where)
+        small = made_of.Interval(ge=-100, le=100)
+        with contextlib.suppress(CannotBuildError):  # the limits ask for others
+            return _from_hypothesis(inner, where, [*limits, small])
+    return _from_hypothesis(inner, where, limits)
 
 
 def _resolved(kind: Any, where: FieldContext) -> Any:
-    """Return what a name inside an annotation stands for: ``list["Node"]``.
-
-    Raises:
-        CannotBuildError: It cannot be found.
-    """
+    """Return what a name inside an annotation stands for: ``list["Node"]``."""
     if kind is typing.Self:
         return where.home
     if isinstance(kind, dataclasses.Field):  # of `x: field()`, where `x: int = field()` was meant
@@ -159,8 +146,6 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     if isinstance(kind, str | typing.ForwardRef):
         name = kind if isinstance(kind, str) else kind.__forward_arg__
         scopes: list[Any] = [{cls.__name__: cls} for cls in (where.home, *where.above)]
-        if isinstance(resolve_known(where.home, name, scopes), str):
-            scopes += _homes_of_alias(kind, name, where)
         kind = resolve(where.home, where.text, name, scopes)
     if isinstance(kind, Unknown):
         raise CannotBuildError(
@@ -171,36 +156,15 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     return kind
 
 
-def _homes_of_alias(reference: Any, text: str, where: FieldContext) -> list[Any]:
-    """Return the namespaces where an alias could be written that contains a forward reference.
-
-    ``Tree = Union[Array, list["Tree"]]`` may be imported under another name, or without ``Tree``.
-    """
-    own: Any = getattr(reference, "__forward_module__", None)
-    if own:
-        return [vars(sys.modules[getattr(own, "__name__", own)])]
-    around = {id(each) for each in where.around}
-    spaces: list[Any] = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
-    return [
-        space
-        for space in spaces
-        if any(name in space for name in re.findall(r"\w+", text))
-        and not around.isdisjoint(map(id, space.values()))
-    ]
-
-
 def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for an annotation that says nothing: ``Any``, ``object``, ``Hashable``."""
-    hashable = kind not in (Any, object, EMPTY)
     if default is not EMPTY and isinstance(default, type):
         return st.just(default)  # which other class would do cannot be known
-    if default is not EMPTY and default is not None and not hashable:
+    if _is_hashable(kind):
+        return _NAMES
+    if default is not EMPTY and default is not None:
         return strategy_for(type(default), where)
-    if where.as_key:
-        return _NAMES | _DIGITS
-    if not where.varied:
-        return _DIGITS
-    if where.static or hashable:
+    if where.static:
         return _DIGITS | st.sampled_from(["a", "b"]) | st.booleans() | st.tuples(_DIGITS)
     return _DIGITS | st.sampled_from([0.5, 1.0]) | arrays(dtype="float32")
 
@@ -217,90 +181,155 @@ def _type_variable(kind: Any, where: FieldContext) -> Strategy:
     return strategy_for(default if has_default else kind.__bound__ or Any, where)
 
 
-def _with_our_parts(kind: Any, where: FieldContext) -> Any:
-    """Return an annotation whose parts Hypothesis draws as we do, unless it knows them itself."""
+def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ()) -> Strategy:
+    """Return what Hypothesis knows, with our values for the parts of the annotation."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    known = all(part is ... or is_registered(part) for part in parts)
-    if known or not (isinstance(origin, type) or origin is typing.Union):
-        return kind
-    ours: list[Any] = [
-        part if part is ... or is_registered(part) else Annotated[part, strategy_for(part, where)]
-        for part in parts
-    ]
-    is_union = origin in (typing.Union, types.UnionType)
-    alias: Any = origin
-    return functools.reduce(operator.or_, ours) if is_union else alias[tuple(ours)]
-
-
-def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
-    """Ask Hypothesis now, since its errors would otherwise come at the first draw."""
-    try:
-        strategy: Strategy = st.from_type(kind)
-        if where.varied:  # within a test, perhaps
-            strategy.validate()
-        if not where.varied or strategy.is_empty:
-            find(strategy, lambda _: True)
-    except Exception as error:
-        fix = where.fix(getattr(kind, "__name__", None) or str(kind))
-        raise CannotBuildError(f"{where}: no values are known for {kind}\n  fix: {fix}") from error
+    asked: Any = kind
+    if parts and isinstance(origin, type):
+        ours: list[Any] = [
+            part if part is ... else Annotated[part, strategy_for(part, where)] for part in parts
+        ]
+        alias: Any = origin
+        asked = alias[tuple(ours)]
+    for limit in limits:
+        asked = Annotated[asked, limit]
+    try:  # now, since its errors would otherwise come at the first draw
+        strategy: Strategy = st.from_type(asked)
+        strategy.validate()
+    except Exception as error:  # of the strategies that users register, too
+        raise _unknown(kind, where) from error
+    if strategy.is_empty:
+        raise _unknown(kind, where)
     return strategy
+
+
+def _unknown(kind: Any, where: FieldContext) -> CannotBuildError:
+    fix = where.fix(getattr(kind, "__name__", None) or str(kind))
+    return CannotBuildError(f"{where}: no values are known for {kind}\n  fix: {fix}")
+
+
+# --------------------------------------------------------------------------- without parts
+
+
+def _plain_values(kind: Any, where: FieldContext) -> Strategy | None:
+    """Return a strategy for values without parts; None if those of Hypothesis will do.
+
+    Its numbers overflow or are not finite, its texts are of any character, its ranges and
+    slices go into the millions; it has one path, and does not know JAX.
+    """
+    if hasattr(kind, "array_type"):
+        return jaxtyped_values(kind, where)
+    if kind in (int, numbers.Integral):
+        sizes = st.sampled_from((1, 2, 3, 0, 4, 5))
+        return sizes if where.counts else st.integers(0, 5) | st.integers(-100, 100)
+    make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
+    return make(kind) if make else entry_of(_KNOWN, kind)
+
+
+_FLOATS: Final = st.floats(-10, 10, width=16)
+_SMALL: Final = st.none() | st.integers(-5, 5)
+_DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
+
+
+def _dtypes(kind: Any) -> Strategy:
+    scalars = [part for part in typing.get_args(kind) if isinstance(part, type)]
+    return st.just(np.dtype(concrete_scalar(scalars[0]))) if scalars else _DTYPES
+
+
+def _numpy_scalars(kind: Any) -> Strategy:
+    scalar: Any = concrete_scalar(origin_of(kind))
+    if issubclass(scalar, np.bool_):
+        return st.booleans().map(scalar)
+    return st.integers(0, 10).map(scalar) if issubclass(scalar, np.number) else st.from_type(scalar)
+
+
+_BY_BASE: Final[tuple[tuple[type, Callable[[Any], Strategy | None]], ...]] = (
+    (StaticArray, lambda _: arrays(numpy=True).map(StaticArray)),
+    (jax.Array, array_values),
+    (np.ndarray, array_values),
+    (np.dtype, _dtypes),
+    (np.generic, _numpy_scalars),
+    (pathlib.PurePath, lambda kind: st.sampled_from(["a", "b/c", "/d"]).map(kind)),
+    (jax.tree_util.Partial, lambda _: st.sampled_from(TREE_PARTIALS)),
+    (functools.partial, lambda _: st.sampled_from(PARTIALS)),
+    (types.FunctionType, lambda _: st.sampled_from(OF_MANY)),
+)
+
+
+def _mesh() -> Any:
+    return jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+
+
+_SPEC: Final[Any] = jax.sharding.PartitionSpec
+_SPECS: Final = st.sampled_from([_SPEC(), _SPEC(None), _SPEC("x"), _SPEC(None, "x")])
+_DEVICES: Final[Strategy] = st.builds(jax.devices).map(operator.itemgetter(0))
+_SHARDINGS: Final = _DEVICES.map(jax.sharding.SingleDeviceSharding)
+
+_KNOWN: Final[dict[Any, Strategy]] = {
+    None: st.none(),
+    **dict.fromkeys((float, numbers.Real), _FLOATS),
+    **dict.fromkeys((complex, numbers.Complex), st.builds(complex, _FLOATS, _FLOATS)),
+    numbers.Number: _FLOATS,
+    **dict.fromkeys((str, typing.LiteralString), st.text("abc", min_size=1, max_size=3)),
+    range: st.builds(range, st.integers(0, 5), st.integers(0, 5)),
+    slice: st.builds(slice, _SMALL, _SMALL),
+    np.random.Generator: st.integers(0, 9).map(np.random.default_rng),
+    **dict.fromkeys((jax.typing.DTypeLike, npt.DTypeLike), _DTYPES),
+    jax.sharding.PartitionSpec: _SPECS,
+    jax.sharding.Mesh: st.builds(_mesh),
+    jax.sharding.NamedSharding: st.builds(jax.sharding.NamedSharding, st.builds(_mesh), _SPECS),
+    **dict.fromkeys((jax.sharding.Sharding, jax.sharding.SingleDeviceSharding), _SHARDINGS),
+    jax.Device: _DEVICES,
+    jax.ShapeDtypeStruct: st.builds(
+        jax.ShapeDtypeStruct, st.lists(st.integers(1, 3), max_size=2).map(tuple), _DTYPES
+    ),
+    jax.tree_util.PyTreeDef: st.sampled_from([0, (), (0, 0), {"a": 0}, None]).map(
+        jax.tree_util.tree_structure
+    ),
+}
+"""Strategies by annotation."""
 
 
 # ------------------------------------------------------------------------------- containers
 
 
 def _union(kind: Any, where: FieldContext) -> Strategy:
-    parts = typing.get_args(kind)
-    members = [part for part in parts if part is not type(None)]
-    none = [st.none()] if len(members) < len(parts) else []
+    """Return a strategy for those members of a union of which values are known."""
+    parts = sorted(typing.get_args(kind), key=lambda part: part is not type(None))
+    if np.number in parts and jax.Array in parts:  # jax.typing.ArrayLike, flattened
+        parts = [part for part in parts if part in (type(None), jax.Array, float)]
     strategies: list[Strategy] = []
     refusals: list[CannotBuildError] = []
-    if np.number in members and jax.Array in members:  # jax.typing.ArrayLike, flattened
-        strategies = [array_values(jax.Array, where), *([FLOATS] if where.varied else ())]
-        members = []
-    for part in members:
+    for part in parts:
         try:
             strategies.append(strategy_for(part, where))
         except CannotBuildError as error:
             refusals.append(error)
-    ends = none and all(isinstance(error, EndlessError) for error in refusals)
-    if refusals and not strategies and not ends:
+    if not strategies:
         raise refusals[0]
-    # The simplest instance has None where it may; the one that is checked has a value.
-    return st.one_of(*none, *strategies) if where.varied else st.one_of(*strategies, *none)
+    return st.one_of(strategies)
 
 
-def _tuple(kind: Any, where: FieldContext) -> Strategy:
-    parts = typing.get_args(kind)
-    if parts[-1:] == (...,) or not hasattr(kind, "__args__"):
-        return _collection(kind, where)
-    return st.tuples(*[strategy_for(part, where) for part in parts])
-
-
-def _several(kind: Any, where: FieldContext, largest: int = 3) -> tuple[Strategy, dict[str, Any]]:
-    """Return the strategy of an item, and how many there may be: none if they cannot end."""
+def _items(kind: Any, where: FieldContext) -> tuple[Strategy, int]:
+    """Return a strategy for an item, and how many a container may have: none if they cannot end."""
     try:
-        item = strategy_for(kind, where)
+        return strategy_for(kind, where), 3
     except EndlessError:
-        return st.nothing(), {"max_size": 0}
-    return item, {"min_size": 0 if where.varied else 1, "max_size": largest}
+        return st.nothing(), 0
 
 
 def _collection(kind: Any, where: FieldContext) -> Strategy:
-    origin, item = origin_of(kind), (*typing.get_args(kind), int)[0]
-    parts = typing.get_args(item)
-    if origin in (Iterable, Iterator) and len(parts) == 2 and says_nothing(parts[0]):  # noqa: PLR2004
-        pairs = _mapping(types.GenericAlias(dict, parts), where)
-        return pairs.map(lambda drawn: tuple(drawn.items()))
-    items, sizes = _several(item, where)
-    make: Any = _COLLECTIONS[origin]
+    parts = typing.get_args(kind)
+    if origin_of(kind) is tuple and hasattr(kind, "__args__") and parts[-1:] != (...,):
+        return st.tuples(*[strategy_for(part, where) for part in parts])
+    make: Any = _COLLECTIONS[origin_of(kind)]
     gather = st.frozensets if make in (set, frozenset) else st.lists
-    return gather(items, **sizes).map(make)
+    items, most = _items((*parts, int)[0], where)
+    return gather(items, max_size=most).map(make)
 
 
 _COLLECTIONS: Final[dict[Any, type]] = {
     **{kind: kind for kind in (list, tuple, set, frozenset)},
-    **{kind: kind for kind in (collections.deque, collections.UserList)},
     collections.abc.MutableSequence: list,
     collections.abc.MutableSet: set,
     collections.abc.Set: frozenset,
@@ -316,17 +345,15 @@ def _mapping(kind: Any, where: FieldContext) -> Strategy:
     # A subclass of dict may have one parameter of its own.
     parts = typing.get_args(kind)
     key, value = (*parts, *(str, int)[len(parts) :])[:2]
-    keys = strategy_for(key, dataclasses.replace(where, as_key=True))
-    values, sizes = _several(value, where, largest=2)
-    made = st.dictionaries(keys, values, **sizes).map(_with_keys_of_one_type)
+    keys = _NAMES if says_nothing(key) else strategy_for(key, where)
+    values, most = _items(value, where)
+    made = st.dictionaries(keys, values, max_size=most).map(_with_keys_of_one_type)
+    if origin is Mapping:  # of the two, only a dict is a node, and only the other a static
+        return made.map(FrozenMapping) if where.static else made
     if origin in (dict, collections.abc.MutableMapping):
         return made
-    if issubclass(origin, collections.defaultdict):
-        return made.map(functools.partial(origin, None))
-    if origin is not Mapping:
-        return made.map(origin)
-    # Of the two, only a dict is a node of a tree, and only the other can be a static.
-    return made.map(FrozenMapping) if where.static else made
+    of_factory = issubclass(origin, collections.defaultdict)
+    return made.map(functools.partial(origin, None) if of_factory else origin)
 
 
 def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
@@ -354,41 +381,27 @@ def _is_mapping(kind: Any) -> bool:
 
 def _typed_dict(kind: Any, where: FieldContext) -> Strategy:
     kind = origin_of(kind)
-    try:
-        fields: dict[str, Any] = typing.get_type_hints(kind)
-    except NameError:  # each is resolved alone, and refused alone
-        fields = dict(kind.__annotations__)
     where = dataclasses.replace(where, home=kind)
     needed: dict[str, Strategy] = {}
     free: dict[str, Strategy] = {}
-    for name, part in fields.items():
+    for name, part in kind.__annotations__.items():
         if name in kind.__required_keys__:
             needed[name] = strategy_for(part, where)
             continue
         with contextlib.suppress(CannotBuildError):
             free[name] = strategy_for(part, where)
-    return _of_one_scope(st.fixed_dictionaries(needed, optional=free))
-
-
-@st.composite
-def _of_one_scope(draw: st.DrawFn, strategy: Strategy) -> Any:
-    """Draw a record whose axes have names of their own."""
-    with own_dims():
-        return draw(strategy)
+    return st.fixed_dictionaries(needed, optional=free)
 
 
 def _tree(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for jaxtyping's ``PyTree[leaf]``."""
     leaf = strategy_for(getattr(kind, "leaftype", Any), where)
-    if not where.varied:
-        return leaf
-    return st.one_of(
-        leaf,
-        st.lists(leaf, max_size=3),
-        st.lists(leaf, max_size=2).map(tuple),
-        st.dictionaries(_NAMES, leaf, max_size=2),
-        st.fixed_dictionaries({"a": st.lists(leaf, max_size=2), "b": leaf}),
-    )
+    few = st.lists(leaf, max_size=2)
+    return leaf | few | few.map(tuple) | st.dictionaries(_NAMES, leaf | few, max_size=2)
+
+
+def _is_tree(kind: Any) -> bool:
+    return type(kind).__name__ == "_MetaPyTree" and type(kind).__module__.startswith("jaxtyping")
 
 
 class AnyNamedTuple(typing.NamedTuple):
@@ -398,94 +411,62 @@ class AnyNamedTuple(typing.NamedTuple):
     second: jax.Array
 
 
-def _is_tree(kind: Any) -> bool:
-    return type(kind).__name__ == "_MetaPyTree" and type(kind).__module__.startswith("jaxtyping")
-
-
 # ------------------------------------------------------------- instances, classes, functions
 
 
 def _instances(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for a class with annotated fields: pytree class, dataclass."""
     origin = origin_of(kind)
+    if is_abstract(origin):
+        return _subclass_instances(origin, where)
     if where.forbids(origin):
         raise EndlessError(
             f"{where}: {origin.__name__} would hold another one without end\n"
             f"  fix: give the field a default, or make it optional"
         )
-    if is_abstract(origin):
-        found = where.known.get((origin, where.facts))
-        if found is None:
-            try:
-                found = _subclass_instances(origin, where)
-            except CannotBuildError as error:
-                found = error
-            where.known[origin, where.facts] = found
-        if isinstance(found, CannotBuildError):
-            raise found
-        return found
-    try:
-        return _instance_plan.InstancePlan(kind, where, strategy_for).strategy()
-    except RecursionError as error:
-        raise CannotBuildError(
-            f"{where}: {origin.__name__} is made of too many classes\n  fix: {where.fix()}"
-        ) from error
+    return _instance_plan.InstancePlan(kind, where, strategy_for).strategy()
 
 
 def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for the subclasses of an abstract class, those that end first.
+    """Return a strategy for the subclass of an abstract class that needs least.
 
-    Inside an instance of another subclass it is for those that end: twenty subclasses, each of
-    which may hold any of them, would be thousands at the third level.
+    Any of twenty subclasses, each of which may hold any of them, would be thousands at the third
+    level. Asked for the abstract class itself, it is for all subclasses.
     """
-    made: list[Strategy] = []
-    endless: list[Strategy] = []
-    refusals: list[CannotBuildError] = []
-    full = functools.reduce(FieldContext.below, [kind] * 4, where)  # as deep as it goes
-    for subclass in itertools.filterfalse(is_abstract, subclasses_of(kind)):
-        try:
-            ending = strategy_for(subclass, full)
-        except CannotBuildError as error:
-            ending = None
-            refusals.append(error)
-        if any(map(is_abstract, where.above)):
-            made += [] if ending is None else [ending]
-            continue
+    if kind in where.above:
+        raise EndlessError(f"{where}: {kind.__name__} would hold another one without end")
+    inside = dataclasses.replace(where, above=(*where.above, kind)) if where.text else where
+    found: list[Strategy] = []
+    for subclass in sorted(subclasses_of(kind), key=_needs):
         with contextlib.suppress(CannotBuildError):
-            strategy = strategy_for(subclass, where.below(kind))
-            (endless if ending is None else made).append(strategy)
-    if made or endless:
-        return _one_of_those_that_are_made([*made, *endless])
-    if refusals and all(isinstance(error, EndlessError) for error in refusals):
-        raise refusals[0]
-    raise CannotBuildError(
-        f"{where}: {kind.__name__} is abstract, and nothing is known of its subclasses\n"
-        f"  fix: {where.fix(kind.__name__)}"
-    )
+            if not is_abstract(subclass):
+                found.append(strategy_for(subclass, inside))
+                if where.text:
+                    break
+    if not found:
+        raise CannotBuildError(
+            f"{where}: {kind.__name__} is abstract, and nothing is known of its subclasses\n"
+            f"  fix: {where.fix(kind.__name__)}"
+        )
+    return st.one_of(found)
 
 
-@st.composite
-def _one_of_those_that_are_made(draw: st.DrawFn, strategies: list[Strategy]) -> Any:
-    """Draw from one of them; from the next one, where no drawn values make an instance."""
-    first = draw(st.integers(0, len(strategies) - 1))
-    *others, last = [*strategies[first:], *strategies[:first]]
-    for strategy in others:
-        with contextlib.suppress(CannotBuildError):
-            return draw(strategy)
-    return draw(last)
+def _needs(cls: Any) -> tuple[int, str]:
+    """Return how many arguments a class needs, and its name."""
+    try:
+        return sum(each.make_default is None for each in parameters_of(cls)), cls.__qualname__
+    except Exception:  # noqa: BLE001  # it has no signature, or an annotation that raises
+        return sys.maxsize, cls.__qualname__
 
 
-def _class(kind: Any, _where: FieldContext) -> Strategy:
+def _class(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for classes: the base that is named, and its subclasses."""
-    said: Any = (*typing.get_args(kind), object)[0]
-    is_union = typing.get_origin(said) in (typing.Union, types.UnionType)
-    members = typing.get_args(said) if is_union else (said,)
-    bases = [base for base in map(origin_of, members) if isinstance(base, type)]
-    if not bases or bases == [object]:
+    base = origin_of((*typing.get_args(kind), object)[0])
+    if base in (object, Any):
         return st.sampled_from([np.float32, np.int32])
-    # Of int and str there are a hundred.
-    below = [subclasses_of(base) for base in bases if base.__module__ != "builtins"]
-    return st.sampled_from(list(dict.fromkeys(itertools.chain(bases, *below))))
+    if not isinstance(base, type) or base.__module__ == "builtins":  # of int there are a hundred
+        return _from_hypothesis(kind, where)
+    return st.sampled_from([base, *subclasses_of(base)])
 
 
 def _function(kind: Any, _where: FieldContext) -> Strategy:
@@ -497,24 +478,19 @@ def _function(kind: Any, _where: FieldContext) -> Strategy:
         return st.sampled_from(BY_ARITY[len(taken)])
     # A hook of an object and its value may be called for that value: if it returned the object,
     # or converted it to an array, it would be called again, without end.
-    fitting = [
-        function
-        for function, part in zip(OF_MANY, (taken[0], taken[-1]), strict=True)
-        if is_same(part, result)
-    ]
-    return st.sampled_from(fitting or OF_MANY)
+    both = zip(OF_MANY, (taken[0], taken[-1]), strict=True)
+    return st.sampled_from([each for each, part in both if is_same(part, result)] or OF_MANY)
 
 
 def _is_call_protocol(kind: Any) -> bool:
     if not is_protocol(kind):
         return False
-    origin = origin_of(kind)
-    own = {  # what it asks for, as Python 3.12 keeps it
-        name
-        for name, value in vars(origin).items()
-        if callable(value) and name not in {"__init__", "__subclasshook__"}
-    }
-    return getattr(origin, "__protocol_attrs__", own) == {"__call__"}
+    own = {name for name, value in vars(origin_of(kind)).items() if callable(value)}
+    return own - {"__init__", "__subclasshook__"} == {"__call__"}
+
+
+def _is_in_table(kind: Any) -> bool:
+    return entry_of(_BY_ORIGIN, origin_of(kind)) is not None
 
 
 _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
@@ -522,35 +498,20 @@ _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
     **dict.fromkeys(_COLLECTIONS, _collection),
     # Hypothesis has the last one first, as what is simplest.
     typing.Literal: lambda kind, _: st.sampled_from(typing.get_args(kind)),
-    tuple: _tuple,
     typing.NamedTuple: lambda _, where: _instances(AnyNamedTuple, where),
     type: _class,
     Callable: _function,
 }
 
 
-def _one_of(values: tuple[Any, ...]) -> Callable[[Any, FieldContext], Strategy]:
-    strategy = st.sampled_from(values)
-    return lambda _kind, _where: strategy
-
-
 _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], Strategy]], ...]] = (
     (has_fields, _instances),
-    (
-        lambda kind: named_by(kind) is not None,
-        lambda kind, where: strategy_for(named_by(kind), where),
-    ),
+    (named_by, lambda kind, where: strategy_for(named_by(kind), where)),
     (_is_tree, _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
-    (
-        lambda kind: entry_of(_BY_ORIGIN, origin_of(kind)) is not None,
-        lambda kind, where: _BY_ORIGIN[origin_of(kind)](kind, where),
-    ),
+    (_is_in_table, lambda kind, where: _BY_ORIGIN[origin_of(kind)](kind, where)),
     (lambda kind: typing.is_typeddict(origin_of(kind)), _typed_dict),
     (_is_mapping, _mapping),
-    (_is_call_protocol, _one_of(FUNCTIONS)),
-    (lambda kind: issubclass_of(kind, jax.tree_util.Partial), _one_of(TREE_PARTIALS)),
-    (lambda kind: issubclass_of(kind, functools.partial), _one_of(PARTIALS)),
-    (lambda kind: issubclass_of(kind, types.FunctionType), _one_of(OF_MANY)),
+    (_is_call_protocol, lambda _kind, _where: st.sampled_from(FUNCTIONS)),
 )
 """Later rules are asked only if no earlier one means the annotation."""

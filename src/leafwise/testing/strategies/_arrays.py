@@ -23,10 +23,12 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._constructor import FieldContext
 from leafwise.testing.strategies._leaves import put
 
-LENGTHS: Final = st.integers(1, 4)
+Strategy: TypeAlias = st.SearchStrategy[Any]
+
+_LENGTHS: Final = st.integers(1, 4)
 """The length of an axis that an annotation does not give."""
 
-SHAPES: Final = st.lists(st.integers(1, 3), max_size=2).map(tuple)
+_SEVERAL: Final = st.lists(st.integers(1, 3), max_size=2).map(tuple)
 """The axes of ``*name`` and of ``...``."""
 
 
@@ -36,19 +38,15 @@ class ImpossibleError(Exception):
 
 @dataclasses.dataclass
 class Dims:
-    """What the names in the annotations of one instance stand for.
+    """What ``name``, ``*name`` and ``{name}`` in the annotations of one instance stand for.
 
-    Attributes:
-        lengths: The length of each named axis.
-        shapes: The axes of each ``*name``.
-        values: The arguments that were drawn before, for ``{name}``.
+    Outside an instance, where nothing is kept, they are all `alike`.
     """
 
     lengths: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
-    shapes: dict[str, tuple[int, ...]] = dataclasses.field(
-        default_factory=dict[str, tuple[int, ...]]
-    )
+    shapes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict[str, Any])
     values: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    alike: bool = False
 
 
 _CURRENT: Final[contextvars.ContextVar[Dims | None]] = contextvars.ContextVar(
@@ -69,15 +67,7 @@ def own_dims() -> Generator[Dims, None, None]:
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """One word of a jaxtyping shape.
-
-    Attributes:
-        name: Its name, or an expression; empty if it is anonymous.
-        length: Its length, if that is written.
-        variadic: Whether it stands for any number of axes.
-        broadcasts: Whether its length may also be one.
-        symbolic: Whether the name is an expression.
-    """
+    """One word of a jaxtyping shape: a length, or a name or an expression, empty if anonymous."""
 
     name: str = ""
     length: int | None = None
@@ -121,7 +111,7 @@ def needs_values(annotation: Any) -> bool:
 @st.composite
 def shapes_of(draw: st.DrawFn, annotation: Any) -> tuple[int, ...]:
     """Draw a shape that a jaxtyping annotation allows, within the present instance."""
-    dims = _CURRENT.get() or Dims()
+    dims = _CURRENT.get() or Dims(alike=True)
     shape: list[int] = []
     for axis in axes_of(annotation):
         shape += _several(draw, axis, dims) if axis.variadic else [_one(draw, axis, dims)]
@@ -135,20 +125,20 @@ def _one(draw: st.DrawFn, axis: Axis, dims: Dims) -> int:
         return axis.length
     if axis.symbolic:
         return _evaluate(draw, axis.name, dims)
-    return _named(draw, axis.name, dims) if axis.name else draw(LENGTHS)
+    return _named(draw, axis.name, dims) if axis.name else draw(_LENGTHS)
 
 
 def _named(draw: st.DrawFn, name: str, dims: Dims) -> int:
     if name not in dims.lengths:
-        dims.lengths[name] = draw(LENGTHS)
+        dims.lengths[name] = 3 if dims.alike else draw(_LENGTHS)
     return dims.lengths[name]
 
 
 def _several(draw: st.DrawFn, axis: Axis, dims: Dims) -> tuple[int, ...]:
     if not axis.name:
-        return draw(SHAPES)
+        return draw(_SEVERAL)
     if axis.name not in dims.shapes:
-        dims.shapes[axis.name] = draw(SHAPES)
+        dims.shapes[axis.name] = draw(_SEVERAL)
     shape = dims.shapes[axis.name]
     if not axis.broadcasts:
         return shape
@@ -160,18 +150,12 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
     """Evaluate ``dim + 1``, as jaxtyping does."""
     owner = types.SimpleNamespace(**dims.values)
     try:
-        code = str(eval(f"f{text!r}", {"self": owner} | dims.values))  # noqa: S307  # an expression of the class's
-        names = [each.id for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Name)]
-    except (AttributeError, NameError, SyntaxError) as error:
-        raise ImpossibleError(
-            f"the length of the axis {text!r} cannot be computed ({error})"
-        ) from None
-    for name in names:
-        if not hasattr(builtins, name):
-            _named(draw, name, dims)
-    try:
+        code = str(eval(f"f{text!r}", {"self": owner} | dims.values))  # noqa: S307  # the class's
+        for each in ast.walk(ast.parse(code)):
+            if isinstance(each, ast.Name) and not hasattr(builtins, each.id):
+                _named(draw, each.id, dims)
         length = int(eval(code, dict(dims.lengths)))  # noqa: S307  # an expression of the class's
-    except Exception as error:
+    except (ArithmeticError, AttributeError, NameError, SyntaxError, TypeError) as error:
         raise ImpossibleError(
             f"the length of the axis {text!r} cannot be computed ({error})"
         ) from error
@@ -203,11 +187,6 @@ def bind(dims: Dims, annotation: Any, value: Any) -> None:
         if plain and not (axis.broadcasts and length == 1):
             dims.lengths.setdefault(axis.name, length)
 
-
-Strategy: TypeAlias = st.SearchStrategy[Any]
-
-_DIMENSION: Final = 3
-"""The length of an axis where all values have one shape."""
 
 _SHAPES: Final = hnp.array_shapes(min_dims=0, max_dims=3, min_side=1, max_side=3)
 _DTYPES: Final = st.sampled_from([*["float32"] * 6, "int32", "bool"])
@@ -263,12 +242,8 @@ def arrays(
         lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
         if _is_key_dtype(drawn):
             return draw(keys(lengths))
-        kind = jnp.dtype(drawn)
-        if elements is None:
-            made = draw(_usual_arrays(lengths, kind, special))
-        else:
-            made = draw(_numpy_arrays(lengths, kind, elements))
-        return made if numpy else on_device(made)
+        made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements, special))
+        return made if numpy else put(made.astype(jax.dtypes.canonicalize_dtype(made.dtype)))
 
     draw_one.__name__ = draw_one.__qualname__ = "arrays"  # what a strategy's repr begins with
     said = {"shape": shape, "dtype": dtype, "elements": elements}
@@ -304,26 +279,21 @@ def _is_key_dtype(dtype: Any) -> bool:
         return False
 
 
-def on_device(array: Any) -> jax.Array:
-    """Return a numpy array as a jax array, of the same dtype if JAX's settings have it."""
-    wanted = jax.dtypes.canonicalize_dtype(array.dtype)
-    return put(array.astype(wanted, copy=False))
-
-
 @functools.lru_cache(maxsize=500)  # it takes longer to make than to draw from
-def _usual_arrays(shape: tuple[int, ...], dtype: Any, special: bool) -> Strategy:  # noqa: FBT001
-    return _numpy_arrays(shape, dtype, _elements(dtype, special=special))
-
-
-def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy) -> Strategy:
-    """Return a strategy for numpy arrays of a shape and dtype."""
+def _numpy_arrays(
+    shape: tuple[int, ...],
+    dtype: Any,
+    elements: Strategy | None,
+    special: bool,  # noqa: FBT001
+) -> Strategy:
+    """Return a strategy for numpy arrays of a shape and dtype, most of them of one number."""
+    elements = _elements(dtype, special=special) if elements is None else elements
     drawn = dtype
     if type(dtype) not in vars(np.dtypes).values():  # of ml_dtypes: Hypothesis does not know it
         drawn = np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
-    filled = elements.map(lambda element: np.full(shape, element, drawn))
-    made = filled
+    made = elements.map(lambda element: np.full(shape, element, drawn))
     if 1 < math.prod(shape) <= _FEW:
-        made = filled | hnp.arrays(drawn, shape, elements=elements, fill=elements)
+        made |= hnp.arrays(drawn, shape, elements=elements, fill=elements)
     return made if drawn == dtype else made.map(lambda array: array.astype(dtype))
 
 
@@ -363,20 +333,24 @@ def _keys(shape: tuple[int, ...], seed: int) -> Any:
     return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(first))
 
 
-def alike(
-    shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = "float32", *, numpy: bool = True
-) -> Strategy:
-    """Return a strategy for arrays of one shape and dtype, each of one number."""
-    made = st.integers(0, 2).map(lambda number: np.full(shape, number, jnp.dtype(dtype)))
-    return made if numpy else made.map(jnp.asarray)
+@st.composite
+def _shapes_of_plain_arrays(draw: st.DrawFn) -> tuple[int, ...]:
+    """Draw a shape that no annotation gives: half of the time, the instance's other one again.
+
+    Many classes take only arrays of one shape, and do not say so.
+    """
+    dims = _CURRENT.get() or Dims(alike=True)
+    if draw(st.booleans()):
+        return draw(_SHAPES)
+    if "" not in dims.shapes:
+        dims.shapes[""] = (3,) if dims.alike else draw(_SHAPES)
+    return dims.shapes[""]
 
 
-def array_values(kind: Any, where: FieldContext) -> Strategy:
+def array_values(kind: Any) -> Strategy:
     """Return a strategy for arrays whose annotation gives at most dtype and number of axes."""
     numpy = (typing.get_origin(kind) or kind) is np.ndarray
-    if not where.varied:
-        return alike(numpy=numpy)
-    shape: Strategy | None = None
+    shape: Strategy = _shapes_of_plain_arrays()
     dtype: Any = None
     said = typing.get_args(kind)  # np.ndarray[shape, np.dtype[scalar]]
     if len(said) > 1:
@@ -394,8 +368,7 @@ _CONCRETE: Final[dict[Any, type]] = {
     **dict.fromkeys((np.integer, np.signedinteger), np.int32),
     np.unsignedinteger: np.uint32,
     np.complexfloating: np.complex64,
-    np.flexible: np.str_,
-    np.character: np.str_,
+    **dict.fromkeys((np.flexible, np.character), np.str_),
 }
 
 
@@ -404,9 +377,9 @@ def concrete_scalar(kind: type) -> type:
     return _CONCRETE.get(kind, kind)
 
 
-_PREFERRED: Final[tuple[str, ...]] = ("float32", "int32", "bool", "uint32", "complex64", "prng_key")
-_WIDE: Final[tuple[str, ...]] = ("float64", "int64", "uint64", "complex128")
-_RARE: Final[tuple[str, ...]] = ("bfloat16", "float16", "int8", "int16", "uint8")
+_USUAL: Final = ("float32", "int32", "bool", "uint32", "complex64")
+_RARE: Final = ("int32", "bool", "bfloat16", "float16", "int8", "int16", "uint8")
+_WIDE: Final = ("float64", "int64", "uint64", "complex128")
 
 
 def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
@@ -414,25 +387,15 @@ def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
     numpy = getattr(kind, "array_type", None) is np.ndarray
     said = getattr(kind, "dtypes", None)
     listed = said if isinstance(said, tuple | list) else ()  # else any dtype will do
-    names = [each for each in listed if isinstance(each, str)] or [*_PREFERRED[:-1], *_RARE]
+    names = [each for each in listed if isinstance(each, str)] or ["float32", "int32", "bool"]
     if names == ["prng_key"]:
-        return shapes_of(kind).flatmap(keys) if where.varied else keys()
-    if not where.varied:
-        lengths = [axis.length for axis in axes_of(kind) if not axis.variadic]
-        shape = tuple(_DIMENSION if length is None else length for length in lengths)
-        dtype = next((name for name in ("float32", "int32") if name in names), names[0])
-        return alike(shape, dtype, numpy=numpy)
-    usual = [name for name in _PREFERRED if name in names and name != "prng_key"][:1]
-    rare = [name for name in _RARE if name in names]
-    if numpy or jax.config.jax_enable_x64:
-        rare += [name for name in _WIDE if name in names]
-    if len(names) > len(_RARE) and "bool" in names:  # Shaped: anything will do
-        usual, rare = ["float32"], ["int32", "bool"]
-    usual = usual or [name for name in names if name != "prng_key"][:1]
-    if not numpy and usual[0] in _WIDE and not jax.config.jax_enable_x64:
+        return shapes_of(kind).flatmap(keys)
+    has_wide = numpy or jax.config.jax_enable_x64
+    usual = next((name for name in _USUAL if name in names), names[0])
+    if usual in _WIDE and not has_wide:
         raise CannotBuildError(
-            f"{where}: JAX has no {usual[0]} unless it is told to\n"
+            f"{where}: JAX has no {usual} unless it is told to\n"
             f"  fix: `jax.config.update('jax_enable_x64', True)`; or {where.fix()}"
         )
-    dtypes = st.sampled_from([*usual * 6, *[name for name in rare if name not in usual]])
-    return arrays(shapes_of(kind), dtypes, numpy=numpy)
+    rare = [name for name in _RARE + _WIDE * has_wide if name in names and name != usual]
+    return arrays(shapes_of(kind), st.sampled_from([usual] * 6 + rare), numpy=numpy)

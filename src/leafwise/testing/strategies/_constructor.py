@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -14,15 +13,9 @@ from leafwise.errors import CannotBuildError
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One parameter of a constructor.
+    """One parameter of a constructor; `owner` is the class that wrote its annotation.
 
-    Attributes:
-        name: The parameter's, and usually the field's, name.
-        kind: Its annotation, resolved; `inspect.Parameter.empty` if there is none.
-        owner: The class that wrote the annotation.
-        make_default: Returns its default; None if it must be given.
-        by_name: Whether it is passed by keyword.
-        spread: Whether its items are passed, as those of ``*layers``.
+    The items of a `spread` one are passed, as those of ``*layers``.
     """
 
     name: str
@@ -45,11 +38,7 @@ _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYW
 
 
 def parameters_of(cls: Any) -> list[Parameter]:
-    """Return what the constructor of a class takes.
-
-    Raises:
-        CannotBuildError: The constructor has no signature.
-    """
+    """Return what the constructor of a class takes; `CannotBuildError` if it has no signature."""
     found: list[Parameter] = []
     for parameter in _signature(cls).parameters.values():
         spread = not found and _is_spread_field(cls, parameter)
@@ -83,10 +72,9 @@ def _signature(cls: Any) -> inspect.Signature:
             f"  fix: next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         ) from error
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    if not kinds or not all(kind in _VARIADIC for kind in kinds):
-        return signature
-    if any(_is_spread_field(cls, parameter) for parameter in signature.parameters.values()):
+    parameters = signature.parameters.values()
+    says_nothing = bool(parameters) and all(each.kind in _VARIADIC for each in parameters)
+    if not says_nothing or any(_is_spread_field(cls, each) for each in parameters):
         return signature
     if dataclasses.is_dataclass(cls):
         return _signature_of_fields(cls)  # a decorator's wrapper hides the constructor
@@ -98,15 +86,17 @@ def _signature(cls: Any) -> inspect.Signature:
 
 def _signature_of_fields(cls: Any) -> inspect.Signature:
     """Return the signature that a dataclass has by its fields."""
-    parameters: list[inspect.Parameter] = []
-    for field in filter(operator.attrgetter("init"), dataclasses.fields(cls)):
+    made: list[inspect.Parameter] = []
+    for field in dataclasses.fields(cls):
         default: Any = field.default
-        if default is dataclasses.MISSING:
-            has_factory = field.default_factory is not dataclasses.MISSING
-            default = _FACTORY if has_factory else inspect.Parameter.empty
-        made = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        parameters.append(made.replace(annotation=field.type))
-    return inspect.Signature(parameters)
+        if field.default_factory is not dataclasses.MISSING:
+            default = _FACTORY
+        elif default is dataclasses.MISSING:
+            default = inspect.Parameter.empty
+        if field.init:
+            keyword = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            made.append(keyword.replace(annotation=field.type))
+    return inspect.Signature(made)
 
 
 _FACTORY: Final[Any] = vars(dataclasses)["_HAS_DEFAULT_FACTORY"]
@@ -169,7 +159,7 @@ def call(cls: Any, parameters: list[Parameter], arguments: dict[str, Any]) -> An
 
 
 _DEPTH: Final = 2
-"""How often classes may hold instances of classes that they are part of, and aliases themselves."""
+"""How often classes may hold instances of classes that they are part of."""
 
 _DEEPEST: Final = 15
 """How many annotations may be inside one another: an alias can contain itself with others."""
@@ -177,74 +167,34 @@ _DEEPEST: Final = 15
 
 @dataclasses.dataclass(frozen=True)
 class FieldContext:
-    """Where a value is wanted.
-
-    Attributes:
-        text: ``Class.field``, for messages.
-        home: The class whose annotation it is, where names are looked up.
-        above: The classes whose instances are being built around this value.
-        errors: What constructors raised last.
-        varied: Whether values are to differ in shape, dtype and structure; else all are
-            as much alike as can be.
-        static: Whether the field is static.
-        as_key: Whether the value is a key of a mapping.
-        counts: Whether a whole number is likely to be a size: it is static, or no field.
-        bindings: What the type variables of the annotation stand for.
-        steps: Class and field on the way here, from the outermost class.
-        around: The annotations of the field that this one is a part of, from the outermost.
-        known: What was found for abstract classes, by what it depends on: most of their
-            subclasses lead to them again.
-    """
+    """Where a value is wanted: ``Class.field``, and the class whose annotation it is."""
 
     text: str
     home: Any
-    above: tuple[Any, ...] = ()
+    above: tuple[Any, ...] = ()  # the classes whose instances are being built around this value
     errors: list[BaseException] = dataclasses.field(default_factory=list[BaseException])
-    varied: bool = False
     static: bool = False
-    counts: bool = False
-    as_key: bool = False
+    counts: bool = False  # a whole number is likely to be a size: it is static, or no field
     bindings: Mapping[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
-    steps: tuple[tuple[str, str], ...] = ()
-    around: tuple[Any, ...] = ()
-    known: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
+    steps: tuple[tuple[str, str], ...] = ()  # class and field, from the outermost class
+    around: tuple[Any, ...] = ()  # the annotations that this one is a part of
 
     def __str__(self) -> str:
         """Return ``Class.field``, for a message."""
         return self.text or self.home.__name__
 
     def part_of(self, kind: Any) -> "FieldContext":
-        """Return the context of the parts of an annotation.
-
-        Raises:
-            EndlessError: The annotation has led back to itself as deep as it may.
-        """
-        times = sum(is_same(each, kind) for each in self.around)
-        if times >= (_DEPTH if self.varied else 1) or len(self.around) >= _DEEPEST:
+        """Return the context of the parts of an annotation, unless it is one of its own parts."""
+        if len(self.around) >= _DEEPEST or any(is_same(each, kind) for each in self.around):
             raise EndlessError(
                 f"{self}: every value of its type would hold another one without end\n"
                 f"  fix: {self.fix()}"
             )
         return dataclasses.replace(self, around=(*self.around, kind))
 
-    def below(self, cls: Any) -> "FieldContext":
-        """Return the context of an instance of a subclass of `cls`."""
-        return dataclasses.replace(self, above=(*self.above, cls))
-
     def forbids(self, cls: Any) -> bool:
         """Return whether another instance of a class would go too deep."""
-        return cls in self.above and self._repeats >= (_DEPTH if self.varied else 0)
-
-    @property
-    def _repeats(self) -> int:
-        """How often a class above is there already."""
-        return min(_DEPTH, len(self.above) - len(set(self.above)))
-
-    @property
-    def facts(self) -> Any:
-        """What a strategy for a class depends on."""
-        flags = self.varied, self.static, self.counts, self.as_key
-        return frozenset(self.above), self._repeats, *flags
+        return cls in self.above and len(self.above) - len(set(self.above)) >= _DEPTH
 
     def nested(self, override: str) -> str:
         """Return code that puts an override here, from the outermost class."""
@@ -252,26 +202,14 @@ class FieldContext:
             override = f"instances({cls}, {field}={override})"
         return override
 
-    def fix(self, name: str = "") -> str:
-        """Return code that fixes a value that cannot be found.
-
-        Args:
-            name: The name of the type of which no values are known, if it is a class.
-        """
-        register = (
-            f"hypothesis.strategies.register_type_strategy(\n"
-            f"           {name}, hypothesis.strategies.builds({name}, ...))"
-            if name
-            else "hypothesis.strategies.register_type_strategy(...)"
-        )
-        if not self.varied:
-            return f"give the field a default, or, next to the class:\n       {register}"
-        if not self.steps:
-            name = self.home.__name__
-            return f"`hypothesis.strategies.register_type_strategy({name}, ...)`"
-        override = self.nested("...")
-        alternative = f", or, for every field of this type:\n       {register}" if name else ""
-        return f"give a strategy for it: `{override}`{alternative}"
+    def fix(self, name: str = "...") -> str:
+        """Return code that fixes a value that cannot be found; the name is that of its type."""
+        register = f"\n       hypothesis.strategies.register_type_strategy({name}, ...)"
+        if self.steps:
+            override = f"give a strategy for it: `{self.nested('...')}`"
+            return override if name == "..." else f"{override}, or, next to its type:{register}"
+        default = "give the field a default, or, " if self.text else ""
+        return f"{default}next to the class:{register}"
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -286,10 +224,7 @@ class EndlessError(CannotBuildError):
     """A class or an alias holds one of itself, which would hold another, and so on."""
 
 
-Bindings = Mapping[Any, Any]
-
-
-def substitute(kind: Any, bindings: Bindings) -> Any:
+def substitute(kind: Any, bindings: Mapping[Any, Any]) -> Any:
     """Return an annotation with type variables replaced by what they stand for."""
     if isinstance(kind, TypeVar):
         return bindings.get(kind, kind)
@@ -302,9 +237,9 @@ def substitute(kind: Any, bindings: Bindings) -> Any:
         return kind
 
 
-def bindings_of(kind: Any) -> dict[Any, Bindings]:
+def bindings_of(kind: Any) -> dict[Any, Mapping[Any, Any]]:
     """Return what type variables stand for in each class that ``Box[int]`` derives from."""
-    found: dict[Any, Bindings] = {}
+    found: dict[Any, Mapping[Any, Any]] = {}
 
     def visit(cls: Any, arguments: tuple[Any, ...]) -> None:
         parameters = getattr(cls, "__parameters__", ())

@@ -5,7 +5,10 @@ from typing import Any, Final
 
 import hypothesis
 import hypothesis.errors
+from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
+
+from leafwise.testing.strategies._arrays import ImpossibleError
 
 _SETTINGS: Final = hypothesis.settings(
     database=None,
@@ -13,11 +16,11 @@ _SETTINGS: Final = hypothesis.settings(
     deadline=None,
     max_examples=200,
     # Not `explain`, which draws many more values, each of which may compile.
-    phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+    phases=(Phase.generate, Phase.shrink),
     suppress_health_check=[
-        hypothesis.HealthCheck.filter_too_much,
-        hypothesis.HealthCheck.too_slow,
-        hypothesis.HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
     ],
 )
 
@@ -25,18 +28,12 @@ _SETTINGS: Final = hypothesis.settings(
 def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
     """Return the simplest value of a strategy that is wanted, always the same one.
 
-    Args:
-        strategy: Where values come from.
-        wanted: Returns whether a value will do.
-        tries: How many values to try; None for the default.
-
-    Raises:
-        LookupError: None was found.
+    `LookupError` says that none was found in so many tries.
     """
     settings = _SETTINGS if tries is None else hypothesis.settings(_SETTINGS, max_examples=tries)
     try:
         drawn = hypothesis.find(
-            st.builds(_Unprinted, strategy), lambda each: wanted(each.value), settings=settings
+            _unprinted(strategy), lambda each: wanted(each.value), settings=settings
         )
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
@@ -48,10 +45,16 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None)
 class _Unprinted:
     """Holds a value that Hypothesis would print, by whatever its class calls `_repr_pretty_`."""
 
-    __slots__ = ("value",)
-
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001  # as IPython's
         printer.text("...")
+
+
+@st.composite
+def _unprinted(draw: st.DrawFn, strategy: Any) -> Any:
+    try:
+        return _Unprinted(draw(strategy))
+    except ImpossibleError:
+        return hypothesis.reject()

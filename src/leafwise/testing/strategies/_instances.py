@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_more
@@ -58,10 +57,10 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
         >>> test()
     """
     origin: Any = typing.get_origin(cls) or cls
-    if not inspect.isclass(origin) or any(origin is each for each in _NO_CLASSES):
+    unions: tuple[Any, ...] = (types.UnionType, typing.Union)
+    if not inspect.isclass(origin) or origin in unions:
         msg = f"instances() takes a class, got {cls!r} ({type(cls).__name__})"
-        if hasattr(type(cls), "__dict__") and type(cls).__module__ != "builtins":
-            # An instance, whose class was probably meant.
+        if type(cls).__module__ not in ("builtins", "types", "typing"):  # its class was meant
             msg += f": write instances({type(cls).__name__})"
         raise TypeError(msg)
     _check(origin, overrides)
@@ -78,7 +77,7 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
             finally:
                 _ACTIVE.reset(token)
         if not from_fields:
-            where = FieldContext("", origin, varied=True)
+            where = FieldContext("", origin)
             by_fields = bool(overrides) or registered
             plan = InstancePlan(cls, where, strategy_for, overrides) if by_fields else None
             from_fields.append(plan.strategy() if plan else strategy_for(cls, where))
@@ -93,43 +92,24 @@ _ACTIVE: Final[contextvars.ContextVar[tuple[object, ...]]] = contextvars.Context
 )
 """The strategies of registered classes that are being drawn from."""
 
-_NO_CLASSES: Final[tuple[Any, ...]] = (types.UnionType, typing.Union)
-
 
 def _check(cls: Any, overrides: dict[str, Any]) -> None:
-    """Refuse overrides that cannot be meant.
-
-    Raises:
-        TypeError: One of them names no argument, or is not a strategy.
-    """
-    if not overrides:
-        return
-    if is_abstract(cls):
+    """Refuse overrides that name no argument, or are no strategies."""
+    if overrides and is_abstract(cls):
         raise TypeError(
             f"instances({cls.__name__}, ...): an abstract class has no fields to override"
         )
-    try:
-        known = [parameter.name for parameter in parameters_of(cls)]
-        open_ended = takes_more(cls, inspect.Parameter.VAR_KEYWORD)
-    except CannotBuildError as error:
-        raise TypeError(str(error)) from error
     for name, strategy in overrides.items():
-        if name not in known and not open_ended:
-            raise TypeError(_unknown(cls, name, known))
+        known = [parameter.name for parameter in parameters_of(cls)]
+        start = f"instances({cls.__name__}, {name}=...)"
+        if name not in known and not takes_more(cls, inspect.Parameter.VAR_KEYWORD):
+            near = " or ".join(map(repr, difflib.get_close_matches(name, known)))
+            hint = f"did you mean {near}?" if near else f"it takes {', '.join(known) or 'nothing'}"
+            if name in getattr(cls, "__dataclass_fields__", {}):
+                hint = f"{name!r} is a field with init=False"
+            raise TypeError(f"{start}: the constructor takes no {name!r}; {hint}")
         if not isinstance(strategy, st.SearchStrategy) and strategy is not ...:
             raise TypeError(
-                f"instances({cls.__name__}, {name}=...) takes a strategy, got {strategy!r} "
-                f"({type(strategy).__name__})\n"
+                f"{start} takes a strategy, got {strategy!r} ({type(strategy).__name__})\n"
                 f"  fix: `instances({cls.__name__}, {name}=st.just({strategy!r}))`"
             )
-
-
-def _unknown(cls: Any, name: str, known: list[str]) -> str:
-    start = f"instances({cls.__name__}, {name}=...): "
-    fields = getattr(cls, "__dataclass_fields__", {})
-    if name in fields:
-        return f"{start}the constructor does not take {name!r}, which is a field with init=False"
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = " or ".join(map(repr, near)) if near else ""
-    hint = f"; did you mean {hint}?" if hint else f"; it takes {', '.join(known) or 'nothing'}"
-    return f"{start}the constructor of {cls.__name__} takes no {name!r}{hint}"

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hypothesis.strategies._internal import types as types_of_hypothesis
+
 from leafwise._objects.code import is_importable
 
 
@@ -30,28 +32,22 @@ def entry_of(table: Mapping[Any, Any], kind: Any) -> Any:
         return None
 
 
-def _registered() -> dict[Any, Any]:
-    from hypothesis.strategies._internal import types as known  # noqa: PLC0415  # no public way
-
-    found: dict[Any, Any] = vars(known).get("_global_type_lookup", {})
-    return found
-
-
-_FROM_THE_START: Final = dict(_registered())
+_KNOWN: Final[dict[Any, Any]] = vars(types_of_hypothesis)["_global_type_lookup"]  # no public way
+_FROM_THE_START: Final = dict(_KNOWN)
 """What Hypothesis knew when this was loaded."""
 
 
 def is_registered(kind: Any) -> bool:
     """Return whether Hypothesis knows a strategy for a type."""
-    return entry_of(_registered(), kind) is not None
+    return entry_of(_KNOWN, kind) is not None
 
 
 def is_user_registered(kind: Any) -> bool:
     """Return whether `register_type_strategy` was called for a type."""
     if not is_registered(kind):
         return False
-    if kind in _FROM_THE_START and _registered()[kind] is not _FROM_THE_START[kind]:
-        return True
+    if kind in _FROM_THE_START:
+        return _KNOWN[kind] is not _FROM_THE_START[kind]
     package = str(getattr(kind, "__module__", "")).partition(".")[0]
     return package not in {"numpy", *sys.stdlib_module_names}
 

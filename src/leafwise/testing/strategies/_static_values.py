@@ -7,7 +7,6 @@ import fractions
 import functools
 import math
 import sys
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -38,10 +37,7 @@ def last(*arguments: Any, **_named: Any) -> Any:
 FUNCTIONS: Final = (jnp.tanh, jnp.sin, jnp.cos)
 """Functions of one argument."""
 
-BY_ARITY: Final[dict[int, tuple[Any, ...]]] = {
-    0: (nothing, one),
-    1: FUNCTIONS,
-}
+BY_ARITY: Final[dict[int, tuple[Any, ...]]] = {0: (nothing, one), 1: FUNCTIONS}
 """Functions by the number of their arguments."""
 
 OF_MANY: Final = (first, last)
@@ -93,12 +89,7 @@ class Size(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass that does not compare all of its fields.
-
-    Attributes:
-        value: A field that is compared.
-        note: One that is not: two configurations may be equal and yet differ.
-    """
+    """A frozen dataclass that does not compare its note: equal ones may differ."""
 
     value: Any
     note: Any = dataclasses.field(default=None, compare=False)
@@ -149,6 +140,7 @@ def static_values() -> Strategy:
         ...     hash(value)
         >>> test()
     """
+    elements = arrays(st.sampled_from([(), (2,), (0, 2), (2, 0)]), numpy=True, special=True)
     leaves = st.one_of(
         st.sampled_from(_NAMED),
         # A float is another object each time, as a computation would make it.
@@ -158,9 +150,7 @@ def static_values() -> Strategy:
         st.sampled_from(_TEXTS),
         st.integers() | st.floats() | st.text("ab", max_size=3),
         st.sampled_from(_OTHERS),
-        arrays(st.sampled_from([(), (2,), (0, 2), (2, 0)]), numpy=True, special=True).map(
-            StaticArray
-        ),
+        elements.map(StaticArray),
     )
     flat = _containers(leaves)
     deep = _containers(leaves | flat)
@@ -173,30 +163,19 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _containers(parts: Strategy) -> Strategy:
-    few = st.lists(parts, max_size=3)
-    return st.one_of(
-        few.map(tuple),
-        st.builds(Point, parts, parts),
-        st.builds(Size, parts, parts),
-        st.builds(Config, parts, parts),
-        _sets(few),
-        st.dictionaries(st.sampled_from(["a", "b", 1]), parts, max_size=2).map(FrozenMapping),
-        st.builds(_partial, parts),  # mapped, each of the parts' branches would be one here
-        *_SLICES(parts),
-    )
-
-
 def _partial(part: Any) -> Any:
     return functools.partial(first, part, key=part)
 
 
-def _sets(few: Strategy) -> Strategy:
-    return few.map(frozenset)
-
-
-_SLICES: Final[Callable[[Strategy], list[Strategy]]] = (
-    (lambda parts: [st.builds(slice, parts, parts)])
-    if sys.version_info >= (3, 12)  # before, they have no hash
-    else (lambda _: [])
-)
+def _containers(parts: Strategy) -> Strategy:
+    few = st.lists(parts, max_size=3)
+    made = [
+        few.map(tuple),
+        *(st.builds(kind, parts, parts) for kind in (Point, Size, Config)),
+        few.map(frozenset),
+        st.dictionaries(st.sampled_from(["a", "b", 1]), parts, max_size=2).map(FrozenMapping),
+        st.builds(_partial, parts),  # mapped, each of the parts' branches would be one here
+    ]
+    if sys.version_info >= (3, 12):  # before, they have no hash
+        made.append(st.builds(slice, parts, parts))
+    return st.one_of(made)

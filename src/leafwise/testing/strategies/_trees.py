@@ -57,13 +57,6 @@ _TAGS: Final = st.sampled_from(["a", "b"])
 _NAMES: Final = st.sampled_from(["a", "b", "c"])
 
 
-def scalars() -> Strategy:
-    """Return a strategy for Python scalars that JAX takes."""
-    return st.one_of(
-        st.integers(-10, 10), st.integers(-8, 8).map(lambda number: number / 2), st.booleans()
-    )
-
-
 def pytrees(leaves: Strategy | None = None, *, max_leaves: int = 8) -> Strategy:
     """Return a strategy for trees.
 
@@ -94,7 +87,9 @@ def pytrees(leaves: Strategy | None = None, *, max_leaves: int = 8) -> Strategy:
     """
     if leaves is None:
         shapes = st.lists(st.integers(1, 3), max_size=2).map(tuple)
-        leaves = st.one_of(arrays(shapes), scalars(), arrays(shapes, numpy=True))
+        halves = st.integers(-8, 8).map(lambda number: number / 2)
+        scalars = st.integers(-10, 10) | halves | st.booleans()
+        leaves = st.one_of(arrays(shapes), scalars, arrays(shapes, numpy=True))
     elif not isinstance(cast("Any", leaves), st.SearchStrategy):
         raise TypeError(f"pytrees(leaves=...) takes a strategy, got {leaves!r}: write st.just(...)")
     return st.recursive(leaves, _nodes, max_leaves=max_leaves)
