@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -269,7 +270,7 @@ class _Checks(pytest.Collector):
         selected = [f"{_PREFIX}::{each}" for each in config.stash[_RUN].selected]
         find = functools.partial(_classes_in, config.rootpath)
         laws = _setting(config, "leafwise_laws")
-        plan = items.CheckPlan(self.texts, laws, selected, find=find, is_excused=_is_excused)
+        plan = items.CheckPlan(self.texts, laws, selected, find=find, try_laws=_try_laws)
         found: Iterable[pytest.Collector] = items.targets_of(self, plan)
         return found
 
@@ -310,11 +311,17 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
     return [(each.name, each.cls, each.optional) for each in found.targets]
 
 
-def _is_excused(cls: type, error: Any) -> bool:
-    """Return whether a broken law is a warning of `leafwise check`."""
-    from leafwise.cli.cautions import is_excused  # noqa: PLC0415  # it imports JAX
+def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | None]]:
+    """Let `leafwise check` try laws, with the examples of Hypothesis' profile in force."""
+    import hypothesis  # noqa: PLC0415  # an extra
 
-    return is_excused(cls, error)
+    from leafwise.cli.laws import CheckOptions, try_laws  # noqa: PLC0415  # it imports JAX
+
+    profile = hypothesis.settings()
+    seed = 0 if profile.derandomize else None
+    limits: Any = {"examples": profile.max_examples, "seed": seed, "seconds": math.inf}
+    results = try_laws(cls, CheckOptions(laws=tuple(laws), **limits))
+    return {each.law: (bool(each.library), each.error) for each in results}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -78,52 +78,18 @@ class LawResult:
     """How one law turned out.
 
     Attributes:
-        law: Its name.
-        verdict: ``ok``, ``violation``, ``warning``, ``error`` or ``not checked``.
         path: Where it is broken: ``Class.field``, and the way into it.
         message: The shrunk counterexample, or the error.
-        owner: The class whose field it is that breaks it: the class that was checked, or that
-            of a part; None if that is not known.
+        library: The library that does not promise the law; empty if it is to be kept.
+        error: What was raised; None if nothing was.
     """
 
     law: str
     verdict: Verdict
     path: str = ""
     message: str = ""
-    owner: type | None = dataclasses.field(default=None, compare=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """A call that was made, and what came back, both as text."""
-
-    text: str
-    result: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Caution:
-    """What is unsound in the library of a class, shown on the class.
-
-    Attributes:
-        law: The law that is broken.
-        path: Where: ``Class.field``.
-        message: What happens, in a sentence.
-        program: The code that the calls need.
-        calls: Both calls, and what they returned.
-        truth: The call that returns what the second one should have; None if it is plain.
-        fix: The class in the spelling of leafwise, which does not have this fault.
-        library: The library whose classes have it.
-    """
-
-    law: str
-    path: str
-    message: str
-    program: str = ""
-    calls: tuple[Call, ...] = ()
-    truth: Call | None = None
-    fix: str = ""
     library: str = ""
+    error: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,18 +97,13 @@ class ClassReport:
     """The outcome for one class.
 
     Attributes:
-        name: ``place:Class``.
         instance: The instance that was changed, as text.
-        rows: One row a change.
         error: Why the class could not be checked; empty if it was.
-        laws: One result a law.
-        warnings: What is unsound in the class's library.
+        warnings: The laws that a library does not promise, as far as no earlier class has
+            shown them.
         library: What made it a pytree class.
         flattened_by: The base whose `tree_flatten` it has; empty if it has its own, or none.
-        fields: The names of its fields.
         left_out: Why it was passed over, which is not a fault; empty if it was not.
-        file: Where it is defined; empty if that is not known.
-        line: The line in that file, or 0.
         is_module: Whether it is a module that cannot be imported, and not a class.
         accepted: Whether `error` is in the baseline.
         identity: ``module:Class``, however it was named on the command line.
@@ -153,7 +114,7 @@ class ClassReport:
     rows: tuple[CheckedRow, ...]
     error: str = ""
     laws: tuple[LawResult, ...] = ()
-    warnings: tuple[Caution, ...] = ()
+    warnings: tuple[LawResult, ...] = ()
     library: str = ""
     flattened_by: str = ""
     fields: tuple[str, ...] = ()

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeGuard
 import jax
 
 from leafwise._classes.registry import registered_names
-from leafwise._classes.spec import is_decorated
 from leafwise._objects.call_site import short_file
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
+from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
 from leafwise.testing.strategies import _objects
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -420,11 +420,6 @@ def _calls_register(cls: Any) -> bool:
     return any("register" in name for code in codes for name in code.co_names)
 
 
-def is_own(cls: type) -> bool:
-    """Return whether leafwise made a class a pytree class."""
-    return is_decorated(cls) or registered_names(cls) is not None
-
-
 def is_class(value: Any) -> TypeGuard[type]:
     """Return whether a value is a class; unlike `isinstance`, no code of the value's runs."""
     return issubclass(type(value), type)
@@ -445,46 +440,12 @@ def is_abstract(cls: Any) -> bool:
     return _objects.is_abstract(cls) or bool(getattr(cls, "__abstractclassvars__", ()))
 
 
-def is_namedtuple(cls: type) -> bool:
-    """Return whether JAX flattens a class because it is a named tuple."""
-    return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
-
-
-_BASES: Final = {
-    ("equinox", "Module"): "equinox",
-    ("flax", "Pytree"): "flax.nnx",
-    ("flax", "Module"): "flax.nnx",
-}
-_MARKS: Final = {
-    "_flax_dataclass": "flax.struct",
-    "__mutability__": "jax_dataclasses",
-    "from_tuple": "chex",
-}
-"""Attributes that only the decorator of a library sets."""
-
-
 def flattened_by(cls: type) -> str:
     """Return the base whose ``tree_flatten`` a class has; empty if it has its own, or none."""
     for base in cls.__mro__:
         if "tree_flatten" in vars(base):
             return "" if base is cls else base.__qualname__
     return ""
-
-
-def library_of(cls: type) -> str:
-    """Return the library that made a class a pytree class, for messages."""
-    if is_own(cls):
-        return "leafwise"
-    for base in cls.__mro__:
-        package = str(base.__module__).partition(".")[0]
-        if (package, base.__name__) in _BASES:
-            return _BASES[package, base.__name__]
-    for mark, library in _MARKS.items():
-        if mark in vars(cls) and dataclasses.is_dataclass(cls):
-            return library
-    if is_namedtuple(cls):
-        return "NamedTuple"
-    return "JAX"
 
 
 def source_location(cls: type) -> tuple[str, int]:

@@ -10,13 +10,12 @@ import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
-from leafwise._classes.registry import registered_names
-from leafwise._classes.spec import is_decorated
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import without_addresses
 from leafwise.errors import LawViolation
-from leafwise.testing._format import cut, format_error
+from leafwise.testing._format import cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.libraries import fix_of, is_own
 from leafwise.testing._laws.same import state_of
 from leafwise.testing.strategies._edit_positions import EditPosition, edit_positions, owner_at
 from leafwise.testing.strategies._edits import EditKind, Options, options_of
@@ -25,6 +24,12 @@ T = TypeVar("T")
 
 _WIDTH: Final = 300
 _FLATTEN_FIX: Final = "return the children from flatten as they are, without checks or conversion"
+_OF_EDITS: Final = (
+    *(Law.TREEDEF_EQUALITY, Law.STATIC_VALUES, Law.STATIC_TYPES, Law.AUX_DATA_HASH),
+    Law.RECOMPILATION,
+)
+"""The laws that exchange one value of an instance for another one, which its class may refuse."""
+_CONSTRUCTION: Final = {"__init__", "__new__", "__post_init__", "__check_init__"}
 
 
 class LeafError(TypeError):
@@ -99,22 +104,23 @@ class Case:
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
         return draw_unprinted(self.data, strategy)
 
-    def fail(self, path: str, got: str, wanted: str, *, fix: str = "") -> NoReturn:
-        """Raise the violation.
+    def fail(
+        self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""
+    ) -> NoReturn:
+        """Raise the violation at a path; the law says what to do where there is no `fix`.
 
-        Args:
-            path: Where in the instance: ``layers[0].w``; empty for the whole.
-            got: What was found.
-            wanted: What must hold.
-            fix: What to do; what the law says if empty.
-
-        Raises:
-            LawViolation: Always.
+        What to do in a flatten that was written `by_hand` is said of such classes alone.
         """
         where = place(self.cls, path)
+        owner = owner_at(self.instance, path)
+        part = self.instance
+        if owner is not None and owner is not self.cls:  # else a flatten may be at fault
+            nodes = jax.tree_util.tree_leaves(part, is_leaf=lambda node: type(node) is owner)
+            part = next((node for node in nodes if type(node) is owner), part)
+        fix = fix or fix_of(self.law, part, path) or by_hand
         if not fix:
             fix = self.law.fix
-            if not (is_decorated(self.cls) or registered_names(self.cls)):
+            if not is_own(self.cls):
                 fix += "; or register it by `@lw.pytree` alone, its fields declared"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
@@ -123,37 +129,36 @@ class Case:
             f"fix: {fix}",
             f"instance: {describe_instance(self.instance)}",
         ]
-        owner = owner_at(self.instance, path)
         raise LawViolation(without_addresses("\n  ".join(lines)), str(self.law), where, owner)
 
     def attempt(
-        self, what: str, call: Callable[..., Any], *args: Any, path: str = "", fix: str = ""
+        self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""
     ) -> Any:
-        """Call what the law calls; an exception breaks it.
-
-        Args:
-            what: What is called, for the message.
-            call: The function.
-            *args: Its arguments.
-            path: As in `fail`.
-            fix: As in `fail`.
-
-        Raises:
-            LawViolation: It raised.
-        """
+        """Call what the law calls; an exception breaks it."""
         problem = ""
         try:
             return call(*args)
         except (LawViolation, hypothesis.errors.HypothesisException):
             raise
         except Exception as error:  # noqa: BLE001  # the user's own code
+            self.discard_refused(error)
             behind = error.__cause__ or error.__context__  # JAX hides what its comparisons raise
             problem = format_error(error if behind is None else behind).replace("\n", "\n    ")
-        return self.fail(path, f"{what} raised {problem}", "no error", fix=fix)
+        return self.fail(path, f"{what} raised {problem}", "no error", by_hand=by_hand)
+
+    def discard_refused(self, error: BaseException) -> None:
+        """End the example if its class refuses a value that the law has put into the instance."""
+        if self.law not in _OF_EDITS or isinstance(error, LawViolation):
+            return
+        while (behind := error.__cause__ or error.__context__) is not None:
+            error = behind
+        names = {frame.name for frame in users_frames(error)}
+        if isinstance(error, AssertionError) or names & _CONSTRUCTION:
+            hypothesis.reject()
 
     def flatten(self, tree: Any, path: str = "") -> tuple[list[Any], Any]:
         found: tuple[list[Any], Any] = self.attempt(
-            "flatten", jax.tree_util.tree_flatten, tree, path=path, fix=_FLATTEN_FIX
+            "flatten", jax.tree_util.tree_flatten, tree, path=path, by_hand=_FLATTEN_FIX
         )
         return found
 

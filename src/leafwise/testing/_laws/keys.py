@@ -14,15 +14,12 @@ from leafwise._trees.roles import names_of, try_exchange
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.same import lookalike_of, recreated
 from leafwise.testing.strategies._edit_positions import EditPosition, Role
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit
 
 _REGISTRY: Final = jax.tree_util.default_registry
-UNHASHABLE: Final = "whose hash() raised"
-"""What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
-ONE_HASH: Final = "one hash for"
-"""What is said of distinct aux_data, of which == alone finds out that it is distinct."""
 _MANY: Final = 4
 """How many equal hashes of distinct values are no coincidence."""
 
@@ -197,14 +194,14 @@ def aux_data_hash(case: Case) -> None:
     _check_hash_depends(case, mine)
 
 
-def _unhashable_static(x: Any, error: str) -> tuple[str, Any]:
-    """Return the static that makes aux_data unhashable: the error names its type."""
+def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
+    """Return the static that makes aux_data unhashable: its hash raises the same."""
     for name in names_of(x).static:
         value = getattr(x, name)
         try:
             hash(value)
-        except Exception:  # noqa: BLE001  # the user's own code
-            if type(value).__name__ in error:
+        except Exception as error:  # noqa: BLE001  # the user's own code
+            if message_of(error) == problem:
                 return name, value
     return "", None
 

@@ -100,7 +100,7 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
                 "",
                 f"{short_repr(its)} with other leaves",
                 f"{short_repr(mine)}, whatever the leaves",
-                fix=_AUX_DATA_FIX,
+                by_hand=_AUX_DATA_FIX,
             )
         return
     state = jax.tree_util.tree_leaves(state_of(made))
@@ -110,7 +110,7 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
             "lost its leaves, and `jax.vmap` raises if given that as in_axes"
         )
         got = f"{short_repr(found)} out of flatten, though unflatten has stored each"
-        case.fail("", got, f"{short_repr(children)}, as it was put in", fix=fix)
+        case.fail("", got, f"{short_repr(children)}, as it was put in", by_hand=fix)
     where = ""
     for name in names_of(case.instance).dynamic:
         held = jax.tree_util.tree_leaves(getattr(made, name, None))
@@ -135,7 +135,7 @@ def identity_map(case: Case) -> None:
     once = case.attempt("jax.tree.map", _TREE_MAP, _first, x)
     two = "jax.tree.map of two equal trees"
     same = case.same_structure(case.structure(x), case.structure(once))
-    twice = case.attempt(two, _TREE_MAP, _first, x, once, fix="" if same else _AUX_DATA_FIX)
+    twice = case.attempt(two, _TREE_MAP, _first, x, once, by_hand="" if same else _AUX_DATA_FIX)
     names = names_of(x)
     kept = tuple(name for name in names.static if is_kept(x, name))
     for mapped in (once, twice):
