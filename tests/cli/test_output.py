@@ -204,6 +204,19 @@ def in_terminal(arguments: list[str], width: int, **environment: str) -> tuple[i
     return done.returncode, texts[0], texts[1]
 
 
+def test_of_many_classes_what_is_not_right() -> None:
+    """Of more than 20 classes, those that are right are counted alone."""
+    good = [ClassReport(f"m.py:P{n}", "P()", ROWS[:1], fields=("width",)) for n in range(21)]
+    for reports, rows in ((good[2:], 19), (good, 0)):
+        stream = io.StringIO()
+        console = Console(file=stream, width=120)
+        report.print_run(CheckRun((*reports, REPORTS[1]), 22), console)
+        text = stream.getvalue()
+        assert len(re.findall(r"^m.py:P\d+ ", text, re.MULTILINE)) == rows, text
+        assert "m.py:Q" in text
+        assert f"{len(reports) + 1} classes" in text
+
+
 ONE = "@lw.pytree\nclass P:\n    n: lw.Static[int] = 2\n"
 
 

@@ -23,6 +23,8 @@ _STYLES: Final = {
 }
 _NARROW: Final = 80
 """Below this width a table would lose or fold too much."""
+_MANY: Final = 20
+"""Of more classes, those that are right are only counted."""
 
 
 class Printer:
@@ -47,8 +49,9 @@ class Printer:
         self._names = names
 
     def add(self, report: ClassReport) -> None:
-        """Print a class."""
-        if self._quiet:
+        """Print a class; of many, those that are not right."""
+        is_right = report.passed and not report.warnings
+        if self._quiet or (is_right and not self._verbose and len(self._names) > _MANY):
             return
         if self._verbose:
             _print_class(report, self._console, report.rows)

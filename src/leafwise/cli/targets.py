@@ -90,7 +90,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
                 ]
         for name, error in failed.items():
             reason = _raised(error)
-            if _is_elsewhere(error, place):
+            if _is_note(error, place):
                 notes.append(f"{name}: {reason}")
             else:
                 unloaded[name] = reason
@@ -243,12 +243,17 @@ def _files_below(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _is_elsewhere(error: BaseException, place: str) -> bool:
-    """Return whether another package is missing: an extra that is not installed."""
-    behind = error.__cause__ or error.__context__
-    if not isinstance(error, ModuleNotFoundError) and isinstance(error, ImportError) and behind:
-        return _is_elsewhere(behind, place)  # a package may say in its own words what is missing
+def _is_note(error: BaseException, place: str) -> bool:
+    """Return whether a module cannot be imported here and is not to blame.
+
+    It exits, defines flags that its neighbours have, or lacks an extra that is not installed.
+    """
+    if isinstance(error, SystemExit) or type(error).__name__ == "DuplicateFlagError":
+        return True
     name = error.name if isinstance(error, ModuleNotFoundError) else None
+    behind = error.__cause__ or error.__context__
+    if name is None and isinstance(error, ImportError) and behind:
+        return _is_note(behind, place)  # a package may say in its own words what is missing
     top = (name or "").partition(".")[0]
     known = getattr(sys.modules.get(top), "__file__", None)  # None, too: of `google.colab`
     if not top or known or top == place.partition(".")[0]:

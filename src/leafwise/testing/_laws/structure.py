@@ -18,6 +18,7 @@ from leafwise._trees.roles import Names, field_order, is_kept, names_of, undecla
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
@@ -117,8 +118,10 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
         if any(all(leaf is not child for child in children) for leaf in held):
             where = name
             break
-    got = f"{short_repr(found)} out of flatten{_moves(found, children)}"
-    case.fail(where, got, f"{short_repr(children)}, as it was put in")
+    moves = _moves(found, children)
+    got = f"{short_repr(found)} out of flatten{moves}"
+    fix = Law.ROUND_TRIP.fix if moves else ""
+    case.fail(where, got, f"{short_repr(children)}, as it was put in", by_hand=fix)
 
 
 _TREE_MAP: Final[Any] = jax.tree_util.tree_map
