@@ -37,18 +37,7 @@ _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 @dataclasses.dataclass
 class _Run:
-    """The state of one run of pytest.
-
-    Attributes:
-        wanted: Whether a report is.
-        selected: The checks that are named on the command line, without ``leafwise::``.
-        whole: Whether the command line leaves the run whole.
-        recorder: What counts in this process.
-        parts: What the processes counted.
-        crashed: How many workers crashed, and took their counts with them.
-        workers: How many workers sent theirs.
-        problem: Why the report could not be written.
-    """
+    """The state of one run of pytest."""
 
     wanted: bool
     selected: list[str]
@@ -83,11 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, and read the command line.
-
-    Raises:
-        pytest.UsageError: The report is to go to a file that is not JSON.
-    """
+    """Declare the markers, and read the command line."""
     for name in _MARKERS:
         events = name.removeprefix("max_")
         line = f"{name}(n, of=None): allow n {events} in a test, of one function or of all"
@@ -256,11 +241,7 @@ def pytest_make_collect_report(
 
 
 class _Checks(pytest.Collector):
-    """All checks of a run.
-
-    Attributes:
-        texts: Where to look for classes.
-    """
+    """All checks of a run."""
 
     texts: list[str]
 
@@ -279,10 +260,6 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
     """Return the pytree classes of a target.
 
     Each with a name, and whether it may be left out if it cannot be built.
-
-    Raises:
-        ImportError: It cannot be imported.
-        leafwise.cli.targets.TargetError: It is not there, or has no such class.
     """
     from leafwise.cli.targets import find_targets  # noqa: PLC0415  # it imports JAX
     from leafwise.errors import message_of  # noqa: PLC0415  # it imports JAX
@@ -326,11 +303,7 @@ def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | Non
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Refuse the node id of a check that is not there, before anything is deselected.
-
-    Raises:
-        pytest.UsageError: There is no such check.
-    """
+    """Refuse the node id of a check that is not there, before anything is deselected."""
     if session.testsfailed:  # a module could not be imported, and pytest says so
         return
     for name in session.config.stash[_RUN].selected:

@@ -32,16 +32,7 @@ OnStep = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class CheckOptions:
-    """What is to be checked, and how.
-
-    Attributes:
-        laws: The laws; none to change fields only.
-        only: The fields to change; empty for all.
-        examples: How many instances of a class each law sees.
-        seed: Another one, and they are others; None for others in each run.
-        seconds: How long one law, or all changes of a class, may take.
-        strict: Whether a warning fails the class.
-    """
+    """What is to be checked, and how."""
 
     laws: tuple[Law, ...] = tuple(Law)
     fields: bool = True
@@ -60,18 +51,7 @@ def too_long(options: CheckOptions) -> str:
 def try_laws(
     cls: Any, options: CheckOptions, base: Any = None, on_step: OnStep = lambda _: None
 ) -> list[LawResult]:
-    """Try laws on the same instances, and find the smallest that breaks each.
-
-    Args:
-        cls: A pytree class, or a strategy for its instances.
-        options: What to check.
-        base: The instance that is tried if no others are found, or they take long to make;
-            None to try others however long they take.
-        on_step: Is called with each law before it is tried.
-
-    Raises:
-        CannotBuildError: No instance can be made, and there is no `base`.
-    """
+    """Try laws on the same instances, and find the smallest that breaks each."""
     settings = hypothesis.settings(
         max_examples=options.examples,
         database=None,

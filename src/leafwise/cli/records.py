@@ -75,55 +75,35 @@ class CheckedRow:
 
 @dataclasses.dataclass(frozen=True)
 class LawResult:
-    """How one law turned out.
-
-    Attributes:
-        path: Where it is broken: ``Class.field``, and the way into it.
-        message: The shrunk counterexample, or the error.
-        library: The library that does not promise the law; empty if it is to be kept.
-        error: What was raised; None if nothing was.
-    """
+    """How one law turned out."""
 
     law: str
     verdict: Verdict
     path: str = ""
     message: str = ""
-    library: str = ""
+    library: str = ""  # the one that does not promise the law; empty if it is to be kept
     error: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassReport:
-    """The outcome for one class.
-
-    Attributes:
-        instance: The instance that was changed, as text.
-        error: Why the class could not be checked; empty if it was.
-        warnings: The laws that a library does not promise, as far as no earlier class has
-            shown them.
-        library: What made it a pytree class.
-        flattened_by: The base whose `tree_flatten` it has; empty if it has its own, or none.
-        left_out: Why it was passed over, which is not a fault; empty if it was not.
-        is_module: Whether it is a module that cannot be imported, and not a class.
-        accepted: Whether `error` is in the baseline.
-        identity: ``module:Class``, however it was named on the command line.
-    """
+    """The outcome for one class."""
 
     name: str
     instance: str
     rows: tuple[CheckedRow, ...]
     error: str = ""
     laws: tuple[LawResult, ...] = ()
-    warnings: tuple[LawResult, ...] = ()
+    warnings: tuple[LawResult, ...] = ()  # as far as no earlier class has shown them
     library: str = ""
-    flattened_by: str = ""
+    flattened_by: str = ""  # the base whose `tree_flatten` it has, if that is not its own
     fields: tuple[str, ...] = ()
-    left_out: str = ""
+    left_out: str = ""  # why it was passed over, which is not a fault
     file: str = ""
     line: int = 0
     is_module: bool = False
     accepted: bool = False
-    identity: str = ""
+    identity: str = ""  # ``module:Class``, however it was named on the command line
 
     @property
     def passed(self) -> bool:

@@ -28,14 +28,7 @@ _MANY: Final = 20
 
 
 class Printer:
-    """Prints each class when it is done, and at the end what is wrong with each.
-
-    Args:
-        console: Where to.
-        verbose: Whether every change of every field is shown, not only those that are wrong,
-            and every warning in full.
-        quiet: Whether only what is wrong is shown.
-    """
+    """Prints each class when it is done, and at the end what is wrong with each."""
 
     def __init__(self, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
         self._console = console
@@ -259,13 +252,7 @@ def _faults(report: ClassReport) -> list[list[LawResult]]:
 
 
 def _findings(report: ClassReport, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
-    """Yield each fault: the first law that it breaks in full, and the names of the others.
-
-    Args:
-        report: Has the laws.
-        shown: The class with which the fault of a base was shown in full, by that base and the
-            laws; added to.
-    """
+    """Yield each fault: the first law that it breaks in full, and the names of the others."""
     for first, *others in _faults(report):
         same = [first, *(each for each in others if each.message == first.message)]
         word = "broken" if first.verdict is Verdict.VIOLATION else str(first.verdict)
@@ -292,12 +279,7 @@ def _explains(first: LawResult, other: LawResult) -> bool:
 
 
 def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> Iterator[Text]:
-    """Yield the warnings; in full the first of each kind.
-
-    Args:
-        report: Has the warnings.
-        shown: Where each law was shown for each library; added to. None to show all in full.
-    """
+    """Yield the warnings; in full the first of each kind."""
     explained = [each for fault in _faults(report) for each in fault]
     for warning in report.warnings:
         if warning in explained:
@@ -314,12 +296,7 @@ def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> It
 
 
 def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
-    """Return one line: how many classes, changes and laws, and how they turned out.
-
-    Args:
-        run: What was found.
-        names: All classes, also those that were not reached.
-    """
+    """Return one line: how many classes, changes and laws, and how they turned out."""
     rows = [row for report in run.reports for row in report.tried]
     laws = [result for report in run.reports for result in report.laws]
     classes = [report for report in run.reports if not report.is_module]

@@ -40,15 +40,7 @@ _WIDTH: Final = 200
 
 @dataclasses.dataclass(frozen=True)
 class CheckRun:
-    """All that was found.
-
-    Attributes:
-        reports: One a class, in the order of the targets.
-        total: How many classes there are: more than reports after Ctrl-C.
-        allow_unchecked: Whether a class that could not be checked is not counted.
-        signal: The number of the signal that ended it; 0 for none.
-        notes: What else is to be told of the targets.
-    """
+    """All that was found."""
 
     reports: tuple[ClassReport, ...]
     total: int
@@ -91,17 +83,6 @@ def run_checks(
     """Check all classes, with progress on a terminal's standard error.
 
     After Ctrl-C, what was found so far is returned.
-
-    Args:
-        found: The classes.
-        options: What to check.
-        signals: Those that have come, as far as they are noted.
-        baseline: Accepts findings.
-        on_report: Is called with each report as soon as it is there; where fields are named,
-            once it is known that some class has them.
-
-    Raises:
-        UsageError: No class has a field that was asked for.
     """
     chosen = options or CheckOptions()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
@@ -156,12 +137,7 @@ def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Ite
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
-    """Return a report without the warnings that say of a library what an earlier one has said.
-
-    Args:
-        report: The report.
-        known: The law and the library of each; added to.
-    """
+    """Return a report without the warnings that say of a library what an earlier one has said."""
     kept: list[LawResult] = []
     for each in report.warnings:
         kind = each.law, each.library
@@ -173,11 +149,7 @@ def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassRep
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
-    """Return the laws of these names, each once; all laws for no names.
-
-    Raises:
-        UsageError: There is no law of that name, or none is left.
-    """
+    """Return the laws of these names, each once; all laws for no names."""
     for option, given in (("--law", names), ("--without", without)):
         for name in given:
             if name not in _LAWS:

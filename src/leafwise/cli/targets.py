@@ -34,13 +34,7 @@ class TargetError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class CheckTarget:
-    """A class to check.
-
-    Attributes:
-        cls: The class.
-        name: How to call it: ``module:Class`` or ``file.py:Class``.
-        optional: Whether it may be left out, if no jitted function takes it.
-    """
+    """A class to check."""
 
     cls: type
     name: str
@@ -49,13 +43,7 @@ class CheckTarget:
 
 @dataclasses.dataclass
 class FoundTargets:
-    """What the targets of a command line are.
-
-    Attributes:
-        targets: The pytree classes, each once, in order of definition.
-        unloaded: The modules below a package or a directory that cannot be imported, with why.
-        notes: What else is to be told.
-    """
+    """What the targets of a command line are."""
 
     targets: list[CheckTarget]
     unloaded: dict[str, str]
@@ -68,12 +56,6 @@ def find_targets(texts: list[str]) -> FoundTargets:
     A package has the classes that it shows of its own modules, and those of all modules below
     it; a directory those of all Python files in it and below. Tests, ``__main__`` and what only
     installs or configures a project are left aside.
-
-    Args:
-        texts: Modules, packages, ``module:Class``, files, ``file.py:Class``, or directories.
-
-    Raises:
-        TargetError: A target cannot be imported, or none has a pytree class.
     """
     found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
     unloaded: dict[str, str] = {}
@@ -327,12 +309,7 @@ def _load_module(name: str) -> types.ModuleType:
 
 
 def _load_file(path: Path, root: Path | None = None) -> types.ModuleType:
-    """Import a file: as the module of a package, if it is in one.
-
-    Args:
-        path: The file.
-        root: The directory from which it was found; the working directory if None.
-    """
+    """Import a file: as the module of a package, if it is in one."""
     if not path.is_file():
         raise TargetError(f"{path}: there is no such file")
     path = path.resolve()

@@ -116,12 +116,7 @@ def smallest_failure(
 
 
 def chosen_laws(option: str, laws: Any) -> list[Law]:
-    """Return the laws that are named, in their order.
-
-    Raises:
-        TypeError: They are not names.
-        ValueError: There is no such law.
-    """
+    """Return the laws that are named, in their order."""
     names: Any = [laws] if isinstance(laws, str) else laws
     if not isinstance(names, Iterable):
         raise TypeError(f"{option} takes names of laws, got {got(laws)}")

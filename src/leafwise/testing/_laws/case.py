@@ -3,8 +3,8 @@
 import dataclasses
 import operator
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn, TypeVar
 
 import hypothesis.errors
 import jax
@@ -36,36 +36,41 @@ class LeafError(TypeError):
     """An instance is a leaf, so that there is nothing to check."""
 
 
-class _Unprinted(Generic[T]):
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-
 def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
     """Draw a value that Hypothesis does not print: a ``repr`` of the user's may raise."""
-    return data.draw(_unprinted(strategy)).value
+    source: Any = data.conjecture_data
+    drawn: T = source.draw(strategy)
+    return drawn
 
 
-@st.composite
-def _unprinted(draw: st.DrawFn, strategy: st.SearchStrategy[T]) -> _Unprinted[T]:
-    return _Unprinted(draw(strategy))
+class Edits:
+    """The edits of one instance, found once for all laws that ask for them."""
+
+    def __init__(self, instance: Any) -> None:
+        self._instance = instance
+        self._known: Options = {}
+
+    @cached_property
+    def positions(self) -> list[EditPosition]:
+        """All positions in the instance."""
+        return list(edit_positions(self._instance))
+
+    def options(self, kinds: Iterable[EditKind]) -> Options:
+        """Return the edits that can be made."""
+        for kind in kinds:
+            if kind not in self._known:
+                self._known[kind] = options_of(self.positions, (kind,)).get(kind, [])
+        return {kind: self._known[kind] for kind in kinds if self._known[kind]}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An instance under a law.
-
-    Attributes:
-        law: The law.
-        instance: The instance.
-        data: Where more is drawn from.
-        known: The edits of the instance, as far as some law has asked for them.
-    """
+    """An instance under a law."""
 
     law: Law
     instance: Any
     data: st.DataObject
-    known: Options = dataclasses.field(default_factory=Options, repr=False)
+    edits: Edits
 
     @property
     def cls(self) -> type:
@@ -73,11 +78,7 @@ class Case:
         return type(self.instance)
 
     def refuse_leaf(self) -> None:
-        """Refuse an instance of a class that is not registered.
-
-        Raises:
-            LeafError: JAX takes the instance for a leaf.
-        """
+        """Refuse an instance of a class that is not registered."""
         try:
             level: Any = jax.tree_util.default_registry.flatten_one_level(self.instance)
         except Exception:  # noqa: BLE001  # the user's own code: a law reports it
@@ -89,20 +90,21 @@ class Case:
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
 
-    @cached_property
+    @property
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
-        return list(edit_positions(self.instance))
+        return self.edits.positions
 
     def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
         """Return the edits of the instance that can be made."""
-        for kind in kinds:
-            if kind not in self.known:
-                self.known[kind] = options_of(self.positions, (kind,)).get(kind, [])
-        return {kind: self.known[kind] for kind in kinds if self.known[kind]}
+        return self.edits.options(kinds)
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
         return draw_unprinted(self.data, strategy)
+
+    def choose(self, values: Sequence[T]) -> T:
+        """Draw one of some values."""
+        return values[self.draw(st.integers(0, len(values) - 1))]  # faster than `sampled_from`
 
     def fail(
         self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""

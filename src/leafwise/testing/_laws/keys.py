@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import jax
-from hypothesis import strategies as st
 
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import names_of, try_exchange
@@ -62,12 +61,12 @@ def draw_edit(case: Case, kinds: tuple[EditKind, ...]) -> Edit[Any] | None:
     found = case.options(kinds)
     if not found:
         return None
-    kind = case.draw(st.sampled_from(list(found)))
+    kind = case.choose(list(found))
     fields: dict[str, list[Any]] = {}  # drawn first, since some fields have many positions inside
     for position, strategy in found[kind]:
         fields.setdefault(_FIELD.split(position.path)[0], []).append((position, strategy))
-    options = fields[case.draw(st.sampled_from(list(fields)))]
-    position, strategy = case.draw(st.sampled_from(options))
+    options = fields[case.choose(list(fields))]
+    position, strategy = case.choose(options)
     return make_edit(kind, position, case.draw(strategy))
 
 
@@ -213,7 +212,7 @@ def _check_hash_depends(case: Case, mine: Any) -> None:
     options = [each for each in values if each[0].name and each[0].path == each[0].name]
     if not options:
         return
-    position, strategy = case.draw(st.sampled_from(options))
+    position, strategy = case.choose(options)
     drawn = [make_edit(EditKind.STATIC_VALUE, position, case.draw(strategy)) for _ in range(_MANY)]
     edits = [edit for edit in drawn if edit is not None]
     values = [position.value, *(edit.after for edit in edits)]

@@ -18,12 +18,7 @@ from leafwise.testing.strategies._constructor import parameters_of
 
 
 class Library(NamedTuple):
-    """A library that writes flatten and unflatten for its classes.
-
-    Attributes:
-        to_dynamic: What makes a static field of its classes dynamic.
-        not_promised: The laws that its classes need not keep.
-    """
+    """A library that writes flatten and unflatten for its classes."""
 
     to_dynamic: str
     not_promised: tuple[Law, ...] = (Law.STATIC_TYPES, Law.AUX_DATA_HASH)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.text import got
 from leafwise.errors import LawViolation
-from leafwise.testing._laws.case import Case, LeafError, describe_instance, draw_unprinted
+from leafwise.testing._laws.case import Case, Edits, LeafError, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import has_unsortable_keys
@@ -27,11 +27,7 @@ _SHRINKS: Final = 300
 
 
 def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
-    """Return a strategy for instances.
-
-    Raises:
-        TypeError: It is neither a class nor a strategy.
-    """
+    """Return a strategy for instances."""
     if isinstance(cls_or_strategy, st.SearchStrategy):
         return cls_or_strategy
     kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box[int] is of Box
@@ -88,7 +84,8 @@ def run_law(
         left -= bool(failed)
         if left < 0:
             raise _EnoughShrinksError
-        case = Case(law, draw_unprinted(data, strategy), data)
+        instance = draw_unprinted(data, strategy)
+        case = Case(law, instance, data, Edits(instance))
         is_drawn = True
         try:
             case.refuse_leaf()
@@ -128,13 +125,7 @@ def _draw(
 
 @dataclasses.dataclass(frozen=True)
 class LawTest:
-    """How a law is tested.
-
-    Attributes:
-        check: Raises `LawViolation` for a case.
-        share: What share of the examples it gets: those that compile are slow.
-        draws: Whether it draws more than the instance.
-    """
+    """How a law is tested."""
 
     check: Callable[[Case], None]
     share: float = 1.0
@@ -149,11 +140,7 @@ class SlowInstancesError(Exception):
 
 
 class LawRun:
-    """Tries laws on the same instances, which are drawn once.
-
-    Attributes:
-        broken: What the laws have raised that do not hold.
-    """
+    """Tries laws on the same instances, which are drawn once."""
 
     def __init__(
         self, tests: Mapping[Law, LawTest], on_law: Callable[[Law], None] = lambda _: None
@@ -161,7 +148,7 @@ class LawRun:
         self.broken: dict[Law, BaseException] = {}
         self._tests = tests
         self._on_law = on_law
-        self._pool: list[tuple[Any, Any]] = []  # with their edits, which are found once
+        self._pool: list[tuple[Any, Edits]] = []
 
     def try_all(
         self,
@@ -170,11 +157,7 @@ class LawRun:
         seed: int | None,
         most_seconds: float,
     ) -> None:
-        """Draw instances, and try all laws on them.
-
-        Raises:
-            SlowInstancesError: A few instances take longer than `most_seconds` to make.
-        """
+        """Draw instances, and try all laws on them."""
         once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
         most = settings.max_examples
         plain = {law: test for law, test in self._tests.items() if not test.draws}
@@ -188,11 +171,12 @@ class LawRun:
             drawing += time.process_time() - started
             if drawing > most_seconds and len(self._pool) < _FEW:
                 raise SlowInstancesError
-            Case(Law.ROUND_TRIP, instance, data).refuse_leaf()
-            self._pool.append((instance, {}))
+            edits = Edits(instance)
+            Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
+            self._pool.append((instance, edits))
             for law in filter(left.get, plain):
                 left[law] -= 1
-                self._attempt(Case(law, instance, data))
+                self._attempt(Case(law, instance, data, edits))
 
         _draw(try_plain, _settings_for(once, 1.0), seed)
         drawing_laws = [law for law in self._tests if law not in plain]
@@ -203,10 +187,10 @@ class LawRun:
             _draw(functools.partial(self._try_edits, laws), chosen, seed)
 
     def _try_edits(self, laws: list[Law], data: st.DataObject) -> None:
-        instance, known = self._pool[data.draw(st.integers(0, len(self._pool) - 1))]
+        instance, edits = self._pool[data.draw(st.integers(0, len(self._pool) - 1))]
         first = data.draw(st.integers(0, len(laws) - 1))  # the last may have no data left
         for law in (*laws[first:], *laws[:first]):
-            self._attempt(Case(law, instance, data, known))
+            self._attempt(Case(law, instance, data, edits))
 
     def _attempt(self, case: Case) -> None:
         test = self._tests[case.law]

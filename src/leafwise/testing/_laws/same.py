@@ -18,14 +18,7 @@ from leafwise.testing._format import format_leaf, format_typed, is_key, short_re
 def difference(
     one: Any, other: Any, names: Names, only: tuple[str, ...] | None = None
 ) -> tuple[str, str, str] | None:
-    """Return where a copy differs from an instance: path, what was got, what was wanted.
-
-    Args:
-        one: The instance.
-        other: What should be the same.
-        names: Its attributes.
-        only: Compare these attributes; None for all.
-    """
+    """Return where a copy differs from an instance: path, what was got, what was wanted."""
     if type(one) is not type(other):
         kind = type(other)
         return "", f"a {kind.__module__}.{kind.__qualname__}", f"a {type(one).__qualname__}"
@@ -135,12 +128,7 @@ def getters(instance: Any) -> Iterator[tuple[str, Any]]:
 
 
 def lookalike_of(instance: Any) -> Any:
-    """Return an instance of another class, with the children and statics of this one.
-
-    Returns:
-        None if the class is not registered with `jax.tree_util.register_dataclass`, the one
-        kind of node whose class JAX does not compare.
-    """
+    """Return an instance of another class, with the children and statics of this one."""
     if not dataclasses.is_dataclass(instance):
         return None
     children, statics = jax.tree_util.default_registry.flatten_one_level(instance)

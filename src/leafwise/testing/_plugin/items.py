@@ -57,11 +57,7 @@ class CheckPlan:
 
 
 def targets_of(root: pytest.Collector, plan: CheckPlan) -> Iterator[pytest.Collector]:
-    """Yield the targets of a run.
-
-    Raises:
-        pytest.Collector.CollectError: Hypothesis is missing, or there is no such law.
-    """
+    """Yield the targets of a run."""
     if importlib.util.find_spec("hypothesis") is None:
         _refuse("leafwise_check needs Hypothesis\n  fix: pip install 'leafwise[testing]'")
     if plan.unknown:
@@ -86,22 +82,14 @@ def dotted(name: str) -> str:
 
 
 class TargetChecks(pytest.Collector):
-    """The classes of one target.
-
-    Args:
-        plan: What is checked.
-    """
+    """The classes of one target."""
 
     def __init__(self, *, plan: CheckPlan, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan = plan
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """Yield the classes.
-
-        Raises:
-            pytest.Collector.CollectError: The target cannot be imported, or has none.
-        """
+        """Yield the classes."""
         try:
             found = self.plan.find(self.name)
         except Exception as error:  # noqa: BLE001  # whatever the user's module raises
