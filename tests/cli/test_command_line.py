@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 import warnings
@@ -450,35 +449,6 @@ def test_output_that_cannot_be_written(
         outcome = check(target, option)
     told = "leafwise check: standard output: No space left on device\n"
     assert (outcome.code, outcome.err) == (2, told)
-
-
-def test_a_module_that_closes_its_output(
-    write: Write, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a module prints goes to standard error, which it can neither close nor detach."""
-    file = write("import sys\nprint('told')\nsys.stdout.close()\n" + GOOD)
-    with (tmp_path / "stderr").open("w+", encoding="utf-8") as stream:
-        monkeypatch.setattr(sys, "stderr", stream)
-        assert check(file).code == 0
-        assert not stream.closed
-    assert (tmp_path / "stderr").read_text(encoding="utf-8") == "told\n"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to send")
-def test_ctrl_c_while_it_starts(write: Write) -> None:
-    """It ends at once, by the signal and without a traceback, before there is anything to tell."""
-    code = (
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "class Find:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'jaxlib': os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Find())\n"
-        "from leafwise_cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    done = run("-c", code, "check", "--fields", write(GOOD))
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_warnings_of_drawn_values(write: Write, check: Check) -> None:

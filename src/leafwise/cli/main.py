@@ -59,7 +59,7 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
     with _any_character(out), limits.noted_signals() as signals:
         try:
             # Standard output is for the report: what modules and constructors print is not.
-            with _another_stderr() as aside, contextlib.redirect_stdout(aside):
+            with contextlib.redirect_stdout(sys.stderr):
                 accepted = _baseline(options)
                 found = _find(options, printer, signals, accepted)
         except (targets.TargetError, records.UsageError) as error:
@@ -244,26 +244,6 @@ def _discard(stream: TextIO) -> None:
     For a pipe whose reader has stopped, such as ``head``.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-@contextlib.contextmanager
-def _another_stderr() -> Generator[TextIO | None, None, None]:
-    """Yield a file that is standard error as well, and that a module may close or detach."""
-    stream: TextIO | None = sys.stderr
-    try:
-        number = -1 if stream is None else stream.fileno()
-    except (OSError, ValueError):  # no file, or closed
-        number = -1
-    if stream is None or number < 0:
-        yield stream
-        return
-    options: dict[str, Any] = {"encoding": stream.encoding, "errors": "backslashreplace"}
-    aside = open(number, "w", buffering=1, closefd=False, **options)  # noqa: SIM115
-    try:
-        yield aside
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            aside.flush()
 
 
 @contextlib.contextmanager

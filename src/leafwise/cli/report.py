@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TextIO
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,8 +20,6 @@ _STYLES: Final = {
     Verdict.ACCEPTED: "dim",
     Verdict.SKIPPED: "dim",
 }
-_NARROW: Final = 80
-"""Below this width a table would lose or fold too much."""
 _MANY: Final = 20
 """Of more classes, those that are right are only counted."""
 
@@ -87,15 +84,9 @@ class Printer:
             console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
 
     def _print_row(self, report: ClassReport) -> None:
-        """Print one line for a class; on a narrow console, one paragraph."""
+        """Print one line for a class."""
         name, *numbers, result = _summary_of(report)
         self._rows += 1
-        if self._console.width < _NARROW:
-            self._console.print(Text(name, "bold"))
-            fields, changes, laws = numbers
-            text = f"fields {fields}, changes {changes}, laws {laws}: "
-            self._console.print(Padding(Text.assemble(text, result), (0, 0, 0, 2), expand=False))
-            return
         table = Table(
             box=None,
             pad_edge=False,
@@ -106,7 +97,7 @@ class Printer:
         titles = {"fields": 6, "changes": 7, "laws": 5}
         left = self._console.width - sum(titles.values()) - 2 * len(titles) - _RESULT
         longest = max(map(len, [*self._names, "class"]))
-        table.add_column("class", overflow="fold", width=min(longest, left))
+        table.add_column("class", overflow="fold", width=max(10, min(longest, left)))
         for title, width in titles.items():
             table.add_column(title, justify="right", no_wrap=True, width=width)
         table.add_column("result", overflow="fold")
@@ -140,9 +131,7 @@ def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, 
     ):
         if problem:
             console.print(Text.assemble((label, style), " ", problem), soft_wrap=True)
-    if console.width < _NARROW:
-        _print_lines(rows, console)
-    elif rows:
+    if rows:
         console.print(_table(rows))
     console.print()
 
@@ -167,17 +156,6 @@ def _table(rows: Iterable[CheckedRow]) -> Table:
             _verdict(row),
         )
     return table
-
-
-def _print_lines(rows: Iterable[CheckedRow], console: Console) -> None:
-    """Print what `_table` shows, a few lines for each change."""
-    for row in rows:
-        console.print(Text.assemble(row.field, " ", _kind(row), f" {row.kind}: {row.change}"))
-        counts = f"predicted {row.predicted}, traces {row.traces}, compiles {row.compiles}"
-        lines = [Text(counts)] if row.predicted else []
-        lines.append(Text.assemble("verdict ", _verdict(row)))
-        for line in lines:
-            console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
 def _kind(row: CheckedRow) -> Text:
