@@ -461,3 +461,13 @@ def test_a_static_that_only_its_copy_makes_unfit(write: Write, check_all: Check)
     laws = [word for name in names for word in ("--law", name)]
     outcome = check_all(file, *laws, "--examples", "10")
     assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.slow
+def test_jobs(write: Write, check_all: Check) -> None:
+    """Several processes say what one says, in the same order."""
+    file = write(SOURCE + BROKEN)
+    arguments = (file, "--law", "no-hidden-state", "--law", "static-types", "--json")
+    alone, together = check_all(*arguments), check_all(*arguments, "--jobs", "2")
+    assert (together.code, together.document) == (alone.code, alone.document)
+    assert alone.code == 1

@@ -41,6 +41,7 @@ class CheckOptions:
     seed: int | None = 0
     seconds: float = SECONDS
     strict: bool = False
+    jobs: int = 1
 
 
 def too_long(options: CheckOptions) -> str:

@@ -126,6 +126,7 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
         seed=options.seed,
         seconds=options.timeout or laws.SECONDS,
         strict=options.strict,
+        jobs=options.jobs,
     )
 
 

@@ -3,10 +3,12 @@
 import dataclasses
 import difflib
 import itertools
+import multiprocessing
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -28,7 +30,13 @@ from leafwise.cli.records import (
     Verdict,
     verdict_of,
 )
-from leafwise.cli.targets import CheckTarget, FoundTargets, flattened_by, source_location
+from leafwise.cli.targets import (
+    CheckTarget,
+    FoundTargets,
+    find_targets,
+    flattened_by,
+    source_location,
+)
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, short_repr
 from leafwise.testing._laws.law import Law, unknown_law
@@ -123,6 +131,14 @@ def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Ite
     for name, reason in found.unloaded.items():
         yield ClassReport(name, "", (), reason, is_module=True, identity=name)
     known: set[tuple[str, str]] = set()
+    check = _in_processes if options.jobs > 1 else _in_this_process
+    for report in check(found, options, on_step):
+        yield once_a_library(report, known)
+
+
+def _in_this_process(
+    found: FoundTargets, options: CheckOptions, on_step: OnStep
+) -> Iterator[ClassReport]:
     for number, target in enumerate(found.targets, 1):
         where = f"{number} of {len(found.targets)}: {target.name}"
         on_step(where)
@@ -132,8 +148,42 @@ def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Ite
 
         # What a class warns of, it warns of for each value that we draw.
         with warnings.catch_warnings(action="ignore"):
-            report = check_class(target, options, show_step)
-        yield once_a_library(report, known)
+            yield check_class(target, options, show_step)
+
+
+def _in_processes(
+    found: FoundTargets, options: CheckOptions, on_step: OnStep
+) -> Iterator[ClassReport]:
+    # Not by a fork, after which JAX may stand still.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(options.jobs, context, _start_worker, (found.texts,))
+    places = range(len(found.targets))
+    try:
+        for place, report in enumerate(pool.map(_check_at, places, itertools.repeat(options))):
+            on_step(f"{place + 1} of {len(places)}: {report.name}")
+            yield report
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_TARGETS: Final[list[CheckTarget]] = []
+"""What a process of `_in_processes` has found."""
+
+
+def _start_worker(texts: list[str]) -> None:
+    sys.stdout = sys.stderr  # standard output is for the report
+    _TARGETS.extend(find_targets(texts).targets)
+
+
+def _check_at(place: int, options: CheckOptions) -> ClassReport:
+    with warnings.catch_warnings(action="ignore"):
+        report = check_class(_TARGETS[place], options)
+
+    def without_error(result: LawResult) -> LawResult:
+        return dataclasses.replace(result, error=None)  # which may not pickle
+
+    laws, warned = (tuple(map(without_error, each)) for each in (report.laws, report.warnings))
+    return dataclasses.replace(report, laws=laws, warnings=warned)
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:

@@ -48,6 +48,7 @@ class FoundTargets:
     targets: list[CheckTarget]
     unloaded: dict[str, str]
     notes: list[str]
+    texts: list[str] = dataclasses.field(default_factory=list[str])
 
 
 def find_targets(texts: list[str]) -> FoundTargets:
@@ -85,7 +86,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
     if not found and not unloaded:
         fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
         raise TargetError("\n  ".join(notes) + fix)
-    return FoundTargets(list(found.values()), unloaded, notes)
+    return FoundTargets(list(found.values()), unloaded, notes, texts)
 
 
 def _split(text: str) -> tuple[str, str]:
