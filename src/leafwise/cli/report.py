@@ -214,13 +214,12 @@ def _shown_elsewhere(report: ClassReport) -> list[LawResult]:
 
 
 _BASIC: Final = ("round-trip", "identity-map", "treedef-equality")
-"""Laws without which no other holds."""
 
 
 def _faults(report: ClassReport) -> list[list[LawResult]]:
     """Return the laws that are broken or not checked, those of one fault together."""
     groups: list[list[LawResult]] = []
-    for result in report.laws:
+    for result in sorted(report.laws, key=lambda each: not _breaks_all(each)):
         group = next((each for each in groups if _explains(each[0], result)), None)
         if group is not None and (result.verdict.is_reported or result in report.warnings):
             group.append(result)
@@ -253,7 +252,12 @@ def _explains(first: LawResult, other: LawResult) -> bool:
         return True
     if Verdict.NOT_CHECKED in (first.verdict, other.verdict):
         return False
-    return first.law in _BASIC or (first.path == other.path and "." in first.path)
+    return _breaks_all(first) or (first.path == other.path and "." in first.path)
+
+
+def _breaks_all(result: LawResult) -> bool:
+    """Return whether a law is broken without which no other holds."""
+    return result.law in _BASIC and result.verdict is Verdict.VIOLATION
 
 
 def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> Iterator[Text]:
