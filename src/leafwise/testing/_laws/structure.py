@@ -1,11 +1,10 @@
 """Laws of flatten and unflatten."""
 
-import contextlib
 import dataclasses
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -254,23 +253,11 @@ def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
 
 def post_init(case: Case) -> None:
     """Profile unflatten for calls of `__post_init__`."""
-    codes = set(_codes_of(case.cls, "__post_init__"))
+    codes = _codes_of(case.cls, "__post_init__")
     if not codes:
         return
     leaves, structure = case.flatten(case.instance)
     problem = ""
-    with calls_of(codes) as seen:
-        try:
-            structure.unflatten(leaves)
-        except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
-            problem = f", and raised {type(error).__name__}: {message_of(error)}"
-    if seen:
-        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
-
-
-@contextlib.contextmanager
-def calls_of(codes: Container[CodeType]) -> Generator[list[CodeType], None, None]:
-    """Note which of some functions run in a block, without a change of their class."""
     seen: list[CodeType] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -280,19 +267,23 @@ def calls_of(codes: Container[CodeType]) -> Generator[list[CodeType], None, None
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        yield seen
+        structure.unflatten(leaves)
+    except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
+        problem = f", and raised {type(error).__name__}: {message_of(error)}"
     finally:
         sys.setprofile(before)
+    if seen:
+        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
-def _codes_of(cls: type, name: str) -> list[CodeType]:
-    found: list[CodeType] = []
+def _codes_of(cls: type, name: str) -> set[CodeType]:
+    found: set[CodeType] = set()
     for base in cls.__mro__:
         function = base.__dict__.get(name)
         while function is not None:
             code = getattr(function, "__code__", None)
             if isinstance(code, CodeType):
-                found.append(code)
+                found.add(code)
             function = getattr(function, "__wrapped__", None)
     return found
 
