@@ -21,8 +21,9 @@ import leafwise as lw
 from leafwise._display import functions, shape, tables
 from leafwise._display.findings import findings
 from leafwise.cli import explain_script
+from leafwise.cli.laws import CheckOptions
 from leafwise.cli.report import print_run
-from leafwise.cli.run import CheckOptions, CheckRun, check_class
+from leafwise.cli.run import CheckRun, check_class
 from leafwise.cli.targets import CheckTarget
 
 IMAGES = Path(__file__).parent / "images"

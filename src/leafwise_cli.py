@@ -5,13 +5,10 @@ at once. `leafwise.cli.main` is imported once the command line makes sense.
 """
 
 import argparse
-import contextlib
 import importlib
 import importlib.util
-import signal
 import sys
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -59,26 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         problem = "--fields tries no laws: leave out --fields or --law"
     if problem:
         parser.exit(2, f"leafwise check: {problem}\n")
-    with _ends_at_once() if command == "check" else contextlib.nullcontext():
-        code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
+    code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
     return code
-
-
-@contextlib.contextmanager
-def _ends_at_once() -> Generator[None, None, None]:
-    """Let Ctrl-C end the process without a traceback, where nothing else handles it.
-
-    An import that is interrupted may even turn it into an error of its own, as that of jaxlib does.
-    """
-    is_python = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not is_python or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _ShowVersion(argparse.Action):
@@ -244,7 +223,8 @@ def _add_check(commands: Any) -> _Parser:
     add("--without", action="append", metavar="LAW", default=[], help="do not try this law")
     add("--examples", type=_positive, metavar="N", help="instances for each law (20)")
     add("--seed", type=_natural, default=0, metavar="N", help="another one, other instances (0)")
-    add("--timeout", type=_seconds, metavar="SECONDS", help="for each law (120)")
+    add("--timeout", type=_seconds, metavar="SECONDS", help="for each law, of CPU time (120)")
+    add("--jobs", type=_positive, default=1, metavar="N", help="check in N processes (1)")
     add("--strict", action="store_true", help="let warnings fail")
     add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
     add("--baseline", metavar="FILE", help="accept the findings in this file")

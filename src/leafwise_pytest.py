@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -36,18 +37,7 @@ _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 @dataclasses.dataclass
 class _Run:
-    """The state of one run of pytest.
-
-    Attributes:
-        wanted: Whether a report is.
-        selected: The checks that are named on the command line, without ``leafwise::``.
-        whole: Whether the command line leaves the run whole.
-        recorder: What counts in this process.
-        parts: What the processes counted.
-        crashed: How many workers crashed, and took their counts with them.
-        workers: How many workers sent theirs.
-        problem: Why the report could not be written.
-    """
+    """The state of one run of pytest."""
 
     wanted: bool
     selected: list[str]
@@ -82,11 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, and read the command line.
-
-    Raises:
-        pytest.UsageError: The report is to go to a file that is not JSON.
-    """
+    """Declare the markers, and read the command line."""
     for name in _MARKERS:
         events = name.removeprefix("max_")
         line = f"{name}(n, of=None): allow n {events} in a test, of one function or of all"
@@ -255,11 +241,7 @@ def pytest_make_collect_report(
 
 
 class _Checks(pytest.Collector):
-    """All checks of a run.
-
-    Attributes:
-        texts: Where to look for classes.
-    """
+    """All checks of a run."""
 
     texts: list[str]
 
@@ -269,7 +251,7 @@ class _Checks(pytest.Collector):
         selected = [f"{_PREFIX}::{each}" for each in config.stash[_RUN].selected]
         find = functools.partial(_classes_in, config.rootpath)
         laws = _setting(config, "leafwise_laws")
-        plan = items.CheckPlan(self.texts, laws, selected, find=find, is_excused=_is_excused)
+        plan = items.CheckPlan(self.texts, laws, selected, find=find, try_laws=_try_laws)
         found: Iterable[pytest.Collector] = items.targets_of(self, plan)
         return found
 
@@ -278,10 +260,6 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
     """Return the pytree classes of a target.
 
     Each with a name, and whether it may be left out if it cannot be built.
-
-    Raises:
-        ImportError: It cannot be imported.
-        leafwise.cli.targets.TargetError: It is not there, or has no such class.
     """
     from leafwise.cli.targets import find_targets  # noqa: PLC0415  # it imports JAX
     from leafwise.errors import message_of  # noqa: PLC0415  # it imports JAX
@@ -310,20 +288,22 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
     return [(each.name, each.cls, each.optional) for each in found.targets]
 
 
-def _is_excused(cls: type, error: Any) -> bool:
-    """Return whether a broken law is a warning of `leafwise check`."""
-    from leafwise.cli.cautions import is_excused  # noqa: PLC0415  # it imports JAX
+def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | None]]:
+    """Let `leafwise check` try laws, with the examples of Hypothesis' profile in force."""
+    import hypothesis  # noqa: PLC0415  # an extra
 
-    return is_excused(cls, error)
+    from leafwise.cli.laws import CheckOptions, try_laws  # noqa: PLC0415  # it imports JAX
+
+    profile = hypothesis.settings()
+    seed = 0 if profile.derandomize else None
+    limits: Any = {"examples": profile.max_examples, "seed": seed, "seconds": math.inf}
+    results = try_laws(cls, CheckOptions(laws=tuple(laws), **limits))
+    return {each.law: (bool(each.library), each.error) for each in results}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Refuse the node id of a check that is not there, before anything is deselected.
-
-    Raises:
-        pytest.UsageError: There is no such check.
-    """
+    """Refuse the node id of a check that is not there, before anything is deselected."""
     if session.testsfailed:  # a module could not be imported, and pytest says so
         return
     for name in session.config.stash[_RUN].selected:

@@ -3,8 +3,9 @@
 from typing import Any
 
 import leafwise as lw
+from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import CheckedRow, ClassReport
-from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
 
 FIELDS = CheckOptions(laws=())

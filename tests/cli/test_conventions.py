@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise.cli.cautions import is_excused, once_a_library
+from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import ClassReport, Verdict
-from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.run import check_class, once_a_library
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law, LawViolation, check_pytree
 
@@ -150,14 +150,11 @@ DEEP: list[Any] = [
 
 @pytest.mark.parametrize("value", DEEP, ids=str)
 def test_what_changes_in_place_at_any_depth(value: Any) -> None:
-    """It is a warning at each depth, and both calls are shown."""
+    """It is a warning at each depth, and names the field."""
     verdict, report = law_of(native(Any, value), Law.AUX_DATA_HASH)
     assert (verdict, report.passed) == (Verdict.WARNING, True)
     (warning,) = report.warnings
     assert warning.path == "Native.it"
-    first, second = (call.result for call in warning.calls)
-    assert warning.truth is not None
-    assert first == second != warning.truth.result
 
 
 class OwnList:
@@ -243,17 +240,6 @@ def test_one_hash_for_all_aux_data() -> None:
     assert "JAX never asks for it" in warning.message
     program = jax.jit(lambda tree: jax.numpy.asarray(tree.n))
     assert [int(program(Slow(jax.numpy.ones(3), n))) for n in (2, 3)] == [2, 3]
-
-
-def test_what_the_pytest_plugin_excuses() -> None:
-    """What is a warning here is an expected failure there, and what fails here fails there."""
-    for cls, expected in ((Slow, True), (OwnList, True), (native(_Odd, _Odd()), False)):
-        with pytest.raises(LawViolation) as caught:
-            check_pytree(cls, laws=["aux-data-hash"], settings=settings(max_examples=20), seed=0)
-        assert is_excused(cls, caught.value) is expected, cls
-    with pytest.raises(LawViolation) as caught:
-        check_pytree(native(int, 1), laws=["static-types"])
-    assert is_excused(native(int, 1), caught.value)
 
 
 @dataclasses.dataclass

@@ -12,7 +12,8 @@ import leafwise as lw
 from leafwise._jax.events import count_events
 from leafwise.cli.changes import Builder
 from leafwise.cli.fields import check_fields
-from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.laws import CheckOptions
+from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process
 from leafwise.testing.strategies._changes import leaf_values, static_values

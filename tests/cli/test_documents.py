@@ -7,7 +7,7 @@ from typing import Any
 
 import leafwise as lw
 from leafwise.cli import documents
-from leafwise.cli.records import Call, Caution, CheckedRow, ClassReport, LawResult, Verdict
+from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing import Law
 
@@ -25,11 +25,7 @@ def row(kind: str, verdict: Verdict, note: str = "") -> CheckedRow:
                traces=0, compiles=0, verdict=verdict, note=note)  # fmt: skip
 
 
-CAUTION = Caution(
-    "static-types", f"P.{WORST}", "one for the other", "f = jax.jit(g)",
-    (Call("f(1)", "1"), Call("f(True)", WORST)), Call("f(True), recompiled", "True"),
-    "@lw.pytree",
-)  # fmt: skip
+WARNING = LawResult("static-types", Verdict.WARNING, f"P.{WORST}", f"P.n: {WORST}", "JAX")
 REPORTS = (
     ClassReport(
         "m.py:P",
@@ -45,9 +41,9 @@ REPORTS = (
             LawResult("round-trip", Verdict.OK),
             LawResult("copies", Verdict.VIOLATION, "P.n", f"P.n: lost\n  got: {WORST}"),
             LawResult("treedef-equality", Verdict.ERROR, "", "RuntimeError: deep"),
-            LawResult("static-types", Verdict.WARNING, "P.n", "P.n: shared"),
+            WARNING,
         ),
-        warnings=(CAUTION,),
+        warnings=(WARNING,),
         library="JAX",
         fields=("n",),
         file="models/m n.py",

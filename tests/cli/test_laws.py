@@ -15,22 +15,17 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.cli import run as laws_module
+from leafwise.cli import laws as laws_module
 from leafwise.cli import run as run_module
+from leafwise.cli.laws import EXAMPLES, CheckOptions, try_laws
+from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import Verdict
-from leafwise.cli.run import (
-    EXAMPLES,
-    CheckOptions,
-    Interruption,
-    TooLong,
-    check_class,
-    check_law,
-    run_checks,
-    time_limit,
-)
+from leafwise.cli.run import check_class, run_checks
 from leafwise.cli.targets import CheckTarget, FoundTargets
 from leafwise.errors import CannotBuildError
-from leafwise.testing import Law
+from leafwise.testing import Law, _check
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.run import LawTest
 from leafwise.testing.strategies._find import find
 from leafwise_cli import main
 
@@ -69,20 +64,15 @@ class Own:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Note what `check_pytree` is asked, and check nothing."""
+    """Note which laws are asked, and check nothing."""
     calls: list[dict[str, Any]] = []
 
-    def note(cls: Any, *, laws: list[Law], settings: Any, seed: int) -> None:
-        given = {"cls": cls, "law": laws[0], "examples": settings.max_examples, "seed": seed}
-        calls.append(given)
+    def note(_: Any, laws: list[Law], *, settings: Any, seed: int, **__: Any) -> dict[Law, Any]:
+        options = {"examples": settings.max_examples, "seed": seed}
+        calls.extend({"law": law, **options} for law in laws)
+        return {}
 
-    def note_all(cls: Any, *, laws: Any, **options: Any) -> set[Law]:
-        for law in laws:
-            note(cls, laws=[law], settings=options["settings"], seed=options["seed"])
-        return set()
-
-    monkeypatch.setattr(laws_module, "check_pytree", note)
-    monkeypatch.setattr(laws_module, "broken_laws", note_all)
+    monkeypatch.setattr(laws_module, "broken_laws", note)
     return calls
 
 
@@ -206,22 +196,6 @@ def test_the_counterexample_is_small(write: Write, check_all: Check) -> None:
     assert result["message"].startswith("Lossy.n")
 
 
-def one_by_one(monkeypatch: pytest.MonkeyPatch, check: Callable[..., None]) -> None:
-    """Try each law with `check` alone, as what may be broken is."""
-    monkeypatch.setattr(laws_module, "broken_laws", lambda _, *, laws, **__: set(laws))
-    monkeypatch.setattr(laws_module, "check_pytree", check)
-
-
-class Crash:
-    """What stands for `check_pytree`, and raises."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def __call__(self, *_: Any, **__: Any) -> None:
-        raise self.error
-
-
 @pytest.mark.parametrize(
     "error",
     [ValueError("no"), SystemExit(3), RecursionError("deep"), GeneratorExit(), MemoryError("big")],
@@ -229,23 +203,28 @@ class Crash:
 )
 def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a class raises is that law's error; the other laws are still tried."""
-    one_by_one(monkeypatch, Crash(error))
-    report = check_class(CheckTarget(Own, "here:Own"), CheckOptions(fields=False))
-    assert [result.verdict for result in report.laws] == [Verdict.ERROR] * len(Law)
-    assert type(error).__name__ in report.laws[0].message
-    assert not report.passed
+
+    def crash(_: Case) -> None:
+        raise error
+
+    monkeypatch.setitem(_check._TESTS, Law.COPIES, LawTest(crash))
+    options = CheckOptions(laws=(Law.COPIES, Law.ROUND_TRIP), examples=3)
+    crashed, kept = try_laws(Own, options)
+    assert (crashed.verdict, kept.verdict) == (Verdict.ERROR, Verdict.OK)
+    assert type(error).__name__ in crashed.message
 
 
 def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class for which only one instance is known has its laws tried on that one."""
     tried: list[Any] = []
 
-    def check(cls: Any, **_: Any) -> None:
+    def check(cls: Any, *_: Any, **__: Any) -> dict[Law, Any]:
         if cls is Own:
             raise CannotBuildError("Own: no drawn values made an instance")
         tried.append(find(cls, lambda _: True))
+        return {}
 
-    one_by_one(monkeypatch, check)
+    monkeypatch.setattr(laws_module, "broken_laws", check)
     report = check_class(
         CheckTarget(Own, "here:Own"), CheckOptions(fields=False, laws=(Law.COPIES,))
     )
@@ -257,17 +236,18 @@ def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing interrupts a loop there")
 def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A law that does not end is given up, also by a class that catches every exception."""
+    """It is given up, also by a class that catches every exception; the others are tried."""
 
-    def hang(*_: Any, **__: Any) -> None:
+    def hang(_: Case) -> None:
         while True:
             with contextlib.suppress(Exception):
-                time.sleep(0.01)
+                sum(range(1000))
 
-    monkeypatch.setattr(laws_module, "check_pytree", hang)
-    result = check_law(Own, Law.COPIES, None, CheckOptions(examples=1, seconds=0.1))
-    assert result.verdict is Verdict.NOT_CHECKED
-    assert "took longer than 0.1 seconds" in result.message
+    monkeypatch.setitem(_check._TESTS, Law.COPIES, LawTest(hang))
+    options = CheckOptions(laws=(Law.ROUND_TRIP, Law.COPIES), examples=2, seconds=0.5)
+    kept, given_up = try_laws(Own, options)
+    assert (kept.verdict, given_up.verdict) == (Verdict.OK, Verdict.NOT_CHECKED)
+    assert given_up.message == "took longer than 0.5 seconds"
 
 
 @pytest.mark.slow
@@ -291,16 +271,20 @@ def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a timer signal")
-def test_no_clock_is_left_running() -> None:
-    """After a block with a limit no alarm comes, and the handler is the old one."""
-    import signal
+def test_limits_are_of_the_processor() -> None:
+    """A block that waits is not ended; one that works is, and leaves no clock running."""
 
-    before = signal.getsignal(signal.SIGALRM)
-    with time_limit(30.0):
-        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
-    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    assert signal.getsignal(signal.SIGALRM) is before
-    assert issubclass(TooLong, BaseException)
+    def work() -> None:
+        while True:
+            pass
+
+    before = signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGALRM)
+    with time_limit(0.1):
+        time.sleep(0.2)
+    with pytest.raises(TooLong), time_limit(0.1):
+        work()
+    assert signal.getitimer(signal.ITIMER_PROF)[0] == signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert (signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGALRM)) == before
     assert not issubclass(TooLong, Exception)
 
 
@@ -367,20 +351,6 @@ def test_signals(
     assert signal.signal(number, started) is before
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to send")
-def test_a_signal_where_python_ignores_what_is_raised() -> None:
-    """It is noted, and nothing is printed of an exception that was ignored."""
-
-    def gc_callback() -> None:  # as Hypothesis calls its own
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with Interruption() as stop:
-        gc_callback()
-        assert stop.signal == signal.SIGTERM
-        with pytest.raises(KeyboardInterrupt):
-            stop.check()
-
-
 def test_rows_as_they_are_done(
     monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, asked: list[Any]
 ) -> None:
@@ -431,7 +401,7 @@ def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    one_by_one(monkeypatch, interrupted)
+    monkeypatch.setattr(laws_module, "broken_laws", interrupted)
     targets = FoundTargets([CheckTarget(Own, "here:Own")], {}, [])
     found = run_checks(targets, CheckOptions(fields=False))
     assert (found.reports, found.total, found.interrupted) == ((), 1, True)
@@ -442,8 +412,9 @@ class Heavy:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        if size:
-            time.sleep(0.05)
+        until = time.process_time() + 0.05
+        while size and time.process_time() < until:
+            pass
 
 
 @lw.pytree
@@ -455,21 +426,11 @@ class HoldsHeavy:
 @pytest.mark.slow
 def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where others take long to make, each law is tried on the one instance, and says so."""
-    real = laws_module.broken_laws
-    tried: list[Any] = []
-
-    def note(given: Any, **options: Any) -> set[Law]:
-        tried.append(given)
-        return real(given, **options)
-
-    monkeypatch.setattr(laws_module, "broken_laws", note)
     chosen = CheckOptions(laws=(Law.COPIES, Law.NO_HIDDEN_STATE), fields=False)
-    quick = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
-    assert tried == [HoldsHeavy]
-    assert [law.message for law in quick.laws] == ["", ""]
+    fast = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
+    assert [law.message for law in fast.laws] == ["", ""]
     monkeypatch.setattr(laws_module, "SLOW", 0.02)
     slow = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
-    assert [each is HoldsHeavy for each in tried] == [True, True, False]
     assert [law.message for law in slow.laws] == [
         "tried on one instance, as others take long to make"
     ] * 2
@@ -500,3 +461,13 @@ def test_a_static_that_only_its_copy_makes_unfit(write: Write, check_all: Check)
     laws = [word for name in names for word in ("--law", name)]
     outcome = check_all(file, *laws, "--examples", "10")
     assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.slow
+def test_jobs(write: Write, check_all: Check) -> None:
+    """Several processes say what one says, in the same order."""
+    file = write(SOURCE + BROKEN)
+    arguments = (file, "--law", "no-hidden-state", "--law", "static-types", "--json")
+    alone, together = check_all(*arguments), check_all(*arguments, "--jobs", "2")
+    assert (together.code, together.document) == (alone.code, alone.document)
+    assert alone.code == 1

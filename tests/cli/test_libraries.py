@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.laws import CheckOptions
+from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget, is_node, library_of
 from leafwise.testing import Law
 from leafwise.testing.strategies._edit_positions import path_of

@@ -446,3 +446,20 @@ def test_a_target_without_classes(write: Write, check: Check) -> None:
     outcome = check("json", empty)
     assert (outcome.code, outcome.out) == (2, "")
     assert all(note in outcome.err for note in notes)
+
+
+def test_modules_that_are_not_to_blame(write: Write, check: Check) -> None:
+    """One that exits, defines flags twice or says which extra it lacks is a note."""
+    write("", "notes_package/__init__.py")
+    write(GOOD, "notes_package/good.py")
+    write("raise SystemExit(2)", "notes_package/exits.py")
+    flags = "class DuplicateFlagError(Exception): ...\nraise DuplicateFlagError('steps')"
+    write(flags, "notes_package/flags.py")
+    extra = "try:\n    import brax_is_not_here\nexcept ImportError as error:\n"
+    write(
+        f"{extra}    raise ModuleNotFoundError('pip install brax') from error", "notes_package/x.py"
+    )
+    outcome = check("notes_package", "--json")
+    assert (outcome.code, outcome.names) == (0, ["Good"])
+    notes = [note.partition(":")[0] for note in outcome.document["notes"]]
+    assert notes == [f"notes_package.{each}" for each in ("exits", "flags", "x")]

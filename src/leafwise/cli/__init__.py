@@ -2,13 +2,13 @@
 
 `main` runs both, once `leafwise_cli` has parsed the command line. Nobody imports this wing, so its
 files have plain names, though none of them is public; the pytest plugin alone finds its classes
-through `targets`.
+through `targets`, and tries `laws`.
 
 `leafwise check`: `targets` finds the pytree classes of modules and files. `run` checks one class
 after the other: it changes fields (`changes` constructs instances, `edits` lists the changes,
-`observe` compares what JAX does with what was predicted), tries the laws of `leafwise.testing`, and
-adds warnings for the faults that other libraries are known for (`cautions`). The outcome is in
-`records`; `report` prints it, `documents` writes JSON and SARIF. Start reading with `run`.
+`observe` compares what JAX does with what was predicted), and `laws` tries those of
+`leafwise.testing`, for the pytest plugin, too. The outcome is in `records`; `report` prints it,
+`documents` writes JSON and SARIF. Start reading with `run`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.
 In each process of the script `leafwise_explain` runs first, and calls `recording` once JAX is

@@ -14,13 +14,7 @@ _VERSION: Final = 1
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Finding:
-    """What is wrong with a class, by what stays the same while its code moves.
-
-    Attributes:
-        cls: ``module:Class``, or the module that could not be imported.
-        rule: A law, ``field-change`` or ``not-checked``.
-        path: Where: ``Class.field``, ``field: kind`` of a change, or the law that was not checked.
-    """
+    """What is wrong with a class, by what stays the same while its code moves."""
 
     cls: str
     rule: str
@@ -31,11 +25,7 @@ class Finding:
 
 
 class Baseline:
-    """Accepts findings, and notes which there were.
-
-    Args:
-        accepted: Those that are accepted; None for all.
-    """
+    """Accepts findings, and notes which there were."""
 
     def __init__(self, accepted: frozenset[Finding] | None = None) -> None:
         self._accepted = accepted
@@ -43,11 +33,7 @@ class Baseline:
 
     @classmethod
     def read(cls, file: Path) -> "Baseline":
-        """Read a file that `text` has written.
-
-        Raises:
-            UsageError: It is not there, or no such file.
-        """
+        """Read a file that `text` has written."""
         try:
             entries: list[Any] = json.loads(file.read_text(encoding="utf-8"))["accepted"]
             found = (Finding(each["class"], each["rule"], each["path"]) for each in entries)

@@ -47,17 +47,7 @@ class RunError(Exception):
 
 
 class Cause(NamedTuple):
-    """One difference between two runs.
-
-    Attributes:
-        kind: ``"version"``, ``"environment"``, ``"flags"``, ``"devices"``, ``"config"``;
-            ``"argument"``, ``"capture"``, ``"order"`` of a set, ``"option"`` of a compile;
-            ``"operation"``, ``"history"`` of traces, ``"key"``, ``"missed"`` in the persistent
-            cache, ``"absent"`` of a program that one run lacks.
-        path: What differs: a path, or a name.
-        before: In the first run.
-        after: In the second run.
-    """
+    """One difference between two runs."""
 
     kind: str
     path: str
@@ -73,16 +63,7 @@ Causes: TypeAlias = dict[Cause, list[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What differs between two runs.
-
-    Attributes:
-        first: The file of the first run.
-        second: That of the second.
-        programs: How many programs the second run has.
-        differing: How many of them are other programs, have another key, or were missed.
-        causes: Why, with the programs that each cause concerns.
-        notes: What is no difference, and still worth saying.
-    """
+    """What differs between two runs."""
 
     first: str
     second: str
@@ -107,12 +88,7 @@ class Run(NamedTuple):
 
 
 def read_run(file: str) -> Run:
-    """Return what is compared of a report that `leafwise explain --json` wrote.
-
-    Raises:
-        RunError: There is no such file, it is not a report or one of another version, or it has
-            no programs.
-    """
+    """Return what is compared of a report that `leafwise explain --json` wrote."""
     try:
         report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -136,11 +112,7 @@ def read_run(file: str) -> Run:
 
 
 def compare(first: str, second: str) -> Comparison:
-    """Compare two files.
-
-    Raises:
-        RunError: One is not a report that can be compared.
-    """
+    """Compare two files."""
     runs = read_run(first), read_run(second)
     try:
         return _Comparer(first, second, *runs).compare()

@@ -15,21 +15,16 @@ import jax
 
 import leafwise
 from leafwise._display.annotations import annotation
-from leafwise.cli.records import Caution, ClassReport, Verdict
+from leafwise.cli.records import ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing._laws.law import Law
 
 
 def as_json(run: CheckRun) -> str:
     """Return the report as JSON text; docs/reference/command-line.md has the layout."""
-    classes: list[dict[str, Any]] = []
-    for report in run.reports:
-        content = dataclasses.asdict(report)
-        for law in content["laws"]:
-            del law["owner"]  # a class, for `leafwise.cli.cautions`
-        classes.append({**content, "passed": report.passed})
+    classes = [_class_as_json(report) for report in run.reports]
     document = {
-        "version": 2,
+        "version": 3,
         "python": platform.python_version(),
         "jax": jax.__version__,
         "passed": run.passed,
@@ -39,6 +34,22 @@ def as_json(run: CheckRun) -> str:
         "classes": classes,
     }
     return json.dumps(document, indent=2)
+
+
+def _class_as_json(report: ClassReport) -> dict[str, Any]:
+    content = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
+    content["rows"] = [dataclasses.asdict(row) for row in report.rows]
+    content["laws"] = [_law_as_json(law) for law in report.laws]
+    content["warnings"] = [
+        {"law": each.law, "path": each.path, "message": each.message, "library": each.library}
+        for each in report.warnings
+    ]
+    return {**content, "passed": report.passed}
+
+
+def _law_as_json(law: LawResult) -> dict[str, Any]:
+    named = ("law", "verdict", "path", "message")
+    return {name: getattr(law, name) for name in named}
 
 
 _HELP: Final = "https://leafwise.readthedocs.io/en/stable/how-to/check/"
@@ -135,27 +146,11 @@ def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
             parts = (f"{report.name}.{row.field}", row.kind, row.change)
             text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
             add(row.verdict, "field-change", text, f".{row.field}")
-    cautioned = {warning.law for warning in report.warnings}
-    laws = {
-        result.law: result
-        for result in report.laws
-        if result.verdict.is_reported or result.verdict is Verdict.ACCEPTED
-    }
-    for name, result in laws.items():
-        if name not in cautioned:
-            add(result.verdict, name, result.message or f"{report.name}: {name}", result.path)
-    for warning in report.warnings:
-        law = laws.get(warning.law)  # bad with --strict
-        level = "error" if law is not None and law.verdict.is_bad else "warning"
-        found.append(_result(report, warning.law, level, _format_caution(warning), warning.path))
-    return found
-
-
-def _format_caution(warning: Caution) -> str:
-    calls = [*warning.calls, *([warning.truth] if warning.truth else [])]
-    lines = [f"{warning.path}: {warning.message}", *warning.program.splitlines()]
-    lines += [f"{call.text} -> {call.result}" for call in calls]
-    return "\n".join([*lines, *(["fix:", warning.fix] if warning.fix else [])])
+    for law in report.laws:
+        if law.verdict.is_reported or law.verdict is Verdict.ACCEPTED:
+            add(law.verdict, law.law, law.message or f"{report.name}: {law.law}", law.path)
+    warnings = report.warnings
+    return found + [_result(report, w.law, "warning", w.message, w.path) for w in warnings]
 
 
 def _result(report: ClassReport, rule: str, level: str, text: str, path: str) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from leafwise._compare.reasons import Outcome
 from leafwise._objects.text import got, without_addresses
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import Names, exchange, field_order, names_of
-from leafwise.cli.cautions import static_declaration
 from leafwise.cli.changes import Builder, simplest
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
-from leafwise.cli.targets import for_jit, is_own, library_of
+from leafwise.cli.targets import for_jit
 from leafwise.errors import CannotBuildError, StaticFieldError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
+from leafwise.testing._laws.libraries import is_own, library_of, static_declaration
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
 from leafwise.testing.strategies._edit_positions import path_of

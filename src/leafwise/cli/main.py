@@ -23,8 +23,9 @@ import leafwise
 if TYPE_CHECKING:
     from leafwise._display.shape import Report
     from leafwise.cli.baseline import Baseline
+    from leafwise.cli.laws import CheckOptions
     from leafwise.cli.report import Printer
-    from leafwise.cli.run import CheckOptions, CheckRun, Interruption
+    from leafwise.cli.run import CheckRun
 
 
 def check(options: argparse.Namespace) -> int:
@@ -44,7 +45,7 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
     # the variable when it is imported.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
-    from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
+    from leafwise.cli import documents, limits, records, report, targets  # noqa: PLC0415
 
     files = [name for name in (options.sarif, options.write_baseline) if name]
     if problem := _unwritable(files):
@@ -55,15 +56,14 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
     form = "json" if options.json else options.output_format
     quiet: bool = options.quiet
     printer = report.Printer(console, verbose=verbose, quiet=quiet) if form == "text" else None
-    with _any_character(out), run.Interruption() as interruption:
+    with _any_character(out), limits.noted_signals() as signals:
         try:
             # Standard output is for the report: what modules and constructors print is not.
-            with _another_stderr() as aside, contextlib.redirect_stdout(aside):
+            with contextlib.redirect_stdout(sys.stderr):
                 accepted = _baseline(options)
-                found = _find(options, printer, interruption, accepted)
+                found = _find(options, printer, signals, accepted)
         except (targets.TargetError, records.UsageError) as error:
             return _refuse("check", str(error))
-        interruption.is_held = True
         found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
         if options.sarif:
             _write(here / options.sarif, documents.as_sarif(found))
@@ -72,12 +72,12 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
         try:
             if printer is None:
                 print(documents.as_json(found) if form == "json" else documents.as_github(found))
-            elif found.signal != run.SIGPIPE:
+            elif found.signal != limits.SIGPIPE:
                 printer.finish(found)
             out.flush()
         except BrokenPipeError:
-            found = dataclasses.replace(found, signal=run.SIGPIPE)
-        if found.signal == run.SIGPIPE:
+            found = dataclasses.replace(found, signal=limits.SIGPIPE)
+        if found.signal == limits.SIGPIPE:
             _discard(out)
         return found.exit_code
 
@@ -94,7 +94,7 @@ def _baseline(options: argparse.Namespace) -> "Baseline | None":
 def _find(
     options: argparse.Namespace,
     printer: "Printer | None",
-    interruption: "Interruption",
+    signals: list[int],
     baseline: "Baseline | None",
 ) -> "CheckRun":
     from leafwise.cli import run, targets  # noqa: PLC0415
@@ -103,10 +103,8 @@ def _find(
     try:
         found = targets.find_targets(options.targets)
     except KeyboardInterrupt:
-        return run.CheckRun((), 0, signal=interruption.signal or signal.SIGINT)
-    check = functools.partial(
-        run.run_checks, found, chosen, interruption=interruption, baseline=baseline
-    )
+        return run.CheckRun((), 0, signal=signals[0] if signals else signal.SIGINT)
+    check = functools.partial(run.run_checks, found, chosen, signals=signals, baseline=baseline)
     if printer is None:
         return check()
     printer.start([*found.unloaded, *(target.name for target in found.targets)])
@@ -115,19 +113,20 @@ def _find(
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
     """Return what is to be checked: fields and laws, unless one alone is named."""
-    from leafwise.cli import run  # noqa: PLC0415
+    from leafwise.cli import laws, run  # noqa: PLC0415
 
     fields = options.fields or bool(options.field)
-    laws = options.laws or bool(options.law)
-    both = fields == laws
-    return run.CheckOptions(
-        laws=run.find_laws(options.law, options.without) if both or laws else (),
+    tries_laws = options.laws or bool(options.law)
+    both = fields == tries_laws
+    return laws.CheckOptions(
+        laws=run.find_laws(options.law, options.without) if both or tries_laws else (),
         fields=both or fields,
         only=tuple(options.field),
-        examples=options.examples or run.EXAMPLES,
+        examples=options.examples or laws.EXAMPLES,
         seed=options.seed,
-        seconds=options.timeout or run.SECONDS,
+        seconds=options.timeout or laws.SECONDS,
         strict=options.strict,
+        jobs=options.jobs,
     )
 
 
@@ -246,26 +245,6 @@ def _discard(stream: TextIO) -> None:
     For a pipe whose reader has stopped, such as ``head``.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-@contextlib.contextmanager
-def _another_stderr() -> Generator[TextIO | None, None, None]:
-    """Yield a file that is standard error as well, and that a module may close or detach."""
-    stream: TextIO | None = sys.stderr
-    try:
-        number = -1 if stream is None else stream.fileno()
-    except (OSError, ValueError):  # no file, or closed
-        number = -1
-    if stream is None or number < 0:
-        yield stream
-        return
-    options: dict[str, Any] = {"encoding": stream.encoding, "errors": "backslashreplace"}
-    aside = open(number, "w", buffering=1, closefd=False, **options)  # noqa: SIM115
-    try:
-        yield aside
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            aside.flush()
 
 
 @contextlib.contextmanager

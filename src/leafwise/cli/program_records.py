@@ -48,11 +48,7 @@ _PRIVATE: Final = ("mtls", "credentials", "trace context")
 
 
 class ProgramRecorder:
-    """Records programs: what each was made from, and its operations.
-
-    Args:
-        write: Takes each record.
-    """
+    """Records programs: what each was made from, and its operations."""
 
     def __init__(self, write: Callable[..., None]) -> None:
         self._write = write

@@ -75,94 +75,35 @@ class CheckedRow:
 
 @dataclasses.dataclass(frozen=True)
 class LawResult:
-    """How one law turned out.
-
-    Attributes:
-        law: Its name.
-        verdict: ``ok``, ``violation``, ``warning``, ``error`` or ``not checked``.
-        path: Where it is broken: ``Class.field``, and the way into it.
-        message: The shrunk counterexample, or the error.
-        owner: The class whose field it is that breaks it: the class that was checked, or that
-            of a part; None if that is not known.
-    """
+    """How one law turned out."""
 
     law: str
     verdict: Verdict
     path: str = ""
     message: str = ""
-    owner: type | None = dataclasses.field(default=None, compare=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """A call that was made, and what came back, both as text."""
-
-    text: str
-    result: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Caution:
-    """What is unsound in the library of a class, shown on the class.
-
-    Attributes:
-        law: The law that is broken.
-        path: Where: ``Class.field``.
-        message: What happens, in a sentence.
-        program: The code that the calls need.
-        calls: Both calls, and what they returned.
-        truth: The call that returns what the second one should have; None if it is plain.
-        fix: The class in the spelling of leafwise, which does not have this fault.
-        library: The library whose classes have it.
-    """
-
-    law: str
-    path: str
-    message: str
-    program: str = ""
-    calls: tuple[Call, ...] = ()
-    truth: Call | None = None
-    fix: str = ""
-    library: str = ""
+    library: str = ""  # the one that does not promise the law; empty if it is to be kept
+    error: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassReport:
-    """The outcome for one class.
-
-    Attributes:
-        name: ``place:Class``.
-        instance: The instance that was changed, as text.
-        rows: One row a change.
-        error: Why the class could not be checked; empty if it was.
-        laws: One result a law.
-        warnings: What is unsound in the class's library.
-        library: What made it a pytree class.
-        flattened_by: The base whose `tree_flatten` it has; empty if it has its own, or none.
-        fields: The names of its fields.
-        left_out: Why it was passed over, which is not a fault; empty if it was not.
-        file: Where it is defined; empty if that is not known.
-        line: The line in that file, or 0.
-        is_module: Whether it is a module that cannot be imported, and not a class.
-        accepted: Whether `error` is in the baseline.
-        identity: ``module:Class``, however it was named on the command line.
-    """
+    """The outcome for one class."""
 
     name: str
     instance: str
     rows: tuple[CheckedRow, ...]
     error: str = ""
     laws: tuple[LawResult, ...] = ()
-    warnings: tuple[Caution, ...] = ()
+    warnings: tuple[LawResult, ...] = ()  # as far as no earlier class has shown them
     library: str = ""
-    flattened_by: str = ""
+    flattened_by: str = ""  # the base whose `tree_flatten` it has, if that is not its own
     fields: tuple[str, ...] = ()
-    left_out: str = ""
+    left_out: str = ""  # why it was passed over, which is not a fault
     file: str = ""
     line: int = 0
     is_module: bool = False
     accepted: bool = False
-    identity: str = ""
+    identity: str = ""  # ``module:Class``, however it was named on the command line
 
     @property
     def passed(self) -> bool:

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TextIO
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, Verdict
+from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 
 _STYLES: Final = {
@@ -21,19 +20,12 @@ _STYLES: Final = {
     Verdict.ACCEPTED: "dim",
     Verdict.SKIPPED: "dim",
 }
-_NARROW: Final = 80
-"""Below this width a table would lose or fold too much."""
+_MANY: Final = 20
+"""Of more classes, those that are right are only counted."""
 
 
 class Printer:
-    """Prints each class when it is done, and at the end what is wrong with each.
-
-    Args:
-        console: Where to.
-        verbose: Whether every change of every field is shown, not only those that are wrong,
-            and every warning in full.
-        quiet: Whether only what is wrong is shown.
-    """
+    """Prints each class when it is done, and at the end what is wrong with each."""
 
     def __init__(self, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
         self._console = console
@@ -47,8 +39,9 @@ class Printer:
         self._names = names
 
     def add(self, report: ClassReport) -> None:
-        """Print a class."""
-        if self._quiet:
+        """Print a class; of many, those that are not right."""
+        is_right = report.passed and not report.warnings
+        if self._quiet or (is_right and not self._verbose and len(self._names) > _MANY):
             return
         if self._verbose:
             _print_class(report, self._console, report.rows)
@@ -65,14 +58,14 @@ class Printer:
         if self._rows:
             console.print()
         shown: dict[tuple[str, str], str] = {}
-        at_base: dict[tuple[str, tuple[str, ...]], str] = {}
+        at_base: dict[tuple[str, str], str] = {}
         for report in run.reports:
             rows = tuple(row for row in report.rows if row.verdict.is_reported)
             titled = not self._verbose and bool(rows or (report.error and not report.accepted))
             if titled:
                 _print_class(report, console, rows)
             warned = [] if self._quiet else _warned(report, None if self._verbose else shown)
-            findings = [*_broken(report, {} if self._verbose else at_base), *warned]
+            findings = [*_findings(report, {} if self._verbose else at_base), *warned]
             if findings and not titled:
                 _print_title(report, console)
             for line in findings:  # however long: they are copied, and read by programs
@@ -91,15 +84,9 @@ class Printer:
             console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
 
     def _print_row(self, report: ClassReport) -> None:
-        """Print one line for a class; on a narrow console, one paragraph."""
+        """Print one line for a class."""
         name, *numbers, result = _summary_of(report)
         self._rows += 1
-        if self._console.width < _NARROW:
-            self._console.print(Text(name, "bold"))
-            fields, changes, laws = numbers
-            text = f"fields {fields}, changes {changes}, laws {laws}: "
-            self._console.print(Padding(Text.assemble(text, result), (0, 0, 0, 2), expand=False))
-            return
         table = Table(
             box=None,
             pad_edge=False,
@@ -110,7 +97,7 @@ class Printer:
         titles = {"fields": 6, "changes": 7, "laws": 5}
         left = self._console.width - sum(titles.values()) - 2 * len(titles) - _RESULT
         longest = max(map(len, [*self._names, "class"]))
-        table.add_column("class", overflow="fold", width=min(longest, left))
+        table.add_column("class", overflow="fold", width=max(10, min(longest, left)))
         for title, width in titles.items():
             table.add_column(title, justify="right", no_wrap=True, width=width)
         table.add_column("result", overflow="fold")
@@ -144,9 +131,7 @@ def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, 
     ):
         if problem:
             console.print(Text.assemble((label, style), " ", problem), soft_wrap=True)
-    if console.width < _NARROW:
-        _print_lines(rows, console)
-    elif rows:
+    if rows:
         console.print(_table(rows))
     console.print()
 
@@ -173,17 +158,6 @@ def _table(rows: Iterable[CheckedRow]) -> Table:
     return table
 
 
-def _print_lines(rows: Iterable[CheckedRow], console: Console) -> None:
-    """Print what `_table` shows, a few lines for each change."""
-    for row in rows:
-        console.print(Text.assemble(row.field, " ", _kind(row), f" {row.kind}: {row.change}"))
-        counts = f"predicted {row.predicted}, traces {row.traces}, compiles {row.compiles}"
-        lines = [Text(counts)] if row.predicted else []
-        lines.append(Text.assemble("verdict ", _verdict(row)))
-        for line in lines:
-            console.print(Padding(line, (0, 0, 0, 2), expand=False))
-
-
 def _kind(row: CheckedRow) -> Text:
     return Text("static", "magenta") if row.static else Text("dynamic", "cyan")
 
@@ -203,12 +177,7 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
         return report.name, "-", "-", "-", Text("left out", "dim")
     changes = [row for row in report.tried if row.verdict.is_bad]
     laws = [result for result in report.laws if result.verdict.is_bad]
-    warned = {warning.law for warning in report.warnings}
-    # What is said of the library, with another class, is not counted here again.
-    own = [
-        each for each in report.laws if each.verdict is not Verdict.WARNING or each.law in warned
-    ]
-    kept = sum(1 for result in own if result.verdict is Verdict.OK)
+    kept = sum(1 for result in report.laws if result.verdict is Verdict.OK)
     parts = []
     if changes:
         parts.append((f"{count(len(changes), 'change')} wrong", "bold red"))
@@ -221,81 +190,95 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
     if not parts:
         checked = report.rows or report.laws  # `--field` may name fields of other classes
         parts.append(("ok", "green") if checked else ("nothing checked", "dim"))
-    if report.warnings:
-        parts.append((count(len(report.warnings), "warning"), "yellow"))
+    if warnings := _warnings(report):
+        parts.append((count(warnings, "warning"), "yellow"))
+    if elsewhere := _shown_elsewhere(report):
+        text = f"{', '.join(each.law for each in elsewhere)} not asked of {elsewhere[0].library}"
+        parts.append((text, "dim"))
     result = Text(", ").join(Text(*part) for part in parts)
-    of_laws = f"{kept}/{len(own)}" if report.laws else "-"
+    of_laws = f"{kept}/{len(report.laws)}" if report.laws else "-"
     tried = str(len(report.tried)) if report.rows else "-"
     return report.name, str(len(report.fields)), tried, of_laws, result
 
 
-def _broken(report: ClassReport, shown: dict[tuple[str, tuple[str, ...]], str]) -> Iterator[Text]:
-    """Yield the laws that are broken or not checked; those with the same message together.
+def _warnings(report: ClassReport) -> int:
+    """Return how many warnings a class has: changes of fields count where no law is tried."""
+    verdicts = [row.verdict for row in report.rows if not report.laws]
+    return len(report.warnings) + verdicts.count(Verdict.WARNING)
 
-    Args:
-        report: Has the laws.
-        shown: The class with which the fault of a base was shown in full, by that base and the
-            laws; added to.
-    """
-    warned = {warning.law for warning in report.warnings}
-    found: dict[tuple[Verdict, str], list[str]] = {}
-    for result in report.laws:
-        if result.verdict.is_reported and result.law not in warned:
-            found.setdefault((result.verdict, result.message), []).append(result.law)
-    for (verdict, message), laws in found.items():
-        word = "broken" if verdict is Verdict.VIOLATION else str(verdict)
-        named = f"{word}: {'law' if len(laws) == 1 else 'laws'} {', '.join(laws)}"
-        fault = f"{report.flattened_by}.tree_flatten", tuple(laws)
+
+def _shown_elsewhere(report: ClassReport) -> list[LawResult]:
+    """Return the laws that the library does not promise, as an earlier class has shown."""
+    laws = (each for each in report.laws if each.verdict is Verdict.WARNING)
+    return [each for each in laws if each not in report.warnings]
+
+
+_BASIC: Final = ("round-trip", "identity-map", "treedef-equality")
+
+
+def _faults(report: ClassReport) -> list[list[LawResult]]:
+    """Return the laws that are broken or not checked, those of one fault together."""
+    groups: list[list[LawResult]] = []
+    for result in sorted(report.laws, key=lambda each: not _breaks_all(each)):
+        group = next((each for each in groups if _explains(each[0], result)), None)
+        if group is not None and (result.verdict.is_reported or result in report.warnings):
+            group.append(result)
+        elif result.verdict.is_reported:
+            groups.append([result])
+    return groups
+
+
+def _findings(report: ClassReport, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
+    """Yield each fault: the first law that it breaks in full, and the names of the others."""
+    for first, *others in _faults(report):
+        same = [first, *(each for each in others if each.message == first.message)]
+        word = "broken" if first.verdict is Verdict.VIOLATION else str(first.verdict)
+        laws = ", ".join(each.law for each in same)
+        title = (f"{word}: law{'s' if len(same) > 1 else ''} {laws}", _STYLES[first.verdict])
+        fault = f"{report.flattened_by}.tree_flatten", laws
         if report.flattened_by and shown.setdefault(fault, report.name) != report.name:
             also = f"  as shown for {shown[fault]}: both have {fault[0]}"
-            yield Text.assemble((named, _STYLES[verdict]), also)
+            yield Text.assemble(title, also)
             continue
-        yield Text(named, _STYLES[verdict])
-        yield from (Text(f"  {line}") for line in message.splitlines())
+        yield Text(*title)
+        yield from (Text(f"  {line}") for line in first.message.splitlines())
+        if also := ", ".join(each.law for each in others if each not in same):
+            yield Text(f"  also breaks: {also}")
+
+
+def _explains(first: LawResult, other: LawResult) -> bool:
+    """Return whether two broken laws are one fault: of one field, or with one message."""
+    if first.verdict is other.verdict and first.message == other.message:
+        return True
+    if Verdict.NOT_CHECKED in (first.verdict, other.verdict):
+        return False
+    return _breaks_all(first) or (first.path == other.path and "." in first.path)
+
+
+def _breaks_all(result: LawResult) -> bool:
+    """Return whether a law is broken without which no other holds."""
+    return result.law in _BASIC and result.verdict is Verdict.VIOLATION
 
 
 def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> Iterator[Text]:
-    """Yield the warnings; in full the first of each kind.
-
-    Args:
-        report: Has the warnings.
-        shown: Where each law was shown for each library; added to. None to show all in full.
-    """
+    """Yield the warnings; in full the first of each kind."""
+    explained = [each for fault in _faults(report) for each in fault]
     for warning in report.warnings:
-        kind = warning.law, report.library
-        if shown is None or kind not in shown:
-            yield from _warning_lines(warning)
-            if shown is not None:
-                shown[kind] = warning.path
-        else:
-            title = (f"warning: law {warning.law}, {warning.path}", "yellow")
+        if warning in explained:
+            continue
+        kind = warning.law, warning.library
+        title = (f"warning: law {warning.law}, {warning.path}", "yellow")
+        if shown is not None and kind in shown:
             yield Text.assemble(title, f"  as shown for {shown[kind]}")
-
-
-def _warning_lines(warning: Caution) -> list[Text]:
-    """Return a warning: both calls and both results, what is right, and the fix."""
-    lines = [Text(f"warning: law {warning.law}, {warning.path}", "yellow")]
-    lines.extend(Text(f"  {line}") for line in warning.message.splitlines())
-    lines.extend(Text(f"    {line}") for line in warning.program.splitlines())
-    calls = [*warning.calls, *([warning.truth] if warning.truth else [])]
-    width = max((len(call.text) for call in calls), default=0)
-    for call in calls:
-        right = call is warning.truth
-        style = "green" if right else "yellow" if call is warning.calls[-1] else ""
-        lines.append(Text.assemble(f"    {call.text:<{width}}  -> ", (call.result, style)))
-    if warning.fix:
-        lines.append(Text("  fix:"))
-        lines.extend(Text(f"    {line}", "green") for line in warning.fix.splitlines())
-    return lines
+            continue
+        yield Text(*title)
+        yield from (Text(f"  {line}") for line in warning.message.splitlines())
+        if shown is not None:
+            shown[kind] = warning.path
 
 
 def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
-    """Return one line: how many classes, changes and laws, and how they turned out.
-
-    Args:
-        run: What was found.
-        names: All classes, also those that were not reached.
-    """
+    """Return one line: how many classes, changes and laws, and how they turned out."""
     rows = [row for report in run.reports for row in report.tried]
     laws = [result for report in run.reports for result in report.laws]
     classes = [report for report in run.reports if not report.is_module]
@@ -309,7 +292,7 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     wrong = [count(changes, "change")] if changes else []
     wrong += [count(broken, "law")] if broken else []
     unchecked = _unchecked((*rows, *laws))
-    warnings = sum(len(report.warnings) for report in run.reports)
+    warnings = sum(map(_warnings, run.reports))
     right = [] if warnings else ["all as promised"]
     right = right if rows or laws else ["nothing was checked"]
     parts = [f"{' and '.join(wrong)} not as promised"] if wrong else [] if unchecked else right

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeGuard
 import jax
 
 from leafwise._classes.registry import registered_names
-from leafwise._classes.spec import is_decorated
 from leafwise._objects.call_site import short_file
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
+from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
 from leafwise.testing.strategies import _objects
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -34,13 +34,7 @@ class TargetError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class CheckTarget:
-    """A class to check.
-
-    Attributes:
-        cls: The class.
-        name: How to call it: ``module:Class`` or ``file.py:Class``.
-        optional: Whether it may be left out, if no jitted function takes it.
-    """
+    """A class to check."""
 
     cls: type
     name: str
@@ -49,17 +43,12 @@ class CheckTarget:
 
 @dataclasses.dataclass
 class FoundTargets:
-    """What the targets of a command line are.
-
-    Attributes:
-        targets: The pytree classes, each once, in order of definition.
-        unloaded: The modules below a package or a directory that cannot be imported, with why.
-        notes: What else is to be told.
-    """
+    """What the targets of a command line are."""
 
     targets: list[CheckTarget]
     unloaded: dict[str, str]
     notes: list[str]
+    texts: list[str] = dataclasses.field(default_factory=list[str])
 
 
 def find_targets(texts: list[str]) -> FoundTargets:
@@ -68,12 +57,6 @@ def find_targets(texts: list[str]) -> FoundTargets:
     A package has the classes that it shows of its own modules, and those of all modules below
     it; a directory those of all Python files in it and below. Tests, ``__main__`` and what only
     installs or configures a project are left aside.
-
-    Args:
-        texts: Modules, packages, ``module:Class``, files, ``file.py:Class``, or directories.
-
-    Raises:
-        TargetError: A target cannot be imported, or none has a pytree class.
     """
     found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
     unloaded: dict[str, str] = {}
@@ -90,7 +73,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
                 ]
         for name, error in failed.items():
             reason = _raised(error)
-            if _is_elsewhere(error, place):
+            if _is_note(error, place):
                 notes.append(f"{name}: {reason}")
             else:
                 unloaded[name] = reason
@@ -103,7 +86,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
     if not found and not unloaded:
         fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
         raise TargetError("\n  ".join(notes) + fix)
-    return FoundTargets(list(found.values()), unloaded, notes)
+    return FoundTargets(list(found.values()), unloaded, notes, texts)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -243,12 +226,17 @@ def _files_below(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _is_elsewhere(error: BaseException, place: str) -> bool:
-    """Return whether another package is missing: an extra that is not installed."""
-    behind = error.__cause__ or error.__context__
-    if not isinstance(error, ModuleNotFoundError) and isinstance(error, ImportError) and behind:
-        return _is_elsewhere(behind, place)  # a package may say in its own words what is missing
+def _is_note(error: BaseException, place: str) -> bool:
+    """Return whether a module cannot be imported here and is not to blame.
+
+    It exits, defines flags that its neighbours have, or lacks an extra that is not installed.
+    """
+    if isinstance(error, SystemExit) or type(error).__name__ == "DuplicateFlagError":
+        return True
     name = error.name if isinstance(error, ModuleNotFoundError) else None
+    behind = error.__cause__ or error.__context__
+    if name is None and isinstance(error, ImportError) and behind:
+        return _is_note(behind, place)  # a package may say in its own words what is missing
     top = (name or "").partition(".")[0]
     known = getattr(sys.modules.get(top), "__file__", None)  # None, too: of `google.colab`
     if not top or known or top == place.partition(".")[0]:
@@ -322,12 +310,7 @@ def _load_module(name: str) -> types.ModuleType:
 
 
 def _load_file(path: Path, root: Path | None = None) -> types.ModuleType:
-    """Import a file: as the module of a package, if it is in one.
-
-    Args:
-        path: The file.
-        root: The directory from which it was found; the working directory if None.
-    """
+    """Import a file: as the module of a package, if it is in one."""
     if not path.is_file():
         raise TargetError(f"{path}: there is no such file")
     path = path.resolve()
@@ -420,11 +403,6 @@ def _calls_register(cls: Any) -> bool:
     return any("register" in name for code in codes for name in code.co_names)
 
 
-def is_own(cls: type) -> bool:
-    """Return whether leafwise made a class a pytree class."""
-    return is_decorated(cls) or registered_names(cls) is not None
-
-
 def is_class(value: Any) -> TypeGuard[type]:
     """Return whether a value is a class; unlike `isinstance`, no code of the value's runs."""
     return issubclass(type(value), type)
@@ -445,46 +423,12 @@ def is_abstract(cls: Any) -> bool:
     return _objects.is_abstract(cls) or bool(getattr(cls, "__abstractclassvars__", ()))
 
 
-def is_namedtuple(cls: type) -> bool:
-    """Return whether JAX flattens a class because it is a named tuple."""
-    return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
-
-
-_BASES: Final = {
-    ("equinox", "Module"): "equinox",
-    ("flax", "Pytree"): "flax.nnx",
-    ("flax", "Module"): "flax.nnx",
-}
-_MARKS: Final = {
-    "_flax_dataclass": "flax.struct",
-    "__mutability__": "jax_dataclasses",
-    "from_tuple": "chex",
-}
-"""Attributes that only the decorator of a library sets."""
-
-
 def flattened_by(cls: type) -> str:
     """Return the base whose ``tree_flatten`` a class has; empty if it has its own, or none."""
     for base in cls.__mro__:
         if "tree_flatten" in vars(base):
             return "" if base is cls else base.__qualname__
     return ""
-
-
-def library_of(cls: type) -> str:
-    """Return the library that made a class a pytree class, for messages."""
-    if is_own(cls):
-        return "leafwise"
-    for base in cls.__mro__:
-        package = str(base.__module__).partition(".")[0]
-        if (package, base.__name__) in _BASES:
-            return _BASES[package, base.__name__]
-    for mark, library in _MARKS.items():
-        if mark in vars(cls) and dataclasses.is_dataclass(cls):
-            return library
-    if is_namedtuple(cls):
-        return "NamedTuple"
-    return "JAX"
 
 
 def source_location(cls: type) -> tuple[str, int]:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import hypothesis
+import hypothesis.errors
 
 from leafwise._objects.text import got
 from leafwise.testing import _recompilation
-from leafwise.testing._laws import copies, keys, programs, run, structure
+from leafwise.testing._laws import copies, keys, programs, structure
 from leafwise.testing._laws.law import Law, unknown_law
-from leafwise.testing._laws.run import LawTest, run_law, strategy_of
+from leafwise.testing._laws.run import LawRun, LawTest, run_law, strategy_of
 
 _TESTS: Final[dict[Law, LawTest]] = {
     Law.ROUND_TRIP: LawTest(structure.round_trip),
@@ -79,29 +80,43 @@ def check_pytree(
 
 
 def broken_laws(
-    strategy: Any,
+    cls_or_strategy: Any,
     laws: Iterable[Law],
     *,
     settings: hypothesis.settings,
-    seed: int,
+    seed: int | None,
     most_seconds: float,
     on_law: Callable[[Law], None],
-) -> set[Law]:
-    """Return the laws that may be broken, after trying all on the same instances."""
-    tests = {law: _TESTS[law] for law in laws}
-    drawn = strategy_of(strategy, "check_pytree")
-    return run.broken_laws(
-        tests, drawn, settings=settings, seed=seed, most_seconds=most_seconds, on_law=on_law
-    )
+) -> dict[Law, BaseException]:
+    """Return what laws raise that are all tried on the same instances."""
+    run = LawRun({law: _TESTS[law] for law in laws}, on_law)
+    run.try_all(strategy_of(cls_or_strategy, "check_pytree"), settings, seed, most_seconds)
+    return run.broken
+
+
+def smallest_failure(
+    cls_or_strategy: Any,
+    law: Law,
+    error: BaseException,
+    *,
+    settings: hypothesis.settings,
+    seed: int | None,
+) -> BaseException | None:
+    """Return what the smallest instance raises that breaks a law; `error` if none is found.
+
+    An error of Hypothesis, as of a class that answers differently each time, is none of the law.
+    """
+    if not isinstance(error, Exception | SystemExit | GeneratorExit):
+        return error  # out of time
+    try:
+        check_pytree(cls_or_strategy, laws=[law], settings=settings, seed=seed)
+    except (Exception, SystemExit, GeneratorExit) as found:  # noqa: BLE001  # the user's own code
+        return found
+    return None if isinstance(error, hypothesis.errors.HypothesisException) else error
 
 
 def chosen_laws(option: str, laws: Any) -> list[Law]:
-    """Return the laws that are named, in their order.
-
-    Raises:
-        TypeError: They are not names.
-        ValueError: There is no such law.
-    """
+    """Return the laws that are named, in their order."""
     names: Any = [laws] if isinstance(laws, str) else laws
     if not isinstance(names, Iterable):
         raise TypeError(f"{option} takes names of laws, got {got(laws)}")

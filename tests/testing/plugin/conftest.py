@@ -6,7 +6,7 @@ import pytest
 # A run inside this process forgets the modules that it was the first to import.
 import leafwise._jit.jit
 import leafwise._jit.staleness
-import leafwise.cli.cautions
+import leafwise.cli.laws
 import leafwise.cli.targets
 import leafwise.testing._check
 import leafwise.testing._plugin.budgets

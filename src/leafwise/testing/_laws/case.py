@@ -3,20 +3,19 @@
 import dataclasses
 import operator
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn, TypeVar
 
 import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
-from leafwise._classes.registry import registered_names
-from leafwise._classes.spec import is_decorated
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import without_addresses
 from leafwise.errors import LawViolation
-from leafwise.testing._format import cut, format_error
+from leafwise.testing._format import cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.libraries import fix_of, is_own
 from leafwise.testing._laws.same import state_of
 from leafwise.testing.strategies._edit_positions import EditPosition, edit_positions, owner_at
 from leafwise.testing.strategies._edits import EditKind, Options, options_of
@@ -25,42 +24,53 @@ T = TypeVar("T")
 
 _WIDTH: Final = 300
 _FLATTEN_FIX: Final = "return the children from flatten as they are, without checks or conversion"
+_OF_EDITS: Final = (
+    *(Law.TREEDEF_EQUALITY, Law.STATIC_VALUES, Law.STATIC_TYPES, Law.AUX_DATA_HASH),
+    Law.RECOMPILATION,
+)
+"""The laws that exchange one value of an instance for another one, which its class may refuse."""
+_CONSTRUCTION: Final = {"__init__", "__new__", "__post_init__", "__check_init__"}
 
 
 class LeafError(TypeError):
     """An instance is a leaf, so that there is nothing to check."""
 
 
-class _Unprinted(Generic[T]):
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-
 def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
     """Draw a value that Hypothesis does not print: a ``repr`` of the user's may raise."""
-    return data.draw(_unprinted(strategy)).value
+    source: Any = data.conjecture_data
+    drawn: T = source.draw(strategy)
+    return drawn
 
 
-@st.composite
-def _unprinted(draw: st.DrawFn, strategy: st.SearchStrategy[T]) -> _Unprinted[T]:
-    return _Unprinted(draw(strategy))
+class Edits:
+    """The edits of one instance, found once for all laws that ask for them."""
+
+    def __init__(self, instance: Any) -> None:
+        self._instance = instance
+        self._known: Options = {}
+
+    @cached_property
+    def positions(self) -> list[EditPosition]:
+        """All positions in the instance."""
+        return list(edit_positions(self._instance))
+
+    def options(self, kinds: Iterable[EditKind]) -> Options:
+        """Return the edits that can be made."""
+        for kind in kinds:
+            if kind not in self._known:
+                self._known[kind] = options_of(self.positions, (kind,)).get(kind, [])
+        return {kind: self._known[kind] for kind in kinds if self._known[kind]}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An instance under a law.
-
-    Attributes:
-        law: The law.
-        instance: The instance.
-        data: Where more is drawn from.
-        known: The edits of the instance, as far as some law has asked for them.
-    """
+    """An instance under a law."""
 
     law: Law
     instance: Any
     data: st.DataObject
-    known: Options = dataclasses.field(default_factory=Options, repr=False)
+    edits: Edits
 
     @property
     def cls(self) -> type:
@@ -68,11 +78,7 @@ class Case:
         return type(self.instance)
 
     def refuse_leaf(self) -> None:
-        """Refuse an instance of a class that is not registered.
-
-        Raises:
-            LeafError: JAX takes the instance for a leaf.
-        """
+        """Refuse an instance of a class that is not registered."""
         try:
             level: Any = jax.tree_util.default_registry.flatten_one_level(self.instance)
         except Exception:  # noqa: BLE001  # the user's own code: a law reports it
@@ -84,37 +90,39 @@ class Case:
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
 
-    @cached_property
+    @property
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
-        return list(edit_positions(self.instance))
+        return self.edits.positions
 
     def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
         """Return the edits of the instance that can be made."""
-        for kind in kinds:
-            if kind not in self.known:
-                self.known[kind] = options_of(self.positions, (kind,)).get(kind, [])
-        return {kind: self.known[kind] for kind in kinds if self.known[kind]}
+        return self.edits.options(kinds)
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
         return draw_unprinted(self.data, strategy)
 
-    def fail(self, path: str, got: str, wanted: str, *, fix: str = "") -> NoReturn:
-        """Raise the violation.
+    def choose(self, values: Sequence[T]) -> T:
+        """Draw one of some values."""
+        return values[self.draw(st.integers(0, len(values) - 1))]  # faster than `sampled_from`
 
-        Args:
-            path: Where in the instance: ``layers[0].w``; empty for the whole.
-            got: What was found.
-            wanted: What must hold.
-            fix: What to do; what the law says if empty.
+    def fail(
+        self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""
+    ) -> NoReturn:
+        """Raise the violation at a path; the law says what to do where there is no `fix`.
 
-        Raises:
-            LawViolation: Always.
+        What to do in a flatten that was written `by_hand` is said of such classes alone.
         """
         where = place(self.cls, path)
+        owner = owner_at(self.instance, path)
+        part = self.instance
+        if owner is not None and owner is not self.cls:  # else a flatten may be at fault
+            nodes = jax.tree_util.tree_leaves(part, is_leaf=lambda node: type(node) is owner)
+            part = next((node for node in nodes if type(node) is owner), part)
+        fix = fix or fix_of(self.law, part, path) or by_hand
         if not fix:
             fix = self.law.fix
-            if not (is_decorated(self.cls) or registered_names(self.cls)):
+            if not is_own(self.cls):
                 fix += "; or register it by `@lw.pytree` alone, its fields declared"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
@@ -123,37 +131,36 @@ class Case:
             f"fix: {fix}",
             f"instance: {describe_instance(self.instance)}",
         ]
-        owner = owner_at(self.instance, path)
         raise LawViolation(without_addresses("\n  ".join(lines)), str(self.law), where, owner)
 
     def attempt(
-        self, what: str, call: Callable[..., Any], *args: Any, path: str = "", fix: str = ""
+        self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""
     ) -> Any:
-        """Call what the law calls; an exception breaks it.
-
-        Args:
-            what: What is called, for the message.
-            call: The function.
-            *args: Its arguments.
-            path: As in `fail`.
-            fix: As in `fail`.
-
-        Raises:
-            LawViolation: It raised.
-        """
+        """Call what the law calls; an exception breaks it."""
         problem = ""
         try:
             return call(*args)
         except (LawViolation, hypothesis.errors.HypothesisException):
             raise
         except Exception as error:  # noqa: BLE001  # the user's own code
+            self.discard_refused(error)
             behind = error.__cause__ or error.__context__  # JAX hides what its comparisons raise
             problem = format_error(error if behind is None else behind).replace("\n", "\n    ")
-        return self.fail(path, f"{what} raised {problem}", "no error", fix=fix)
+        return self.fail(path, f"{what} raised {problem}", "no error", by_hand=by_hand)
+
+    def discard_refused(self, error: BaseException) -> None:
+        """End the example if its class refuses a value that the law has put into the instance."""
+        if self.law not in _OF_EDITS or isinstance(error, LawViolation):
+            return
+        while (behind := error.__cause__ or error.__context__) is not None:
+            error = behind
+        names = {frame.name for frame in users_frames(error)}
+        if isinstance(error, AssertionError) or names & _CONSTRUCTION:
+            hypothesis.reject()
 
     def flatten(self, tree: Any, path: str = "") -> tuple[list[Any], Any]:
         found: tuple[list[Any], Any] = self.attempt(
-            "flatten", jax.tree_util.tree_flatten, tree, path=path, fix=_FLATTEN_FIX
+            "flatten", jax.tree_util.tree_flatten, tree, path=path, by_hand=_FLATTEN_FIX
         )
         return found
 

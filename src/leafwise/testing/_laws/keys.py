@@ -7,22 +7,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import jax
-from hypothesis import strategies as st
 
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import names_of, try_exchange
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.same import lookalike_of, recreated
 from leafwise.testing.strategies._edit_positions import EditPosition, Role
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit
 
 _REGISTRY: Final = jax.tree_util.default_registry
-UNHASHABLE: Final = "whose hash() raised"
-"""What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
-ONE_HASH: Final = "one hash for"
-"""What is said of distinct aux_data, of which == alone finds out that it is distinct."""
 _MANY: Final = 4
 """How many equal hashes of distinct values are no coincidence."""
 
@@ -65,12 +61,12 @@ def draw_edit(case: Case, kinds: tuple[EditKind, ...]) -> Edit[Any] | None:
     found = case.options(kinds)
     if not found:
         return None
-    kind = case.draw(st.sampled_from(list(found)))
+    kind = case.choose(list(found))
     fields: dict[str, list[Any]] = {}  # drawn first, since some fields have many positions inside
     for position, strategy in found[kind]:
         fields.setdefault(_FIELD.split(position.path)[0], []).append((position, strategy))
-    options = fields[case.draw(st.sampled_from(list(fields)))]
-    position, strategy = case.draw(st.sampled_from(options))
+    options = fields[case.choose(list(fields))]
+    position, strategy = case.choose(options)
     return make_edit(kind, position, case.draw(strategy))
 
 
@@ -197,14 +193,14 @@ def aux_data_hash(case: Case) -> None:
     _check_hash_depends(case, mine)
 
 
-def _unhashable_static(x: Any, error: str) -> tuple[str, Any]:
-    """Return the static that makes aux_data unhashable: the error names its type."""
+def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
+    """Return the static that makes aux_data unhashable: its hash raises the same."""
     for name in names_of(x).static:
         value = getattr(x, name)
         try:
             hash(value)
-        except Exception:  # noqa: BLE001  # the user's own code
-            if type(value).__name__ in error:
+        except Exception as error:  # noqa: BLE001  # the user's own code
+            if message_of(error) == problem:
                 return name, value
     return "", None
 
@@ -216,7 +212,7 @@ def _check_hash_depends(case: Case, mine: Any) -> None:
     options = [each for each in values if each[0].name and each[0].path == each[0].name]
     if not options:
         return
-    position, strategy = case.draw(st.sampled_from(options))
+    position, strategy = case.choose(options)
     drawn = [make_edit(EditKind.STATIC_VALUE, position, case.draw(strategy)) for _ in range(_MANY)]
     edits = [edit for edit in drawn if edit is not None]
     values = [position.value, *(edit.after for edit in edits)]

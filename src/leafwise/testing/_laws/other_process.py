@@ -23,15 +23,7 @@ _SECONDS: Final = 120
 
 
 class UnpickleRequest(NamedTuple):
-    """What is sent.
-
-    Attributes:
-        paths: Folders from which to import.
-        module: The class's module.
-        pickles: Pickles of one instance: before it was hashed, and after.
-        names: Its static attributes.
-        aux: A pickle of its aux_data, as it was here; empty if that does not pickle.
-    """
+    """What is sent."""
 
     paths: list[str]
     module: str
@@ -41,14 +33,7 @@ class UnpickleRequest(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What comes back.
-
-    Attributes:
-        missing: Why the module cannot be imported there; empty if it was.
-        path: Where something is wrong.
-        problem: What is wrong; empty if nothing is.
-        back: A pickle of what arrived.
-    """
+    """What comes back."""
 
     missing: str = ""
     path: str = ""
@@ -64,11 +49,7 @@ class UnpicklingProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: UnpickleRequest) -> Answer:
-        """Send a request and wait for the answer.
-
-        Raises:
-            EOFError: The process ended before it answered; another one will be started.
-        """
+        """Send a request and wait for the answer."""
         with self._lock:
             process = self._process
             if process is None or process.poll() is not None:

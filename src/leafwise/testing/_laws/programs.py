@@ -31,7 +31,7 @@ def transformations(case: Case) -> None:
         if what == "jax.vmap" and not leaves:
             continue  # there is nothing to map over
         inside = _checked_identity(case, what, names)
-        made = case.attempt(what, run, inside, x, fix=Law.ANY_LEAF.fix)
+        made = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
         _check_result(case, what, made, names)
         if keeps_leaves:
             _check_leaves(case, what, made, leaves)

@@ -1,6 +1,8 @@
 """Running a test with drawn instances, and reporting the smallest that fails."""
 
+import contextlib
 import dataclasses
+import functools
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.text import got
 from leafwise.errors import LawViolation
-from leafwise.testing._laws.case import Case, LeafError, describe_instance, draw_unprinted
+from leafwise.testing._laws.case import Case, Edits, LeafError, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import has_unsortable_keys
@@ -25,11 +27,7 @@ _SHRINKS: Final = 300
 
 
 def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
-    """Return a strategy for instances.
-
-    Raises:
-        TypeError: It is neither a class nor a strategy.
-    """
+    """Return a strategy for instances."""
     if isinstance(cls_or_strategy, st.SearchStrategy):
         return cls_or_strategy
     kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box[int] is of Box
@@ -74,62 +72,60 @@ def run_law(
 ) -> None:
     """Draw instances, and raise the violation of the smallest one that breaks the law.
 
-    Args:
-        law: The law.
-        strategy: Where instances come from.
-        check: Raises `LawViolation` for a case.
-        settings: Hypothesis' settings; the profile in force if None.
-        seed: Of the draws; what the settings say if None.
-        share: What share of the examples is tried: those that compile are slow.
-
-    Raises:
-        LawViolation: It is broken.
+    `share` says what share of the examples is tried: laws that compile are slow.
     """
     __tracebackhide__ = True
     failed: list[tuple[Exception, Any]] = []
     left = round(_SHRINKS * share)
+    is_drawn = False
 
     def test(data: st.DataObject) -> None:
-        nonlocal left
+        nonlocal left, is_drawn
         left -= bool(failed)
         if left < 0:
             raise _EnoughShrinksError
-        case = Case(law, draw_unprinted(data, strategy), data)
+        instance = draw_unprinted(data, strategy)
+        case = Case(law, instance, data, Edits(instance))
+        is_drawn = True
         try:
             case.refuse_leaf()
             check(case)
         except hypothesis.errors.HypothesisException:
             raise
         except Exception as error:
+            case.discard_refused(error)
             hypothesis.assume(not has_unsortable_keys(case.instance))
             failed.append((error, case.instance))
             raise
 
-    run: Any = _settings_for(settings, share)(hypothesis.given(st.data())(test))
-    if seed is not None:
-        run = hypothesis.seed(seed)(run)
     try:
-        with hypothesis.reporting.with_reporter(lambda _: None):
-            run()
+        _draw(test, _settings_for(settings, share), seed)
     except _EnoughShrinksError:
         pass
     except Exception as error:
-        if not failed:
+        if not failed and not (is_drawn and isinstance(error, hypothesis.errors.Unsatisfiable)):
             without_notes(error)
             raise
     if failed:
         raise _with_instance(*failed[-1])  # the last one is the smallest
 
 
+def _draw(
+    test: Callable[[st.DataObject], None], settings: hypothesis.settings, seed: int | None
+) -> None:
+    def run_test(data: st.DataObject) -> None:  # Hypothesis takes no partial and no method
+        test(data)
+
+    run: Any = settings(hypothesis.given(st.data())(run_test))
+    if seed is not None:
+        run = hypothesis.seed(seed)(run)
+    with hypothesis.reporting.with_reporter(lambda _: None):
+        run()
+
+
 @dataclasses.dataclass(frozen=True)
 class LawTest:
-    """How a law is tested.
-
-    Attributes:
-        check: Raises `LawViolation` for a case.
-        share: What share of the examples it gets: those that compile are slow.
-        draws: Whether it draws more than the instance.
-    """
+    """How a law is tested."""
 
     check: Callable[[Case], None]
     share: float = 1.0
@@ -143,92 +139,73 @@ class SlowInstancesError(Exception):
     """A few instances take long to make."""
 
 
-def broken_laws(
-    tests: Mapping[Law, LawTest],
-    strategy: "st.SearchStrategy[Any]",
-    *,
-    settings: hypothesis.settings,
-    seed: int,
-    most_seconds: float,
-    on_law: Callable[[Law], None] = lambda _: None,
-) -> set[Law]:
-    """Try laws on the same instances, which are drawn once.
+class LawRun:
+    """Tries laws on the same instances, which are drawn once."""
 
-    Args:
-        tests: How each law is tested.
-        strategy: Where instances come from.
-        settings: Hypothesis' settings.
-        seed: Of the draws.
-        most_seconds: How long a few instances may take to make.
-        on_law: Is called with each law before it is tried.
+    def __init__(
+        self, tests: Mapping[Law, LawTest], on_law: Callable[[Law], None] = lambda _: None
+    ) -> None:
+        self.broken: dict[Law, BaseException] = {}
+        self._tests = tests
+        self._on_law = on_law
+        self._pool: list[tuple[Any, Edits]] = []
 
-    Returns:
-        The laws whose tests have raised: `run_law` finds the smallest example of one law.
+    def try_all(
+        self,
+        strategy: "st.SearchStrategy[Any]",
+        settings: hypothesis.settings,
+        seed: int | None,
+        most_seconds: float,
+    ) -> None:
+        """Draw instances, and try all laws on them."""
+        once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
+        most = settings.max_examples
+        plain = {law: test for law, test in self._tests.items() if not test.draws}
+        left = {law: max(1, round(most * test.share)) for law, test in plain.items()}
+        drawing = 0.0
 
-    Raises:
-        SlowInstancesError: They take longer to make.
-    """
-    once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    whole = _settings_for(once, 1.0)
-    plain = {law: test for law, test in tests.items() if not test.draws}
-    left = {law: max(1, round(whole.max_examples * test.share)) for law, test in plain.items()}
-    broken: set[Law] = set()
-    pool: list[Any] = []
-    drawing = 0.0
+        def try_plain(data: st.DataObject) -> None:
+            nonlocal drawing
+            started = time.process_time()
+            instance = draw_unprinted(data, strategy)
+            drawing += time.process_time() - started
+            if drawing > most_seconds and len(self._pool) < _FEW:
+                raise SlowInstancesError
+            edits = Edits(instance)
+            Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
+            self._pool.append((instance, edits))
+            for law in filter(left.get, plain):
+                left[law] -= 1
+                self._attempt(Case(law, instance, data, edits))
 
-    def attempt(case: Case) -> None:
-        if case.law in broken:
-            return
-        on_law(case.law)
-        try:
-            tests[case.law].check(case)
-        except hypothesis.errors.UnsatisfiedAssumption:
-            pass
-        except Exception:  # noqa: BLE001  # the user's own code
-            broken.add(case.law)
+        _draw(try_plain, _settings_for(once, 1.0), seed)
+        drawing_laws = [law for law in self._tests if law not in plain]
+        for share in dict.fromkeys(self._tests[law].share for law in drawing_laws):
+            laws = [law for law in drawing_laws if self._tests[law].share == share]
+            # An instance may come twice from the pool: more examples make up for it.
+            chosen = _settings_for(once, 1.5 if share == 1 else share)
+            _draw(functools.partial(self._try_edits, laws), chosen, seed)
 
-    def test(data: st.DataObject) -> None:
-        nonlocal drawing
-        started = time.perf_counter()
-        instance = draw_unprinted(data, strategy)
-        drawing += time.perf_counter() - started
-        if drawing > most_seconds and len(pool) < _FEW:
-            raise SlowInstancesError
-        Case(Law.ROUND_TRIP, instance, data).refuse_leaf()
-        pool.append(instance)
-        for law in filter(left.get, plain):
-            left[law] -= 1
-            attempt(Case(law, instance, data))
-
-    with hypothesis.reporting.with_reporter(lambda _: None):
-        hypothesis.seed(seed)(whole(hypothesis.given(st.data())(test)))()
-    drawing_laws = [law for law in tests if law not in plain]
-    for share in dict.fromkeys(tests[law].share for law in drawing_laws):
-        laws = [law for law in drawing_laws if tests[law].share == share]
-        # An instance may come twice from the pool: more examples make up for it.
-        chosen = _settings_for(once, 1.5 if share == 1 else share)
-        _share_examples(laws, pool, attempt, chosen, seed)
-    return broken
-
-
-def _share_examples(
-    laws: list[Law],
-    pool: list[Any],
-    attempt: Callable[[Case], None],
-    settings: hypothesis.settings,
-    seed: int,
-) -> None:
-    """Try laws that draw edits, on the same instances, whose edits are found once."""
-    known: list[Any] = [{} for _ in pool]
-
-    def test(data: st.DataObject) -> None:
-        at = data.draw(st.integers(0, len(pool) - 1))
+    def _try_edits(self, laws: list[Law], data: st.DataObject) -> None:
+        instance, edits = self._pool[data.draw(st.integers(0, len(self._pool) - 1))]
         first = data.draw(st.integers(0, len(laws) - 1))  # the last may have no data left
         for law in (*laws[first:], *laws[:first]):
-            attempt(Case(law, pool[at], data, known[at]))
+            self._attempt(Case(law, instance, data, edits))
 
-    with hypothesis.reporting.with_reporter(lambda _: None):
-        hypothesis.seed(seed)(settings(hypothesis.given(st.data())(test)))()
+    def _attempt(self, case: Case) -> None:
+        test = self._tests[case.law]
+        if case.law in self.broken and not test.draws:  # what was drawn is drawn again
+            return
+        self._on_law(case.law)
+        try:
+            test.check(case)
+        except hypothesis.errors.UnsatisfiedAssumption:  # discarded
+            pass
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001  # the user's own code
+            with contextlib.suppress(hypothesis.errors.UnsatisfiedAssumption):
+                case.discard_refused(error)
+                if not has_unsortable_keys(case.instance):
+                    self.broken.setdefault(case.law, error)
 
 
 def _with_instance(error: Exception, instance: Any) -> Exception:

@@ -18,14 +18,7 @@ from leafwise.testing._format import format_leaf, format_typed, is_key, short_re
 def difference(
     one: Any, other: Any, names: Names, only: tuple[str, ...] | None = None
 ) -> tuple[str, str, str] | None:
-    """Return where a copy differs from an instance: path, what was got, what was wanted.
-
-    Args:
-        one: The instance.
-        other: What should be the same.
-        names: Its attributes.
-        only: Compare these attributes; None for all.
-    """
+    """Return where a copy differs from an instance: path, what was got, what was wanted."""
     if type(one) is not type(other):
         kind = type(other)
         return "", f"a {kind.__module__}.{kind.__qualname__}", f"a {type(one).__qualname__}"
@@ -36,12 +29,24 @@ def difference(
             return name, "the attribute is gone", short_repr(getattr(one, name))
         mine, its = getattr(one, name), getattr(other, name)
         if name in names.static and not same_static(mine, its):
-            return name, format_typed(its), format_typed(mine)
+            return _static_difference(name, mine, its)
         if name in names.dynamic:
             found = _dynamic_difference(mine, its)
             if found is not None:
                 return f"{name}{found[0]}", *found[1:]
     return None
+
+
+def _static_difference(name: str, mine: Any, its: Any) -> tuple[str, str, str]:
+    """Return where two statics differ: where their texts are equal, an attribute inside them."""
+    texts = format_typed(its), format_typed(mine)
+    if texts[0] != texts[1]:
+        return name, *texts
+    for part, value in getattr(mine, "__dict__", {}).items():
+        other = getattr(its, part, None)
+        if value is not mine and not same_static(value, other):
+            return _static_difference(f"{name}.{part}", value, other)
+    return name, f"another {texts[0]}, which is not equal", texts[1]
 
 
 def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
@@ -54,7 +59,9 @@ def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
         return "", f"{len(after)} leaves", f"{len(before)} leaves"
     for (path, leaf), other in zip(before, after, strict=True):
         if not same_leaf(leaf, other):
-            return jax.tree_util.keystr(path), format_leaf(other), format_leaf(leaf)
+            texts = [format_leaf(each) for each in (other, leaf)]
+            texts[0] += ", other elements" * (texts[0] == texts[1])
+            return jax.tree_util.keystr(path), texts[0], texts[1]
     return None
 
 
@@ -121,12 +128,7 @@ def getters(instance: Any) -> Iterator[tuple[str, Any]]:
 
 
 def lookalike_of(instance: Any) -> Any:
-    """Return an instance of another class, with the children and statics of this one.
-
-    Returns:
-        None if the class is not registered with `jax.tree_util.register_dataclass`, the one
-        kind of node whose class JAX does not compare.
-    """
+    """Return an instance of another class, with the children and statics of this one."""
     if not dataclasses.is_dataclass(instance):
         return None
     children, statics = jax.tree_util.default_registry.flatten_one_level(instance)

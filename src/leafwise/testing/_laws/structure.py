@@ -1,11 +1,10 @@
 """Laws of flatten and unflatten."""
 
-import contextlib
 import dataclasses
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from leafwise._trees.roles import Names, field_order, is_kept, names_of, undecla
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
@@ -100,7 +100,7 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
                 "",
                 f"{short_repr(its)} with other leaves",
                 f"{short_repr(mine)}, whatever the leaves",
-                fix=_AUX_DATA_FIX,
+                by_hand=_AUX_DATA_FIX,
             )
         return
     state = jax.tree_util.tree_leaves(state_of(made))
@@ -110,15 +110,17 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
             "lost its leaves, and `jax.vmap` raises if given that as in_axes"
         )
         got = f"{short_repr(found)} out of flatten, though unflatten has stored each"
-        case.fail("", got, f"{short_repr(children)}, as it was put in", fix=fix)
+        case.fail("", got, f"{short_repr(children)}, as it was put in", by_hand=fix)
     where = ""
     for name in names_of(case.instance).dynamic:
         held = jax.tree_util.tree_leaves(getattr(made, name, None))
         if any(all(leaf is not child for child in children) for leaf in held):
             where = name
             break
-    got = f"{short_repr(found)} out of flatten{_moves(found, children)}"
-    case.fail(where, got, f"{short_repr(children)}, as it was put in")
+    moves = _moves(found, children)
+    got = f"{short_repr(found)} out of flatten{moves}"
+    fix = Law.ROUND_TRIP.fix if moves else ""
+    case.fail(where, got, f"{short_repr(children)}, as it was put in", by_hand=fix)
 
 
 _TREE_MAP: Final[Any] = jax.tree_util.tree_map
@@ -135,7 +137,7 @@ def identity_map(case: Case) -> None:
     once = case.attempt("jax.tree.map", _TREE_MAP, _first, x)
     two = "jax.tree.map of two equal trees"
     same = case.same_structure(case.structure(x), case.structure(once))
-    twice = case.attempt(two, _TREE_MAP, _first, x, once, fix="" if same else _AUX_DATA_FIX)
+    twice = case.attempt(two, _TREE_MAP, _first, x, once, by_hand="" if same else _AUX_DATA_FIX)
     names = names_of(x)
     kept = tuple(name for name in names.static if is_kept(x, name))
     for mapped in (once, twice):
@@ -251,23 +253,11 @@ def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
 
 def post_init(case: Case) -> None:
     """Profile unflatten for calls of `__post_init__`."""
-    codes = set(_codes_of(case.cls, "__post_init__"))
+    codes = _codes_of(case.cls, "__post_init__")
     if not codes:
         return
     leaves, structure = case.flatten(case.instance)
     problem = ""
-    with calls_of(codes) as seen:
-        try:
-            structure.unflatten(leaves)
-        except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
-            problem = f", and raised {type(error).__name__}: {message_of(error)}"
-    if seen:
-        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
-
-
-@contextlib.contextmanager
-def calls_of(codes: Container[CodeType]) -> Generator[list[CodeType], None, None]:
-    """Note which of some functions run in a block, without a change of their class."""
     seen: list[CodeType] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -277,19 +267,23 @@ def calls_of(codes: Container[CodeType]) -> Generator[list[CodeType], None, None
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        yield seen
+        structure.unflatten(leaves)
+    except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
+        problem = f", and raised {type(error).__name__}: {message_of(error)}"
     finally:
         sys.setprofile(before)
+    if seen:
+        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
-def _codes_of(cls: type, name: str) -> list[CodeType]:
-    found: list[CodeType] = []
+def _codes_of(cls: type, name: str) -> set[CodeType]:
+    found: set[CodeType] = set()
     for base in cls.__mro__:
         function = base.__dict__.get(name)
         while function is not None:
             code = getattr(function, "__code__", None)
             if isinstance(code, CodeType):
-                found.append(code)
+                found.add(code)
             function = getattr(function, "__wrapped__", None)
     return found
 

@@ -22,14 +22,7 @@ Of = Callable[..., Any] | str | None
 
 
 class Allowance(NamedTuple):
-    """What one marker allows.
-
-    Attributes:
-        events: The argument of `leafwise.budget`: ``traces`` or ``compiles``.
-        most: How many of them.
-        of: Of which function.
-        marker: The marker as it was written, and what it is on.
-    """
+    """What one marker allows."""
 
     events: str
     most: int
@@ -38,15 +31,7 @@ class Allowance(NamedTuple):
 
 
 class Budgets:
-    """The budgets of one test, while it runs.
-
-    Args:
-        marks: The markers, with the node ids of what they are on, the closest ones first. Of
-            those that count the same thing the closest holds; on one function, the topmost.
-
-    Attributes:
-        problem: What is wrong with the arguments of a marker; empty if nothing is.
-    """
+    """The budgets of one test, while it runs."""
 
     def __init__(self, marks: list[tuple[str, pytest.Mark]]) -> None:
         closest: dict[tuple[str, object], tuple[str, Allowance]] = {}
@@ -91,12 +76,7 @@ class Budgets:
             self._watch.__exit__()
 
     def settle(self) -> None:
-        """Stop counting.
-
-        Raises:
-            RetraceError: There was more than is allowed; the message names all of it.
-            UnknownNameError: No function has a name that was to be counted.
-        """
+        """Stop counting."""
         messages: list[str] = []
         explanations: list[Any] = []
         for running, group in reversed(self._running):
@@ -121,15 +101,7 @@ class Budgets:
 
 
 def allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
-    """Return what one marker allows.
-
-    Args:
-        nodeid: What the marker is on.
-        mark: The marker.
-
-    Raises:
-        ValueError: It has wrong arguments; the message says which are right.
-    """
+    """Return what one marker allows."""
     named = [f"{name}={_name_of(value)}" for name, value in mark.kwargs.items()]
     given = ", ".join([*map(_name_of, mark.args), *named])
     marker = f"@pytest.mark.{mark.name}({given})"

@@ -19,11 +19,7 @@ _COLUMNS = {
 
 
 class Recorder:
-    """Counts events from its construction on.
-
-    Args:
-        root: Paths below it are made relative to it.
-    """
+    """Counts events from its construction on."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,5 +1,6 @@
 """The pytree classes of a project as items of a test run, one for each law."""
 
+import functools
 import importlib.util
 import inspect
 import os
@@ -16,18 +17,12 @@ from leafwise.testing._plugin.report import message_of
 
 FoundClasses = Callable[[str], Sequence[tuple[str, type, bool]]]
 """From a target to its classes: name, class, whether it may be left out."""
+TriedLaws = Callable[[type, list[Law]], dict[str, tuple[bool, BaseException | None]]]
+"""From a class and laws to what each raised, and whether its library does not promise it."""
 
 
 class CheckPlan:
-    """What is checked.
-
-    Args:
-        texts: The targets: modules, ``module:Class``, files.
-        laws: Names of laws; none for all of them.
-        selected: Node ids that are wanted; none for all of them.
-        find: Finds the classes of a target.
-        is_excused: Returns whether a broken law is one that the library of a class is known for.
-    """
+    """What is checked: the targets, the laws (none for all), the node ids (none for all)."""
 
     def __init__(
         self,
@@ -36,12 +31,12 @@ class CheckPlan:
         selected: list[str],
         *,
         find: FoundClasses,
-        is_excused: Callable[[type, LawViolation], bool],
+        try_laws: TriedLaws,
     ) -> None:
         self.texts = texts
         self.selected = selected
         self.find = find
-        self.is_excused = is_excused
+        self.try_laws = try_laws
         self.laws = [law.value for law in Law if not laws or law.value in laws]
         self.unknown = [name for name in laws if name not in set(Law)]
         self._claimed: set[object] = set()
@@ -62,11 +57,7 @@ class CheckPlan:
 
 
 def targets_of(root: pytest.Collector, plan: CheckPlan) -> Iterator[pytest.Collector]:
-    """Yield the targets of a run.
-
-    Raises:
-        pytest.Collector.CollectError: Hypothesis is missing, or there is no such law.
-    """
+    """Yield the targets of a run."""
     if importlib.util.find_spec("hypothesis") is None:
         _refuse("leafwise_check needs Hypothesis\n  fix: pip install 'leafwise[testing]'")
     if plan.unknown:
@@ -91,22 +82,14 @@ def dotted(name: str) -> str:
 
 
 class TargetChecks(pytest.Collector):
-    """The classes of one target.
-
-    Args:
-        plan: What is checked.
-    """
+    """The classes of one target."""
 
     def __init__(self, *, plan: CheckPlan, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan = plan
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """Yield the classes.
-
-        Raises:
-            pytest.Collector.CollectError: The target cannot be imported, or has none.
-        """
+        """Yield the classes."""
         try:
             found = self.plan.find(self.name)
         except Exception as error:  # noqa: BLE001  # whatever the user's module raises
@@ -121,12 +104,7 @@ class TargetChecks(pytest.Collector):
 
 
 class ClassChecks(pytest.Collector):
-    """The laws of one class.
-
-    Args:
-        checked: The class.
-        optional: Whether it may be left out if it cannot be built.
-    """
+    """The laws of one class, which may be left out if it is `optional` and cannot be built."""
 
     parent: TargetChecks
 
@@ -142,6 +120,21 @@ class ClassChecks(pytest.Collector):
             if plan.wants(f"{self.nodeid}::{law}"):
                 yield LawCheck.from_parent(self, name=law)
 
+    @functools.cached_property
+    def items(self) -> list[pytest.Item]:
+        """The items that run, here or in another worker of pytest-xdist."""
+        return [item for item in self.session.items if item.parent is self]
+
+    @functools.cached_property
+    def results(self) -> dict[str, tuple[bool, BaseException | None]] | CannotBuildError:
+        """What each law raised; or why no instance can be made."""
+        try:
+            names = [item.name for item in self.items]
+            laws = [law for law in Law if law.value in names]
+            return self.parent.plan.try_laws(self.checked, laws)
+        except CannotBuildError as error:
+            return error
+
 
 class LawCheck(pytest.Item):
     """A class keeps one law."""
@@ -153,25 +146,23 @@ class LawCheck(pytest.Item):
         self.add_marker("leafwise")
 
     def runtest(self) -> None:
-        """Check the law.
+        """Report the law; of a class that cannot be built one item fails, the others are skipped.
 
-        Of a class that cannot be built, one item fails and the others are skipped.
+        The first item of a class tries all its laws.
         """
-        try:
-            _check(self.parent.checked, self.name)
-        except CannotBuildError as error:
+        __tracebackhide__ = True
+        found = self.parent.results
+        if isinstance(found, CannotBuildError):
             if self.parent.optional:
-                pytest.skip(f"left out: {error.message}")
-            # The first in the run, whose items are the same in every worker of pytest-xdist.
-            siblings = (item for item in self.session.items if item.parent is self.parent)
-            reporter = next(siblings, self)
-            if reporter is not self and _cannot_build(self.parent.checked, reporter.name):
-                pytest.skip(f"no instance can be built: see {reporter.nodeid}")
-            raise
-        except LawViolation as error:
-            if self.parent.parent.plan.is_excused(self.parent.checked, error):
-                pytest.xfail(f"its library does not keep this law: {str(error).splitlines()[0]}")
-            raise
+                pytest.skip(f"left out: {found.message}")
+            if self is not self.parent.items[0]:
+                pytest.skip(f"no instance can be built: see {self.parent.items[0].nodeid}")
+            raise found
+        is_unpromised, error = found[self.name]
+        if is_unpromised:
+            pytest.xfail(f"its library does not keep this law: {str(error).splitlines()[0]}")
+        if error is not None:
+            raise error
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """Return the message alone where the class is at fault, with frames elsewhere."""
@@ -184,23 +175,6 @@ class LawCheck(pytest.Item):
         """Return where the class is defined."""
         path, line = _place_of(self.parent.checked)
         return path or self.path, line, f"{self.parent.name} {self.name}"
-
-
-def _check(cls: Any, law: str) -> None:
-    __tracebackhide__ = True
-    from leafwise.testing._check import check_pytree  # noqa: PLC0415  # it needs Hypothesis
-
-    check_pytree(cls, laws=[law])
-
-
-def _cannot_build(cls: Any, law: str) -> bool:
-    try:
-        _check(cls, law)
-    except CannotBuildError:
-        return True
-    except Exception:  # noqa: BLE001  # the other item reports it
-        return False
-    return False
 
 
 def _place_of(cls: type) -> tuple[Path | None, int]:

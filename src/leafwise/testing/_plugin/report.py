@@ -13,14 +13,7 @@ _COUNTS: Final = ("traces", "lowerings", "compiles", "cache_hits", "seconds")
 
 
 def report_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the counts of all processes, as plain values.
-
-    Args:
-        parts: What `Recorder.finish` returned in each.
-
-    Returns:
-        The functions and the tests, those that compile most first.
-    """
+    """Merge the counts of all processes, as plain values."""
     keys = ("name", "file", "line", "eager")
     functions = _merged((row for part in parts for row in part["functions"]), keys)
     for each in [each for each in functions if not each["file"] and not each["eager"]]:
@@ -66,12 +59,7 @@ def _rank(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def lines_of(report: dict[str, Any], most: int | None) -> list[str]:
-    """Return the lines of a report: a table of the functions, and one of the tests.
-
-    Args:
-        report: What `report_of` returned.
-        most: How many rows a table has; None for all.
-    """
+    """Return the lines of a report: a table of the functions, and one of the tests."""
     if not report["functions"]:
         return ["nothing"]
     lines: list[str] = []
@@ -100,13 +88,7 @@ def _table(title: str, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def message_of(error: pytest.ExceptionInfo[BaseException], path: str, line: int) -> Any:
-    """Return what pytest prints for an error: its message, and a place.
-
-    Args:
-        error: The error.
-        path: The file to point at.
-        line: The line in it, from 1.
-    """
+    """Return what pytest prints for an error: its message, and a place."""
     shown: Any = error.getrepr(style="value", chain=False)
     crash = shown.reprcrash
     if crash is not None:

@@ -1,0 +1,126 @@
+"""The laws, tried on one class: for `leafwise check`, and for the pytest plugin."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import hypothesis
+from hypothesis import strategies as st
+
+from leafwise._objects.classes import public_name
+from leafwise._objects.text import without_addresses
+from leafwise.cli.limits import TooLong, time_limit
+from leafwise.cli.records import LawResult, Verdict, verdict_of
+from leafwise.errors import CannotBuildError, LawViolation
+from leafwise.testing._check import broken_laws, smallest_failure
+from leafwise.testing._format import format_error
+from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.libraries import is_unpromised, library_of
+from leafwise.testing._laws.run import SlowInstancesError, without_notes
+
+EXAMPLES: Final = 20
+"""How many instances of a class each law sees."""
+SECONDS: Final = 120.0
+"""How many CPU seconds one law, or all changes of a class, may take."""
+SLOW: Final = 2.0
+"""How many seconds a few instances may take to make, if each law is to see some of its own."""
+
+OnStep = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckOptions:
+    """What is to be checked, and how."""
+
+    laws: tuple[Law, ...] = tuple(Law)
+    fields: bool = True
+    only: tuple[str, ...] = ()
+    examples: int = EXAMPLES
+    seed: int | None = 0
+    seconds: float = SECONDS
+    strict: bool = False
+    jobs: int = 1
+
+
+def too_long(options: CheckOptions) -> str:
+    """Return what is said of what there was no time for."""
+    return f"took longer than {options.seconds:g} seconds"
+
+
+def try_laws(
+    cls: Any, options: CheckOptions, base: Any = None, on_step: OnStep = lambda _: None
+) -> list[LawResult]:
+    """Try laws on the same instances, and find the smallest that breaks each."""
+    settings = hypothesis.settings(
+        max_examples=options.examples,
+        database=None,
+        deadline=None,
+        derandomize=False,  # the seed decides
+        print_blob=False,
+    )
+    chosen: Any = {"settings": settings, "seed": options.seed}
+    strategy, note = cls, ""
+    failures: dict[Law, BaseException] = {}
+    for _ in range(_ROUNDS):
+        tried: list[Law] = []
+        laws = [law for law in options.laws if law not in failures]
+        most = math.inf if base is None or note else SLOW
+
+        def note_law(law: Law, tried: list[Law] = tried) -> None:
+            tried[:] = [law]
+            on_step(f"law {law}")
+
+        try:
+            with time_limit(options.seconds):
+                failures |= broken_laws(
+                    strategy, laws, most_seconds=most, on_law=note_law, **chosen
+                )
+            break
+        except (SlowInstancesError, CannotBuildError) as error:
+            if base is None:
+                raise
+            is_slow = isinstance(error, SlowInstancesError)
+            why = "others take long to make" if is_slow else "no others were found"
+            strategy, note = st.just(base), f"tried on one instance, as {why}"
+        except TooLong as error:  # this law may be at fault, or the strategy
+            failures |= dict.fromkeys(tried or laws, error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # user code
+            failures |= dict.fromkeys(laws, error)
+    else:
+        failures |= {law: TooLong() for law in options.laws if law not in failures}
+    results = {law: LawResult(str(law), Verdict.OK, message=note) for law in options.laws}
+    for law, failure in failures.items():
+        on_step(f"law {law}")
+        found: BaseException | None = failure
+        with contextlib.suppress(TooLong), time_limit(options.seconds):
+            found = smallest_failure(strategy, law, failure, **chosen)
+        results[law] = _result(cls, law, found, options) or results[law]
+    return list(results.values())
+
+
+_ROUNDS: Final = 3
+"""How often all laws are tried, each time without one that takes too long."""
+
+
+def _result(
+    cls: Any, law: Law, error: BaseException | None, options: CheckOptions
+) -> LawResult | None:
+    if error is None:
+        return None
+    if isinstance(error, TooLong):
+        return LawResult(str(law), Verdict.NOT_CHECKED, message=too_long(options), error=error)
+    if not isinstance(error, LawViolation):
+        message = format_error(without_notes(error))
+        return LawResult(str(law), verdict_of(error), message=message, error=error)
+    message = without_addresses(error.message)
+    owner = error.owner or cls
+    if not isinstance(owner, type) or not is_unpromised(owner, law, message):
+        return LawResult(str(law), Verdict.VIOLATION, error.path, message, error=error)
+    if owner is not cls:
+        message += f"\n  the fault is one of {public_name(owner)}, not of {cls.__name__}"
+    library = library_of(owner)
+    return LawResult(str(law), Verdict.WARNING, error.path, message, library, error)

@@ -1,0 +1,173 @@
+"""Libraries that make pytree classes: what each does not promise, and how it declares fields."""
+
+import dataclasses
+import inspect
+import re
+import typing
+from typing import Any, Final, NamedTuple
+
+import jax
+
+from leafwise._classes.annotations import Unknown, resolve, without_marks
+from leafwise._classes.registry import registered_names
+from leafwise._classes.spec import is_decorated, written_default
+from leafwise._objects.text import without_addresses
+from leafwise._trees.roles import names_of
+from leafwise.testing._laws.law import Law
+from leafwise.testing.strategies._constructor import parameters_of
+
+
+class Library(NamedTuple):
+    """A library that writes flatten and unflatten for its classes."""
+
+    to_dynamic: str
+    not_promised: tuple[Law, ...] = (Law.STATIC_TYPES, Law.AUX_DATA_HASH)
+
+
+_DATACLASS: Final = (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
+_LIBRARIES: Final = {
+    "leafwise": Library("drop `lw.Static`", ()),
+    "equinox": Library(
+        "drop `static=True`", (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.STABLE_TREEDEF)
+    ),
+    "flax.struct": Library("drop `pytree_node=False`", _DATACLASS),
+    "flax.nnx": Library("wrap it in `nnx.data`"),
+    "jax_dataclasses": Library(
+        "drop `jdc.Static`", (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT)
+    ),
+    "chex": Library("annotate it as `chex.Array`", _DATACLASS),
+    "NamedTuple": Library("annotate it as `jax.Array`"),
+    # Also what classes with a flatten of their own need not keep: JAX does not ask for it.
+    "JAX": Library("name it among the `data_fields`, and drop `static`", _DATACLASS),
+}
+
+
+def is_unpromised(cls: type, law: Law, message: str) -> bool:
+    """Return whether the library of a class does not promise a law, broken as the message says."""
+    if law is Law.AUX_DATA_HASH and not any(text in message for text in (UNHASHABLE, ONE_HASH)):
+        return False
+    return law in _LIBRARIES[library_of(cls)].not_promised
+
+
+UNHASHABLE: Final = "whose hash() raised"
+"""What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
+ONE_HASH: Final = "one hash for"
+"""What is said of distinct aux_data, of which == alone finds out that it is distinct."""
+
+
+_BASES: Final = {
+    ("equinox", "Module"): "equinox",
+    ("flax", "Pytree"): "flax.nnx",
+    ("flax", "Module"): "flax.nnx",
+}
+_MARKS: Final = {
+    "_flax_dataclass": "flax.struct",
+    "__mutability__": "jax_dataclasses",
+    "from_tuple": "chex",
+}
+"""Attributes that only the decorator of a library sets."""
+
+
+def library_of(cls: type) -> str:
+    """Return the library that made a class a pytree class."""
+    if is_own(cls):
+        return "leafwise"
+    for base in cls.__mro__:
+        package = str(base.__module__).partition(".")[0]
+        if (package, base.__name__) in _BASES:
+            return _BASES[package, base.__name__]
+    for mark, library in _MARKS.items():
+        if mark in vars(cls) and dataclasses.is_dataclass(cls):
+            return library
+    return "NamedTuple" if is_namedtuple(cls) else "JAX"
+
+
+def is_own(cls: type) -> bool:
+    """Return whether leafwise made a class a pytree class."""
+    return is_decorated(cls) or registered_names(cls) is not None
+
+
+def is_namedtuple(cls: type) -> bool:
+    """Return whether JAX flattens a class because it is a named tuple."""
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
+
+
+# ------------------------------------------------------------------------ the fix
+
+
+def fix_of(law: Law, instance: Any, path: str) -> str:
+    """Return what to do in a class whose flatten its library wrote; empty for other classes."""
+    cls: Any = type(instance)
+    library = library_of(cls)
+    if hasattr(cls, "tree_flatten") or (library == "JAX" and not dataclasses.is_dataclass(cls)):
+        return ""
+    names = reversed(re.split(r"\W+", path))
+    name = next((name for name in names if name and hasattr(instance, name)), "")
+    leaves: list[Any] = jax.tree_util.tree_leaves(getattr(instance, name, None))
+    if name in names_of(instance).static and any(hasattr(leaf, "dtype") for leaf in leaves):
+        how = _LIBRARIES[library].to_dynamic
+        return f"make `{name}` a dynamic field: {how}; or hold it as `lw.StaticArray`"
+    if law is Law.AUX_DATA_HASH and name:
+        return f"give `{name}` a value with a hash: a tuple for a list, `lw.freeze` for the rest"
+    if law in _LIBRARIES[library].not_promised:
+        return _in_leafwise(instance, name)
+    return _FIXES.get(law, "")
+
+
+_FIXES: Final = {
+    Law.TREEDEF_EQUALITY: "let == of a static return one bool, whatever it is compared with",
+    Law.STATIC_VALUES: "compare statics by value, and declare each as a field",
+    Law.AUX_DATA_HASH: "give each static a hash that agrees with ==",
+    Law.STABLE_TREEDEF: "keep caches out of the declared fields",
+    Law.NO_HIDDEN_STATE: "declare it as a field",
+}
+
+
+def _in_leafwise(instance: Any, name: str) -> str:
+    """Return how leafwise declares a class of another library, with its static field."""
+    cls = type(instance)
+    by = "by `@lw.pytree`"
+    if library_of(cls) == "equinox":
+        by = "as a `leafwise.interop.equinox.Module`"
+    field = f", with `{static_declaration(instance, name)}`" if name else ""
+    return f"declare {cls.__name__} {by}{field}"
+
+
+def static_declaration(instance: Any, name: str) -> str:
+    """Return how leafwise declares a static field of a class."""
+    default = _default(type(instance), name)
+    return f"{name}: {_annotation(instance, name)} = lw.static_field({default})"
+
+
+def _annotation(instance: Any, name: str) -> str:
+    """Return what a field is annotated with, without the marks of other libraries."""
+    cls = type(instance)
+    for base in cls.__mro__:
+        own = inspect.get_annotations(base)
+        if name in own:
+            kind = resolve(base, name, own[name], [])
+            if isinstance(kind, Unknown):
+                kind = own[name]
+            elif typing.get_origin(kind) is typing.Annotated:  # as `jax_dataclasses.Static[int]` is
+                kind = typing.get_args(kind)[0]
+            return _text(kind)
+    kinds = [each.kind for each in parameters_of(cls) if each.name == name]
+    known = kinds and kinds[0] is not inspect.Parameter.empty
+    return _text(kinds[0] if known else type(getattr(instance, name)))
+
+
+def _text(kind: Any) -> str:
+    if isinstance(kind, str):
+        return kind
+    text = kind.__name__ if type(kind) is type else str(without_marks(kind))
+    return re.sub(r"\b(typing|builtins|collections\.abc|__main__)\.", "", without_addresses(text))
+
+
+def _default(cls: Any, name: str) -> str:
+    """Return a default as it is written, if that is short; an empty text for none."""
+    fields = getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters
+    for option in ("default", "default_factory"):
+        value = getattr(fields.get(name), option, dataclasses.MISSING)
+        if value is not dataclasses.MISSING and value is not inspect.Parameter.empty:
+            return f"{option}={written_default(cls, name, value)}"
+    return ""
