@@ -187,19 +187,9 @@ def test_no_listener_stays() -> None:
     report_of(Sound)
     assert listeners() == before
 
-    assert not report_of(by_hand(key=True, fuse=True)).passed
+    skipped = [row for row in report_of(by_hand(key=True, fuse=True)).rows if not row.traces]
+    assert any("the class refuses it" in row.change for row in skipped)
     assert listeners() == before
-
-
-def test_an_error_while_a_field_is_changed() -> None:
-    """What a class raises later on is told with the field, and where it was raised."""
-    report = report_of(by_hand(key=True, fuse=True))
-    assert not report.passed
-    notes = [row.note for row in report.rows if row.verdict == "error"]
-    assert notes, "an error is that field's; the others are still changed"
-    assert "ValueError: blown" in notes[0]
-    assert "Smuggler.n was changed" in notes[0] or "Smuggler.x was changed" in notes[0]
-    assert "test_planted.py" in notes[0]
 
 
 def test_random_states_stay() -> None:

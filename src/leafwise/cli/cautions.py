@@ -25,7 +25,7 @@ from leafwise._jax.events import count_events
 from leafwise._objects.classes import public_name
 from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import duplicate, exchange, names_of
-from leafwise.cli.changes import Builder, PartBuilder
+from leafwise.cli.changes import Builder
 from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Verdict
 from leafwise.cli.targets import for_jit, is_own, library_of
 from leafwise.errors import LawViolation
@@ -69,7 +69,7 @@ def cautions_of_part(whole: Any, law: Law, result: LawResult) -> list[Caution]:
     note = f"found at {result.path}: the fault is one of {name}, not of {type(whole).__name__}"
     nodes = jax.tree_util.tree_leaves(whole, is_leaf=lambda node: type(node) is owner)
     part = next((node for node in nodes if type(node) is owner), None)
-    shown = [] if part is None else cautions(PartBuilder(part), law)
+    shown = [] if part is None else cautions(Builder(owner, part), law)
     if not shown:
         field = result.path.rpartition(".")[2]
         message = f"{note}\n{result.message}"
@@ -161,9 +161,8 @@ def _pairs(builder: Builder, name: str) -> Iterator[tuple[Any, Any]]:
 
 def _stored(builder: Builder, name: str, value: Any) -> Any:
     """Return an instance with a value, or None if the class does not take it as it is."""
-    if [type(each) for each in builder.stored(name, value)] != [type(value)]:
-        return None
-    return exchange(builder.base, name, value)
+    made = builder.remake(name, value)
+    return made if made is not None and type(getattr(made, name)) is type(value) else None
 
 
 def _confusion(name: str, one: Any, other: Any) -> Caution | None:

@@ -27,13 +27,9 @@ _EQUINOX: Final = "equinox._jit"
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """What was predicted of a call, and what JAX did.
+    """What was predicted of a call against an earlier one, and what JAX did.
 
-    Attributes:
-        predicted: Against an earlier call.
-        counts: What JAX did.
-        structure: The treedef of the result, if it was looked at.
-        is_refused: Whether the call raised as predicted, or was not made for that reason.
+    It is refused if it raised as predicted, or was not made for that reason.
     """
 
     predicted: Explanation
@@ -63,12 +59,7 @@ class Observation:
 
 
 class Subject:
-    """A jitted function whose programs can be counted and dropped.
-
-    Attributes:
-        plain: The function as it was written.
-        jitted: The jitted function.
-    """
+    """A jitted function, and the plain one inside, whose programs can be counted and dropped."""
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         if inspect.ismethod(fun):  # its first argument is bound: options do not count it
@@ -94,8 +85,7 @@ class Subject:
         # equinox's wrapper cannot clear the cache of the function inside: wrap it again.
         import equinox  # noqa: PLC0415  # the function is its own, so it is imported
 
-        plain = self.plain
-        return Subject(equinox.filter_jit(functools.partial(plain)))
+        return Subject(equinox.filter_jit(functools.partial(self.plain)))
 
     def signature(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
@@ -110,11 +100,7 @@ class Subject:
         self._call(args)
 
     def observe(self, before: Sequence[Any], after: Sequence[Any]) -> Observation:
-        """Call with other arguments than those that it is warm for.
-
-        Where JAX is expected to refuse them, nothing is called. An exception of the function is
-        not caught.
-        """
+        """Call with other arguments than those that it is warm for, unless JAX will refuse them."""
         predicted = explain(self.signature(before), self.signature(after))
         if predicted.outcome is Outcome.ERROR:
             return Observation(predicted, Counts(), is_refused=True)
@@ -131,30 +117,20 @@ class Subject:
 
 
 class Probe:
-    """Jitted functions that have a program for an instance, for all edits of it.
-
-    Args:
-        base: The instance.
-    """
+    """Jitted functions that have a program for an instance, for all edits of it."""
 
     def __init__(self, base: Any) -> None:
         self._base = base
         self._before = signature(base)
         self._functions: dict[str, _ProbeFunction] = {}
-        self._path = ""
         self._known: list[Signature] = []
         self._warm("whole")
 
-    def observe(self, path: str, edited: Any) -> Observation:
-        """Call a function that knows the instance, and not the edited one.
-
-        Args:
-            path: Where it was edited: edits at two paths have different signatures.
-            edited: The edited instance.
-        """
+    def observe(self, edited: Any) -> Observation:
+        """Call a function that knows the instance, and not the edited one."""
         after = signature(edited)
         predicted = explain(self._before, after)
-        function = self._function_for(path, after, predicted.outcome)
+        function = self._function_for(after, predicted.outcome)
         structure: Any = None
         is_refused = False
         with count_events(function.name) as counts:
@@ -169,12 +145,17 @@ class Probe:
             self._functions.clear()  # what they know now is not what was predicted
         return seen
 
-    def _function_for(self, path: str, after: Signature, outcome: Outcome) -> "_ProbeFunction":
+    def try_observe(self, edited: Any) -> Observation | None:
+        """Observe a call; None if the class refuses the instance where JAX traces it."""
+        try:
+            return self.observe(edited)
+        except Exception:  # noqa: BLE001  # the user's own checks
+            return None
+
+    def _function_for(self, after: Signature, outcome: Outcome) -> "_ProbeFunction":
         if outcome is not Outcome.RETRACE:
             # One that never sees another structure; where it may compile, one that uses all leaves.
             return self._warm("reused" if outcome is Outcome.REUSE else "whole")
-        if path != self._path:
-            self._path, self._known = path, []
         if after in self._known:
             self._functions.pop("retraced", None)
             self._known = []
@@ -192,8 +173,7 @@ class Probe:
 class _ProbeFunction:
     """The identity, jitted; by default without its leaves, so that almost nothing is compiled.
 
-    JAX traces it again for whatever a program depends on. The structure of the result is the one
-    that the trace has found.
+    JAX traces it again for whatever a program depends on.
     """
 
     name: Final = "leafwise_probe"
