@@ -158,12 +158,13 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
 def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
     """Yield all edits of one field, of every kind that a program depends on.
 
-    A field that is neither a child nor in the aux_data is lost. If the constructor takes it, it
-    is changed as a static, which it should have been.
+    An argument that is neither a child nor in the aux_data is lost. It is changed as a static,
+    which it should have been, unless its name says that it is a cache.
     """
+    is_lost = builder.takes(name) and not name.startswith("_")
     if name in names.dynamic:
         yield from _dynamic_edits(builder, name)
-    elif name in names.static or builder.takes(name):
+    elif name in names.static or is_lost:
         yield from _static_edits(builder, name)
     else:
         yield _skipped(name, "value", "computed, and in no program", static=True)
