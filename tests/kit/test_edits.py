@@ -17,7 +17,7 @@ import leafwise as lw
 from leafwise._trees.equality import is_distinct
 from leafwise.testing import check_pytree
 from leafwise.testing._laws.same import same_leaf
-from leafwise.testing.strategies._edit_positions import Role, edit_positions
+from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
 
 from . import specimens
@@ -312,24 +312,6 @@ def test_bad_input() -> None:
         edits(BIG, kinds=["static value"], at="inner.w")
     with pytest.raises(ValueError, match=r"there is no edit of the kind shape"):
         edits(specimens.Leafless(), kinds=["shape"])
-
-
-def test_recursion_ends() -> None:
-    """A static that holds itself, and a deep tree, end."""
-    loop: list[Any] = []
-    loop.append(loop)
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Holder:
-        x: float
-        s: Any = dataclasses.field(metadata={"static": True}, default=None)
-
-    assert find(edits(Holder(1.0, loop), kinds=["leaf value"]), lambda _: True).path == "x"
-    deep: Any = 1.0
-    for _ in range(100):
-        deep = [deep]
-    assert [position for position in edit_positions(deep) if position.role is Role.CONTAINER]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import contextlib
 import enum
-import functools
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ from leafwise.testing.strategies._annotations import accepts_none, argument_for
 from leafwise.testing.strategies._constructor import FieldContext, Parameter, call, parameters_of
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
+    arguments_of,
     edit_positions,
-    remakers_of,
+    parameter_for,
 )
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instance_plan import is_static
@@ -85,16 +86,11 @@ class Builder:
         if part is None and self.whole is not None:
             self.base = self._find(self.whole, lambda made: made)
         if self.base is not None:
-            self._remakers = remakers_of(self.base)
-            return
-        self._find_arguments()
-        self.base = self.build({})
-        names = [each.name for each in self.parameters]
-        self._remakers = {
-            name: functools.partial(self._build_with, each)
-            for each in names
-            for name in (f"_{each}", each)
-        }
+            self.arguments = arguments_of(self.base)
+            self.parameters = [p for p in self.parameters if p.name in self.arguments]
+        else:
+            self._find_arguments()
+            self.base = self.build({})
 
     def _find_arguments(self) -> None:
         required = [p for p in self.parameters if p.make_default is None]
@@ -134,19 +130,14 @@ class Builder:
             self._errors[:] = [error]
             return None
 
-    def _build_with(self, name: str, given: Any) -> Any:
-        return self.build({name: given})
-
     def takes(self, name: str) -> bool:
         """Return whether the constructor has an argument for an attribute."""
-        return name in self._remakers
+        return parameter_for(self.parameters, name) is not None
 
     def remake(self, name: str, given: Any) -> Any | None:
         """Construct the instance with one other argument; None if the class refuses that."""
-        try:
-            return self._remakers[name](given)
-        except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
-            return None
+        parameter = parameter_for(self.parameters, name)
+        return None if parameter is None else self.try_build({parameter.name: given})
 
     def others(self, name: str) -> Any:
         """Return a strategy for what an attribute is given, and the instance with it, or None.
@@ -154,26 +145,23 @@ class Builder:
         Raises:
             CannotBuildError: No argument sets it, or no values are known.
         """
-        if self.whole is not None:
-            return self.whole.map(functools.partial(self._taken_from, name))
-        parameter = self._parameter(name)
+        parameter = parameter_for(self.parameters, name)
         if parameter is None:
             raise CannotBuildError("not a parameter of the constructor")
-        return self.strategy(parameter).map(functools.partial(self._given, name))
+        given = (
+            self.strategy(parameter)
+            if self.whole is None
+            else self.whole.map(operator.attrgetter(name))
+        )
 
-    def _given(self, name: str, given: Any) -> tuple[Any, Any | None]:
-        return given, self.remake(name, given)
+        def remade(given: Any) -> tuple[Any, Any]:
+            return given, self.remake(name, given)
 
-    def _taken_from(self, name: str, other: Any) -> tuple[Any, Any | None]:
-        given = getattr(other, name, None)
-        return given, self.remake(name, given) if self.takes(name) else other
-
-    def _parameter(self, name: str) -> Parameter | None:
-        return next((p for p in self.parameters if name in (p.name, f"_{p.name}")), None)
+        return given.map(remade)
 
     def may_be_none(self, name: str) -> bool:
         """Return whether the parameter of an attribute is annotated as optional."""
-        parameter = self._parameter(name)
+        parameter = parameter_for(self.parameters, name)
         return parameter is not None and accepts_none(parameter.kind)
 
     def strategy(self, parameter: Parameter) -> Any:

@@ -95,20 +95,16 @@ class Subject:
         labels = labels_of(self.plain, args, kwargs)
         return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
 
-    def warm(self, args: Sequence[Any]) -> None:
-        """Compile the program for these arguments."""
-        self._call(args)
-
     def observe(self, before: Sequence[Any], after: Sequence[Any]) -> Observation:
         """Call with other arguments than those that it is warm for, unless JAX will refuse them."""
         predicted = explain(self.signature(before), self.signature(after))
         if predicted.outcome is Outcome.ERROR:
             return Observation(predicted, Counts(), is_refused=True)
         with count_events() as counts:
-            self._call(after)
+            self.call(after)
         return Observation(predicted, counts)
 
-    def _call(self, args: Sequence[Any]) -> None:
+    def call(self, args: Sequence[Any]) -> None:
         with warnings.catch_warnings():
             # Many traces are the point here.
             warnings.simplefilter("ignore", RetraceStormWarning)

@@ -21,10 +21,9 @@ from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.roles import Names, field_order, names_of
-from leafwise.testing.strategies._constructor import call, parameters_of
+from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
-_DEEPEST: Final = 30
 
 Change = Callable[[Any], Any]
 """Takes a part, and returns what holds it now."""
@@ -72,22 +71,21 @@ def _itself(new: Any) -> Any:
 
 def edit_positions(tree: Any) -> Iterator[EditPosition]:
     """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
-    yield from _positions(tree, "", _itself, (None, ""), _DEEPEST)
+    yield from _positions(tree, "", _itself)
 
 
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
     """Yield all positions in a call's arguments, a namedtuple, some of which are static."""
     for name in arguments._fields:
-        put = functools.partial(_put_argument, arguments, name)
         value = getattr(arguments, name)
+
+        def put(new: Any, name: str = name) -> Any:
+            return arguments._replace(**{name: new})
+
         if name in static:
-            yield from _static_positions(value, name, _itself, put, (None, ""), _DEEPEST)
+            yield from _static_positions(value, name, _itself, put)
         else:
-            yield from _positions(value, name, put, (None, ""), _DEEPEST)
-
-
-def _put_argument(arguments: Any, name: str, new: Any) -> Any:
-    return arguments._replace(**{name: new})
+            yield from _positions(value, name, put)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
@@ -129,7 +127,7 @@ _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
 
 
 def _positions(
-    value: Any, path: str, around: Change, owner: _Owner, depth: int
+    value: Any, path: str, around: Change, owner: _Owner = (None, "")
 ) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
@@ -139,8 +137,6 @@ def _positions(
         yield EditPosition(path, Role.CONTAINER, value, _itself, around, *owner)
     if isinstance(value, enum.Enum):  # `register_static` makes a node of it
         yield EditPosition(path, Role.STATIC, value, _itself, around, *owner)
-    if not depth:
-        return
     names = names_of(value) if type(value) not in _CONTAINERS else Names((), ())
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
     children = [child for _, child in level[0]]
@@ -149,12 +145,15 @@ def _positions(
         step = f".{name}" if name else jax.tree_util.keystr((key,))
         put = functools.partial(_put_child, around, structure, children, place)
         holder = (type(value), name) if name else (None, "")
-        yield from _positions(child, f"{path}{step}".lstrip("."), put, holder, depth - 1)
-    remakers = remakers_of(value) if names.static else {}
+        yield from _positions(child, f"{path}{step}".lstrip("."), put, holder)
+    arguments = arguments_of(value) if names.static else {}
     for name in names.static:
-        where, make = f"{path}.{name}".lstrip("."), remakers.get(name)
+        parameter = parameter_for(parameters(type(value)), name) if arguments else None
+        make: Change | None = None
+        if parameter is not None:
+            make = functools.partial(_remake, type(value), arguments, parameter.name)
         held, holder = getattr(value, name), (type(value), name)
-        yield from _static_positions(held, where, make, around, holder, depth - 1)
+        yield from _static_positions(held, f"{path}.{name}".lstrip("."), make, around, holder)
 
 
 def _attribute_of(
@@ -177,35 +176,32 @@ def _put_child(around: Change, structure: Any, children: list[Any], place: int, 
 # ------------------------------------------------------------------------ statics
 
 
-def remakers_of(instance: Any) -> dict[str, Change]:
-    """Return, by attribute, what constructs an instance again with another value of it.
+parameters: Final = per_class(parameters_of)
+"""What the constructor of a class takes: its signature is read once."""
 
-    All other arguments are what the attributes of their names hold. There are none if the
-    constructor makes something else of these: more than one thing would change.
+
+def parameter_for(takes: Iterable[Parameter], name: str) -> Parameter | None:
+    """Return the parameter that an attribute has its value from, by its name."""
+    return next((each for each in takes if name in (each.name, f"_{each.name}")), None)
+
+
+def arguments_of(instance: Any) -> dict[str, Any]:
+    """Return the arguments of which a constructor makes an instance again: its attributes.
+
+    There are none if it makes something else of these: more than one thing would change.
     """
     cls: Any = type(instance)
     try:
-        takes, held = parameters(cls), field_order(instance)
-        names = {
-            parameter.name: name
-            for parameter in takes
-            for name in (f"_{parameter.name}", parameter.name)
-            if name in held
-        }
-        arguments = {each: getattr(instance, name) for each, name in names.items()}
-
-        def remake(parameter: str, new: Any) -> Any:
-            return call(cls, takes, {**arguments, parameter: new})
-
-        if not _is_same(instance, call(cls, takes, arguments)):
-            return {}
+        named = ((parameter_for(parameters(cls), name), name) for name in field_order(instance))
+        found = {each.name: getattr(instance, name) for each, name in named if each}
+        again = call(cls, parameters(cls), found)
+        return found if _is_same(instance, again) else {}
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own code
         return {}
-    return {name: functools.partial(remake, each) for each, name in names.items()}
 
 
-parameters: Final = per_class(parameters_of)
-"""What the constructor of a class takes: its signature is read once."""
+def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
+    return call(cls, parameters(cls), {**arguments, name: new})
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -224,16 +220,14 @@ def _is_same_leaf(one: Any, other: Any) -> bool:
     return mine.dtype == its.dtype and mine.shape == its.shape and mine.tobytes() == its.tobytes()
 
 
-def _static_positions(  # noqa: PLR0917  # it is its own caller
-    value: Any, path: str, make: Change | None, around: Change, owner: _Owner, depth: int
+def _static_positions(
+    value: Any, path: str, make: Change | None, around: Change, owner: _Owner = (None, "")
 ) -> Iterator[EditPosition]:
     """Yield a static, and the statics inside it."""
     yield EditPosition(path, Role.STATIC, value, make, around, *owner)
-    if not depth:
-        return
     for step, part, change in _parts(value):
         inner = None if make is None else functools.partial(_make_part, make, change)
-        yield from _static_positions(part, path + step, inner, around, (None, ""), depth - 1)
+        yield from _static_positions(part, path + step, inner, around)
 
 
 def _make_part(make: Change, change: Change, new: Any) -> Any:
