@@ -34,7 +34,6 @@ class Observation:
 
     predicted: Explanation
     counts: Counts
-    structure: Any = None
     is_refused: bool = False
 
     @property
@@ -113,12 +112,16 @@ class Subject:
 
 
 class Probe:
-    """Jitted functions that have a program for an instance, for all edits of it."""
+    """Jitted functions that have a program for an instance, for all edits of it.
+
+    All but the one that may recompile are without leaves, so that almost nothing is compiled: JAX
+    traces them again for whatever a program depends on.
+    """
 
     def __init__(self, base: Any) -> None:
         self._base = base
         self._before = signature(base)
-        self._functions: dict[str, _ProbeFunction] = {}
+        self._functions: dict[str, Any] = {}
         self._known: list[Signature] = []
         self._warm("whole")
 
@@ -127,16 +130,16 @@ class Probe:
         after = signature(edited)
         predicted = explain(self._before, after)
         function = self._function_for(after, predicted.outcome)
-        structure: Any = None
         is_refused = False
-        with count_events(function.name) as counts:
+        with count_events(_NAME) as counts:
             try:
-                structure = function.call(edited)
+                wait: Any = jax.block_until_ready
+                wait(function(edited))
             except Exception:
                 if predicted.outcome is not Outcome.ERROR:
                     raise
                 is_refused = True
-        seen = Observation(predicted, counts, structure, is_refused)
+        seen = Observation(predicted, counts, is_refused)
         if not seen.is_as_predicted:
             self._functions.clear()  # what they know now is not what was predicted
         return seen
@@ -148,7 +151,7 @@ class Probe:
         except Exception:  # noqa: BLE001  # the user's own checks
             return None
 
-    def _function_for(self, after: Signature, outcome: Outcome) -> "_ProbeFunction":
+    def _function_for(self, after: Signature, outcome: Outcome) -> Any:
         if outcome is not Outcome.RETRACE:
             # One that never sees another structure; where it may compile, one that uses all leaves.
             return self._warm("reused" if outcome is Outcome.REUSE else "whole")
@@ -158,35 +161,17 @@ class Probe:
         self._known.append(after)
         return self._warm("retraced")
 
-    def _warm(self, role: str) -> "_ProbeFunction":
+    def _warm(self, role: str) -> Any:
         if role not in self._functions:
-            function = _ProbeFunction(whole=role == "whole")
-            function.call(self._base)
-            self._functions[role] = function
+
+            def leafwise_probe(tree: Any) -> Any:
+                leaves = jax.tree_util.tree_leaves(tree)
+                return leaves if role == "whole" else ()
+
+            jitted: Any = jax.jit(leafwise_probe)
+            jitted(self._base)
+            self._functions[role] = jitted
         return self._functions[role]
 
 
-class _ProbeFunction:
-    """The identity, jitted; by default without its leaves, so that almost nothing is compiled.
-
-    JAX traces it again for whatever a program depends on.
-    """
-
-    name: Final = "leafwise_probe"
-
-    def __init__(self, *, whole: bool) -> None:
-        self._structure: Any = None
-
-        def leafwise_probe(tree: Any) -> Any:
-            leaves, self._structure = jax.tree_util.tree_flatten(tree)
-            return leaves if whole else ()
-
-        self._jitted: Any = jax.jit(leafwise_probe)
-
-    def call(self, tree: Any) -> Any:
-        """Call it, and return the structure of what the identity would return."""
-        leaves = jax.tree_util.tree_leaves(tree)
-        wait: Any = jax.block_until_ready
-        wait(self._jitted(tree))
-        result: Any = jax.tree_util.tree_structure(self._structure.unflatten(leaves))
-        return result
+_NAME: Final = "leafwise_probe"
