@@ -201,21 +201,15 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         if not callable(function):
             raise TypeError(f"recompiles_only_on(...) decorates a function, got {got(function)}")
         made = OnlyOn(fun, checked)
-        _check_names(made.__wrapped__, checked)
+        parameters = inspect.signature(made.__wrapped__).parameters
+        kinds = {parameter.kind for parameter in parameters.values()}
+        open_ended = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        for path in () if kinds & open_ended else checked:
+            if not is_below(path, parameters):
+                names = ", ".join(parameters) or "none"
+                raise ValueError(
+                    f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
+                )
         return made
 
     return decorate
-
-
-def _check_names(fun: Callable[..., Any], paths: tuple[str, ...]) -> None:
-    """Refuse paths that do not begin with a parameter."""
-    parameters = inspect.signature(fun).parameters
-    kinds = {parameter.kind for parameter in parameters.values()}
-    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
-        return
-    for path in paths:
-        if not is_below(path, parameters):
-            names = ", ".join(parameters) or "none"
-            raise ValueError(
-                f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
-            )
