@@ -157,8 +157,9 @@ class Shy:
         return cls(*children)
 """
     file = write(source)
-    assert codes(check_all, tmp_path, file, "--field", "x") == {1}
-    assert "no vectors" in check_all(file, "--field", "x").out
+    assert codes(check_all, tmp_path, file, "--law", "transformations") == {1}
+    assert "no vectors" in check_all(file, "--law", "transformations").out
+    assert codes(check_all, tmp_path, file, "--field", "x") == {0}, "what it refuses is skipped"
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_what_a_class_computes_is_no_trace_of_the_function() -> None:
     assert {row.verdict for row in report.tried} == {"ok"}, report
 
 
-def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
+def by_hand(*, key: bool, fuse: bool = False) -> Any:
     """Return a class with a dynamic ``x`` and a static ``n``, registered by hand, and badly."""
     calls = itertools.count()
 
@@ -130,7 +130,7 @@ def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
             raise ValueError("blown")
         self = object.__new__(Smuggler)
         (self.x,) = children
-        self.n = 12345 if forgets or not key else aux
+        self.n = aux if key else 12345
         return self
 
     jax.tree_util.register_pytree_node(Smuggler, flatten, unflatten)
@@ -153,13 +153,6 @@ def test_a_static_in_the_key_by_hand() -> None:
     assert seen["n", "value"] == "ok"
     assert seen["n", "type"] == "violation", "2 and 2.0 share a key"
     assert seen["x", "value"] == "ok"
-
-
-def test_a_result_with_other_statics() -> None:
-    """A class that comes back from jit with another static is a mismatch."""
-    row = kinds(report_of(by_hand(key=True, forgets=True)), "n")["value"]
-    assert row.verdict == "mismatch"
-    assert "result" in row.note
 
 
 def test_a_broken_twin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,19 +180,9 @@ def test_no_listener_stays() -> None:
     report_of(Sound)
     assert listeners() == before
 
-    assert not report_of(by_hand(key=True, fuse=True)).passed
+    skipped = [row for row in report_of(by_hand(key=True, fuse=True)).rows if not row.traces]
+    assert any("the class refuses it" in row.change for row in skipped)
     assert listeners() == before
-
-
-def test_an_error_while_a_field_is_changed() -> None:
-    """What a class raises later on is told with the field, and where it was raised."""
-    report = report_of(by_hand(key=True, fuse=True))
-    assert not report.passed
-    notes = [row.note for row in report.rows if row.verdict == "error"]
-    assert notes, "an error is that field's; the others are still changed"
-    assert "ValueError: blown" in notes[0]
-    assert "Smuggler.n was changed" in notes[0] or "Smuggler.x was changed" in notes[0]
-    assert "test_planted.py" in notes[0]
 
 
 def test_random_states_stay() -> None:

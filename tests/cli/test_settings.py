@@ -12,7 +12,7 @@ from .conftest import GOOD, NOT_BUILT, Outcome
 Write = Callable[..., str]
 Check = Callable[..., Outcome]
 
-# It loses a static, and its `y` cannot be a vector.
+# It loses a static; that its `y` cannot be a vector is no finding of the laws below.
 BROKEN = """
 @jax.tree_util.register_pytree_node_class
 class Lossy:
@@ -157,7 +157,6 @@ def test_a_baseline(write: Write, check_all: Check) -> None:
     assert {(each["class"].rpartition(":")[2], each["rule"], each["path"]) for each in entries} == {
         ("Lossy", "no-hidden-state", "Lossy.n"),
         ("Lossy", "field-change", "n: value"),
-        ("Lossy", "field-change", "y: "),
         ("NotBuilt", "not-checked", ""),
     }
     # However it is named, and wherever its lines are now.
@@ -169,9 +168,9 @@ def test_a_baseline(write: Write, check_all: Check) -> None:
     assert results
     assert all(each["suppressions"] == [{"kind": "external"}] for each in results)
     text = check_all(file, *options, "--baseline", "known.json")
-    assert "3 accepted" in text.out
+    assert "2 accepted" in text.out
     assert "not checked, accepted" in text.out
-    assert text.out.splitlines()[-1].endswith("4 accepted")
+    assert text.out.splitlines()[-1].endswith("3 accepted")
     # One is new, one is gone.
     kept = [each for each in entries if each["path"] != "n: value"]
     gone = {"class": f"{module}:Lossy", "rule": "post-init", "path": "Lossy.q"}

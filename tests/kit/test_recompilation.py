@@ -30,6 +30,10 @@ FEW = settings(max_examples=20, derandomize=True, deadline=None)
 flax = st.builds(Flax, w=specimens.arrays, n=st.integers(0, 4))
 
 
+def named(*, x: jax.Array) -> jax.Array:
+    return x
+
+
 def scaled(p: Params) -> Any:
     return getattr(jax.nn, p.act)(p.w * p.lr)
 
@@ -168,7 +172,7 @@ def test_claims_that_cannot_be_tested() -> None:
 
 
 def test_bad_input() -> None:
-    """What is not a class, a function or a path is refused at once."""
+    """What is not a class, a function or a path is refused at once, and what cannot be drawn."""
     with pytest.raises(TypeError, match=r"check_recompilation takes a class or a strategy"):
         check_recompilation(Params(jnp.ones(3), 1.0))
     with pytest.raises(TypeError, match=r"takes a function of one instance, got 3 \(int\)"):
@@ -177,6 +181,17 @@ def test_bad_input() -> None:
         check_recompilation(params, retrace_on=[3])  # type: ignore[list-item]
     with pytest.raises(ZeroDivisionError):
         check_recompilation(params, lambda _: 1 / 0, settings=FEW)
+    for path in (3, scaled):
+        with pytest.raises(TypeError, match=r"takes paths such as"):
+            recompiles_only_on(path)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"decorates a function, got 3"):
+        recompiles_only_on("x")(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"'q.a' begins with no parameter; there is p, n"):
+        recompiles_only_on("q.a")(lambda p, n: p * n)
+    with pytest.raises(CannotBuildError, match=r"\.p: there is no annotation\n  fix: write one"):
+        recompiles_only_on("p")(lambda p, n: p * n).check()
+    with pytest.raises(TypeError, match=r"'x' is given by keyword alone"):
+        recompiles_only_on("x")(named).check()
 
 
 # ------------------------------------------------------------------ recompiles_only_on
@@ -224,37 +239,49 @@ def test_calls_are_held_to_it(wrap: Any, plain: Any) -> None:
         step(Config(0.5), jax.device_put(X, jax.devices()[0]))
 
 
-def test_filter_jit_is_known(plain: Any) -> None:
-    """Under `equinox.filter_jit` a Python number is static, and a reason."""
-    step = recompiles_only_on("config.depth")(eqx.filter_jit(plain))
-    step(Config(0.5), X)
-    step(Config(0.5, depth=3), X)
-    with pytest.raises(lw.errors.RetraceError, match=r"config\.lr \(static\): "):
-        step(Config(1.0), X)
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Settings:
+    rate: float
+    size: int = dataclasses.field(metadata={"static": True}, default=1)
 
 
-def test_static_arguments_are_known() -> None:
-    """Options of `jax.jit` stay, and static arguments are compared as statics."""
-
-    @recompiles_only_on("n")
-    @functools.partial(jax.jit, static_argnames="n")
-    def power(x: jax.Array, n: int = 2) -> jax.Array:
-        return x**n
-
-    assert power(2.0) == 4.0
-    assert power(3.0, n=3) == 27.0
-    assert power(3.0, 4) == 81.0
-    with pytest.raises(lw.errors.RetraceError, match=r"x: dtype"):
-        power(2)
+@functools.partial(jax.jit, static_argnames="n")
+def power(x: jax.Array, n: int = 2) -> jax.Array:
+    return x**n
 
 
-def test_no_paths_at_all() -> None:
-    """Without a path the function is never to recompile."""
-    step = recompiles_only_on()(lambda x: x + 1)
-    step(X)
-    step(2 * X)
-    with pytest.raises(lw.errors.RetraceError, match=r"only on nothing at all"):
-        step(jnp.ones(4))
+def scale(settings: Any, x: jax.Array) -> jax.Array:
+    return settings.rate * x
+
+
+HELD: dict[str, tuple[Any, tuple[str, ...], list[tuple[Any, ...]], str]] = {
+    "a number under filter_jit": (
+        eqx.filter_jit(scale),
+        ("settings.size",),
+        [(Settings(0.5), X), (Settings(0.5, 3), X), (Settings(1.0), X)],
+        r"settings\.rate \(static\): ",
+    ),
+    "a static argument": (power, ("n",), [(2.0,), (3.0, 3), (3.0, 4), (2,)], "x: dtype"),
+    "no path at all": (lambda x: x + 1, (), [(X,), (2 * X,), (jnp.ones(4),)], "nothing at all"),
+    "a dataclass of JAX": (
+        scale,
+        ("settings.size",),
+        [(Settings(1.0), X), (Settings(1.0, 2), X), (Settings(jnp.float32(1)), X)],  # type: ignore[arg-type]
+        r"settings.rate: weak type",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_only_the_last_call_raises(what: str) -> None:
+    """All calls but the last one recompile on the paths alone."""
+    fun, paths, calls, words = HELD[what]
+    step = recompiles_only_on(*paths)(fun)
+    for call in calls[:-1]:
+        step(*call)
+    with pytest.raises(lw.errors.RetraceError, match=words):
+        step(*calls[-1])
 
 
 def test_the_paths_alone_decide(plain: Any) -> None:
@@ -342,22 +369,6 @@ def test_check_takes_strategies() -> None:
     with pytest.raises(ValueError, match=r"recompiles_only_on: nothing is at 'config.a'; there is"):
         recompiles_only_on("config.a")(step).check(config=configs, x=specimens.arrays, settings=FEW)
 
-    def named(*, x: jax.Array) -> jax.Array:
-        return x
-
-    with pytest.raises(TypeError, match=r"'x' is given by keyword alone"):
-        recompiles_only_on("x")(named).check()
-
-
-def test_bad_decorations(plain: Any) -> None:
-    """What is no path, and what is no function, is refused at once."""
-    with pytest.raises(TypeError, match=r"takes paths such as"):
-        recompiles_only_on(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"decorates a function, got 3"):
-        recompiles_only_on("x")(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"takes paths such as"):
-        recompiles_only_on(plain)  # type: ignore[arg-type]
-
 
 def test_errors_pickle() -> None:
     """The error of a guarded call travels to another process."""
@@ -366,22 +377,6 @@ def test_errors_pickle() -> None:
     with pytest.raises(lw.errors.RetraceError) as caught:
         step(jnp.ones(4))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
-
-
-def test_dataclasses_are_arguments_too() -> None:
-    """Arguments of other libraries are named by field, too."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Settings:
-        rate: float
-        size: int = dataclasses.field(metadata={"static": True}, default=1)
-
-    step = recompiles_only_on("settings.size")(lambda settings, x: settings.rate * x)
-    step(Settings(1.0), X)
-    step(Settings(1.0, 2), X)
-    with pytest.raises(lw.errors.RetraceError, match=r"settings.rate: weak type"):
-        step(Settings(jnp.float32(1)), X)
 
 
 @pytest.mark.nightly
@@ -438,14 +433,3 @@ def test_a_bound_method_that_is_jitted() -> None:
             return p.w * p.lr
 
     check_recompilation(params, Model().run, reuse_on=["w", "lr"], retrace_on="n", settings=FEW)
-
-
-@pytest.mark.slow
-def test_what_check_cannot_draw() -> None:
-    """A parameter of which nothing is known is named; a lambda can be checked."""
-    guarded = recompiles_only_on("p")(lambda p, n: p * n)
-    with pytest.raises(CannotBuildError, match=r"\.p: there is no annotation\n  fix: write one"):
-        guarded.check()
-    guarded.check(p=specimens.numbers, n=specimens.numbers, settings=FEW)
-    with pytest.raises(ValueError, match=r"'q.a' begins with no parameter; there is p, n"):
-        recompiles_only_on("q.a")(lambda p, n: p * n)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -97,19 +97,24 @@ class LazyInAux(Gaussian):
 
 @register_pytree_with_keys_class
 class FlattenedOnce(Gaussian):
-    """Flatten stores its result on the instance; a copy with changes still has the old one."""
+    """Flatten stores its result on the class; another instance has that of the first."""
+
+    stored: ClassVar[Any] = None
 
     def tree_flatten(self) -> tuple[Any, Any]:
-        if "_flat" not in vars(self):
-            vars(self)["_flat"] = super().tree_flatten()
-        return vars(self)["_flat"]
+        if self.stored is None:
+            type(self).stored = super().tree_flatten()
+        flat: tuple[Any, Any] = self.stored
+        return flat
 
 
 @register_pytree_with_keys_class
 class KeyStoredOnce(Gaussian):
-    """aux_data is stored on the instance; a copy with changes still has the old one."""
+    """aux_data is stored on the class; another instance has that of the first."""
+
+    stored: ClassVar[Any] = None
 
     def key(self) -> Any:
-        if "_key" not in vars(self):
-            vars(self)["_key"] = super().key()
-        return vars(self)["_key"]
+        if self.stored is None:
+            type(self).stored = super().key()
+        return self.stored

@@ -221,7 +221,7 @@ class WidthOnly(Statics):
 
 @register_pytree_with_keys_class
 class InitFalseNotCompared(Derived):
-    """A field with `init=False` travels with the aux_data, and is not compared."""
+    """A correct class: what is computed from a static that is compared need not be."""
 
     def tree_flatten(self) -> tuple[Any, Any]:
         return (self.x,), WidthOnly(width=self.width, area=self.area)

@@ -254,13 +254,6 @@ def _construction() -> list[Planted]:
             ("area",),
             "jax_dataclasses, tjax: statics with init=False",
         ),
-        Planted(
-            construction.InitFalseNotCompared,
-            derived,
-            (Law.STATIC_VALUES,),
-            ("area",),
-            "jax_dataclasses, tjax: statics with init=False",
-        ),
     ]
 
 
@@ -401,4 +394,7 @@ FAULTS: Final[list[Planted]] = [
     *_confusion(),
 ]
 
-TWINS: Final[list[Any]] = list(dict.fromkeys(planted.twin for planted in FAULTS))
+TWINS: Final[list[Any]] = [
+    *dict.fromkeys(planted.twin for planted in FAULTS),
+    construction.InitFalseNotCompared,
+]

@@ -261,13 +261,3 @@ def prepared_by(cls: Any, name: str) -> FieldSpec | None:
     if spec.has_own_init or hasattr(cls, "__post_init__"):
         return None
     return next((field for field in spec.fields if field.name == name), None)
-
-
-def stored_value(made: Any, name: str, given: Any) -> Any:
-    """Return the value that a class has stored for an argument.
-
-    It is read from the instance only where a constructor of the user's could have changed it.
-    A static read there comes from the key, and the key is what is under test.
-    """
-    field = prepared_by(type(made), name)
-    return getattr(made, name) if field is None else field.prepare(given)

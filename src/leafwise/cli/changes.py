@@ -1,8 +1,8 @@
-"""One instance of a class, and others like it."""
+"""One instance of a class, and others that differ in one argument."""
 
 import contextlib
 import enum
-import functools
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
 from leafwise._objects.locks import cached_property
-from leafwise._trees.roles import exchange, names_of, stored_value
+from leafwise._trees.roles import names_of
 from leafwise.cli.targets import for_jit, is_abstract
 from leafwise.errors import CannotBuildError, LeafwiseError
 from leafwise.testing._format import format_error
 from leafwise.testing._subject import Probe
 from leafwise.testing.strategies._annotations import accepts_none, argument_for
 from leafwise.testing.strategies._constructor import FieldContext, Parameter, call, parameters_of
+from leafwise.testing.strategies._edit_positions import (
+    EditPosition,
+    arguments_of,
+    edit_positions,
+    parameter_for,
+)
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instance_plan import is_static
 from leafwise.testing.strategies._leaves import is_numeric
@@ -33,11 +39,7 @@ _MOST_STEPS: Final = 20
 
 
 def simplest(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
-    """Return a value that is wanted, as simple as it becomes in some time.
-
-    Raises:
-        LookupError: None was found.
-    """
+    """Return a value that is wanted, as simple as it becomes in some time, or raise LookupError."""
     best: list[Any] = []
     steps = 0
 
@@ -61,22 +63,15 @@ def simplest(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = N
 
 
 class Builder:
-    """Constructs instances of one class that differ in the changed fields only.
+    """One instance of a class, and others that its constructor makes with one other argument.
 
-    Args:
-        cls: A pytree class of any library.
-
-    Attributes:
-        cls: The class.
-        parameters: What its constructor takes.
-        arguments: What it is given.
-        base: The instance that they give.
+    `whole` is the strategy for instances, if one is registered for the class.
 
     Raises:
         CannotBuildError: No instance can be made; the message says what to give.
     """
 
-    def __init__(self, cls: Any) -> None:
+    def __init__(self, cls: Any, part: Any = None) -> None:
         self.cls = cls
         self._errors: list[BaseException] = []
         self.arguments: dict[str, Any] = {}
@@ -87,38 +82,41 @@ class Builder:
                 f"{cls.__name__}: an abstract class has no instances; check its subclasses"
             )
         self.parameters = parameters_of(cls)
-        self.base: Any
-        if self.whole is not None:
+        self.base: Any = part
+        if part is None and self.whole is not None:
             self.base = self._find(self.whole, lambda made: made)
-            names = [parameter.name for parameter in self.parameters]
-            self.arguments = {n: getattr(self.base, n) for n in names if hasattr(self.base, n)}
+        if self.base is not None:
+            self.arguments = arguments_of(self.base)
+            self.parameters = [p for p in self.parameters if p.name in self.arguments]
         else:
-            required = [p for p in self.parameters if p.make_default is None]
-            drawn = {p.name: self.strategy(p) for p in required}
-            try:
-                apart = self._find_apart(required) if len(required) > _TOGETHER else None
-                self.arguments = apart or self._find(st.fixed_dictionaries(drawn), self.try_build)
-            except CannotBuildError:  # the defaults alone may not fit: one of two is to be given
-                others = self._known([p for p in self.parameters if p not in required])
-                if not others:
-                    raise
-                self.arguments = self._find(
-                    st.fixed_dictionaries(drawn, optional=others), self.try_build
-                )
+            self._find_arguments()
             self.base = self.build({})
 
-    def _known(self, parameters: list[Parameter]) -> dict[str, Any]:
-        """Return the strategies of those parameters of which values are known."""
-        found: dict[str, Any] = {}
-        for parameter in parameters:
-            with contextlib.suppress(CannotBuildError):
-                found[parameter.name] = self.strategy(parameter)
-        return found
+    def _find_arguments(self) -> None:
+        required = [p for p in self.parameters if p.make_default is None]
+        drawn = {p.name: self.strategy(p) for p in required}
+        try:
+            apart = self._find_apart(required) if len(required) > _TOGETHER else None
+            self.arguments = apart or self._find(st.fixed_dictionaries(drawn), self.try_build)
+        except CannotBuildError:  # the defaults alone may not fit: one of two is to be given
+            others: dict[str, Any] = {}
+            for parameter in self.parameters:
+                if parameter not in required:
+                    with contextlib.suppress(CannotBuildError):
+                        others[parameter.name] = self.strategy(parameter)
+            if not others:
+                raise
+            both = st.fixed_dictionaries(drawn, optional=others)
+            self.arguments = self._find(both, self.try_build)
 
     @cached_property
     def probe(self) -> Probe:
         """Jitted functions that know the instance."""
         return Probe(for_jit(self.base))
+
+    @cached_property
+    def positions(self) -> list[EditPosition]:
+        return list(edit_positions(self.base))
 
     def build(self, changes: dict[str, Any]) -> Any:
         """Construct an instance with some arguments changed."""
@@ -132,40 +130,46 @@ class Builder:
             self._errors[:] = [error]
             return None
 
+    def takes(self, name: str) -> bool:
+        """Return whether the constructor has an argument for an attribute."""
+        return parameter_for(self.parameters, name) is not None
+
+    def remake(self, name: str, given: Any) -> Any | None:
+        """Construct the instance with one other argument; None if the class refuses that."""
+        parameter = parameter_for(self.parameters, name)
+        return None if parameter is None else self.try_build({parameter.name: given})
+
+    def others(self, name: str) -> Any:
+        """Return a strategy for what an attribute is given, and the instance with it, or None.
+
+        Raises:
+            CannotBuildError: No argument sets it, or no values are known.
+        """
+        parameter = parameter_for(self.parameters, name)
+        if parameter is None:
+            raise CannotBuildError("not a parameter of the constructor")
+        given = (
+            self.strategy(parameter)
+            if self.whole is None
+            else self.whole.map(operator.attrgetter(name))
+        )
+
+        def remade(given: Any) -> tuple[Any, Any]:
+            return given, self.remake(name, given)
+
+        return given.map(remade)
+
+    def may_be_none(self, name: str) -> bool:
+        """Return whether the parameter of an attribute is annotated as optional."""
+        parameter = parameter_for(self.parameters, name)
+        return parameter is not None and accepts_none(parameter.kind)
+
     def strategy(self, parameter: Parameter) -> Any:
         """Return a strategy for the arguments of one parameter."""
         name = f"{self.cls.__name__}.{parameter.name}"
         static = is_static(self.cls, parameter)
         context = FieldContext(name, parameter.owner, (), self._errors, static=static)
         return argument_for(self.cls, parameter, context)
-
-    def takes(self, name: str) -> bool:
-        """Return whether the constructor has a parameter of that name."""
-        return any(parameter.name == name for parameter in self.parameters)
-
-    def may_be_none(self, name: str) -> bool:
-        """Return whether the parameter of that name is annotated as optional."""
-        return any(p.name == name and accepts_none(p.kind) for p in self.parameters)
-
-    def values_of(self, name: str) -> tuple[Any, Callable[[Any], list[Any]]]:
-        """Return a strategy, and a function from a drawn value to the value of a field.
-
-        It returns a list of one value, or of none if the class refuses the drawn one.
-
-        Raises:
-            CannotBuildError: No argument sets the field, or none is known.
-        """
-        if self.whole is not None:
-            return self.whole, lambda made: [getattr(made, name)]
-        parameter = next((each for each in self.parameters if each.name == name), None)
-        if parameter is None:
-            raise CannotBuildError("not a parameter of the constructor")
-        return self.strategy(parameter), functools.partial(self.stored, name)
-
-    def stored(self, name: str, given: Any) -> list[Any]:
-        """Return the value that a field has for an argument, or nothing if the class refuses it."""
-        made = self.try_build({name: given}) if self.takes(name) else None
-        return [] if made is None else [stored_value(made, name, given)]
 
     def _find_apart(self, required: list[Parameter]) -> dict[str, Any] | None:
         """Return the simplest argument of each parameter, if they fit together."""
@@ -235,27 +239,3 @@ def _is_filled(value: Any) -> bool:
 def _has_leaves(made: Any) -> bool:
     """Return whether there is a leaf in each dynamic field."""
     return all(_is_filled(getattr(made, name)) for name in names_of(made).dynamic)
-
-
-class PartBuilder(Builder):
-    """Exchanges attributes of a part, whose constructor may take what it does not keep.
-
-    Args:
-        base: The part.
-    """
-
-    def __init__(self, base: Any) -> None:
-        self.cls = type(base)
-        self.base = base
-        self._errors = []
-
-    def build(self, changes: dict[str, Any]) -> Any:
-        """Return the part with some attributes exchanged."""
-        made = self.base
-        for name, value in changes.items():
-            made = exchange(made, name, value)
-        return made
-
-    def takes(self, name: str) -> bool:
-        """Return whether the part has an attribute of that name."""
-        return hasattr(self.base, name)

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 import jax
@@ -10,18 +10,18 @@ import jax
 from leafwise._compare.reasons import Outcome
 from leafwise._objects.text import got, without_addresses
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.roles import Names, exchange, field_order, names_of
+from leafwise._trees.roles import Names, field_order, names_of
 from leafwise.cli.changes import Builder, simplest
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
 from leafwise.cli.targets import for_jit
-from leafwise.errors import CannotBuildError, StaticFieldError
+from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
 from leafwise.testing._laws.libraries import is_own, library_of, static_declaration
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
-from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._edits import LEAF_EDITS, Edit, EditKind
+from leafwise.testing.strategies._edit_positions import Role, is_below, path_of
+from leafwise.testing.strategies._edits import LEAF_EDITS, Edit, EditKind, make_edit
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._statics import twins
 
@@ -32,12 +32,9 @@ FieldEdit = Edit[Any] | CheckedRow
 def check_fields(
     builder: Builder, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckedRow]:
-    """Change each field alone, and count what JAX does.
+    """Change each field alone, or only some, and count what JAX does.
 
-    Args:
-        builder: Has the instance.
-        only: The fields to change; empty for all.
-        on_field: Is called with each field's name before it is changed.
+    `on_field` is called with each field's name before it is changed.
     """
     names = names_of(builder.base)
     for name in field_order(builder.base):
@@ -45,22 +42,11 @@ def check_fields(
             continue
         on_field(name)
         try:
-            with _while_changing(builder.cls, name):
-                for edit in edits_of(builder, name, names):
-                    yield edit if isinstance(edit, CheckedRow) else observe(builder, edit)
+            for edit in edits_of(builder, name, names):
+                yield edit if isinstance(edit, CheckedRow) else observe(builder, edit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
             static, verdict = name not in names.dynamic, verdict_of(error)
             yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
-
-
-@contextlib.contextmanager
-def _while_changing(cls: type, name: str) -> Generator[None, None, None]:
-    """Note on an exception from the block which field was being changed."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"while {cls.__name__}.{name} was changed")
-        raise
 
 
 def untraceable(builder: Builder) -> str:
@@ -111,18 +97,27 @@ _LABELS: Final = {
 }
 
 
+def _label(kind: EditKind) -> str:
+    return _LABELS.get(kind, str(kind))
+
+
 def _skipped(name: str, kind: str, why: str, *, static: bool) -> CheckedRow:
     return CheckedRow(name, static, kind, why, "", 0, 0, Verdict.SKIPPED)
 
 
+def _refused(change: str) -> str:
+    return f"{change}: the class refuses it"
+
+
 def observe(builder: Builder, edit: Edit[Any]) -> CheckedRow:
     """Call a jitted function that knows the instance with the edited one."""
-    static, kind = edit.kind in _STATIC, _LABELS.get(edit.kind, str(edit.kind))
+    static, kind = edit.kind in _STATIC, _label(edit.kind)
     if _is_hidden(builder.base, edit):
         return _skipped(edit.path, kind, edit.change, static=static)
-    edited = for_jit(edit.edited)
-    seen = builder.probe.observe(edit.path, edited)
-    verdict, note = _judge(edit, edited, seen, kind, static=static)
+    seen = builder.probe.try_observe(for_jit(edit.edited))
+    if seen is None:
+        return _skipped(edit.path, kind, _refused(edit.change), static=static)
+    verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = Verdict.VIOLATION if is_own(builder.cls) else Verdict.WARNING
     traces, compiles = seen.counts.traces, seen.counts.compiles
@@ -131,15 +126,11 @@ def observe(builder: Builder, edit: Edit[Any]) -> CheckedRow:
     )
 
 
-def _judge(
-    edit: Edit[Any], edited: Any, seen: Observation, kind: str, *, static: bool
-) -> tuple[Verdict, str]:
+def _judge(edit: Edit[Any], seen: Observation, kind: str, *, static: bool) -> tuple[Verdict, str]:
     if seen.outcome is Outcome.ERROR:
         return Verdict.ERROR, str(seen.predicted)
     if not seen.is_as_predicted or max(seen.counts.traces, seen.counts.compiles) > 1:
         return Verdict.MISMATCH, f"predicted a {seen.expected}, and JAX did a {seen.outcome}"
-    if seen.structure != jax.tree_util.tree_structure(edited):
-        return Verdict.MISMATCH, "the result has other statics than the argument"
     promise = promised(edit)
     if promise not in (None, seen.outcome):
         wanted = "a retrace" if promise is Outcome.RETRACE else "no retrace"
@@ -162,32 +153,37 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
 def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
     """Yield all edits of one field, of every kind that a program depends on.
 
-    A field that is neither a child nor in the aux_data is lost. If the constructor takes it, it
-    is changed as a static, which it should have been.
+    An argument that is neither a child nor in the aux_data is lost. It is changed as a static,
+    which it should have been, unless its name says that it is a cache.
     """
+    is_lost = builder.takes(name) and not name.startswith("_")
     if name in names.dynamic:
         yield from _dynamic_edits(builder, name)
-    elif name in names.static or builder.takes(name):
+    elif name in names.static or is_lost:
         yield from _static_edits(builder, name)
     else:
         yield _skipped(name, "value", "computed, and in no program", static=True)
 
 
-def _edit(builder: Builder, name: str, kind: EditKind, value: Any, given: Any = None) -> Edit[Any]:
-    before = getattr(builder.base, name)
-    return Edit(name, kind, before, value, exchange(builder.base, name, value), given)
-
-
-def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> Any:
-    """Return a wanted value that the class stores in a field, other arguments unchanged.
+def _find_other(
+    builder: Builder, name: str, kind: EditKind, wanted: Callable[[Any], bool]
+) -> Edit[Any]:
+    """Return an edit by another argument, whose instance is wanted.
 
     Raises:
         LookupError: None was found.
         CannotBuildError: No values are known.
     """
-    strategy, stored = builder.values_of(name)
-    drawn = simplest(strategy, lambda each: any(map(wanted, stored(each))))
-    return stored(drawn)[0]
+
+    def is_wanted(other: tuple[Any, Any]) -> bool:
+        return other[1] is not None and wanted(other[1])
+
+    given, made = simplest(builder.others(name), is_wanted)
+    return _edit(builder, name, kind, given, made)
+
+
+def _edit(builder: Builder, name: str, kind: EditKind, given: Any, made: Any) -> Edit[Any]:
+    return Edit(name, kind, getattr(builder.base, name), getattr(made, name), made, given)
 
 
 def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
@@ -195,70 +191,62 @@ def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
     yield other
     is_value = isinstance(other, CheckedRow) or other.kind is EditKind.STATIC_VALUE
     for twin in twins(getattr(builder.base, name)) if is_value else ():
-        for stored in builder.stored(name, twin):
-            yield _edit(builder, name, EditKind.STATIC_TYPE, stored, twin)
+        made = builder.remake(name, twin)
+        if made is not None:
+            yield _edit(builder, name, EditKind.STATIC_TYPE, twin, made)
             return
 
 
 def _other_static(builder: Builder, name: str) -> FieldEdit:
     value = getattr(builder.base, name)
 
-    def distinct(stored: Any) -> bool:
-        found = is_distinct(value, stored)
+    def distinct(made: Any) -> bool:
+        found = is_distinct(value, getattr(made, name))
         if found is not None:
             return found
         before: Any = jax.tree_util.tree_structure(builder.base)
-        edited: Any = exchange(builder.base, name, stored)
-        return bool(before != jax.tree_util.tree_structure(edited))
+        return bool(before != jax.tree_util.tree_structure(made))
 
-    def other(stored: Any) -> bool:
-        return distinct(stored) and jax_equal(value, stored) is not True
+    def other(made: Any) -> bool:
+        return distinct(made) and jax_equal(value, getattr(made, name)) is not True
 
     try:
         try:
-            found, kind = _find_other(builder, name, other), EditKind.STATIC_VALUE
+            return _find_other(builder, name, EditKind.STATIC_VALUE, other)
         except LookupError:  # those that == does not distinguish are of another type
-            found, kind = _find_other(builder, name, distinct), EditKind.STATIC_TYPE
-    except (CannotBuildError, StaticFieldError) as error:
+            return _find_other(builder, name, EditKind.STATIC_TYPE, distinct)
+    except CannotBuildError as error:
         why = without_addresses(str(error)).splitlines()[0]
-        return _skipped(name, "value", why, static=True)
     except LookupError:
-        return _skipped(name, "value", "no other value was found", static=True)
-    return _edit(builder, name, kind, found, found)
+        why = "no other value was found"
+    return _skipped(name, "value", why, static=True)
+
+
+_LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
 
 def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
-    leaves, structure = jax.tree_util.tree_flatten(getattr(builder.base, name))
-    index = next((i for i, leaf in enumerate(leaves) if is_numeric(leaf)), None)
-    if index is None:
+    """Yield edits of the first leaf in a field that holds numbers."""
+    below = (
+        position._replace(path=name)
+        for position in builder.positions
+        if position.role is Role.LEAF and is_below(position.path, [name])
+    )
+    position = next((each for each in below if is_numeric(each.value)), None)
+    if position is None:
         yield _structure_edit(builder, name)
         return
-    leaf = leaves[index]
-    for kind, other_leaf in LEAF_EDITS.items():
-        changed = other_leaf(leaf)
-        if changed is not None:
-            others = [*leaves[:index], changed, *leaves[index + 1 :]]
-            value = jax.tree_util.tree_unflatten(structure, others)
-            edit = Edit(name, kind, leaf, changed, exchange(builder.base, name, value))
-            if _is_refused(builder, edit, value):
-                why = f"{edit.change}: its constructor refuses it"
-                yield _skipped(name, _LABELS.get(kind, str(kind)), why, static=False)
-            else:
-                yield edit
+    leaf = position.value
+    for kind in _LEAF_KINDS:
+        other = LEAF_EDITS[kind](leaf)
+        if other is not None:
+            edit = make_edit(kind, position, other)
+            change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
+            yield edit or _skipped(name, _label(kind), _refused(change), static=False)
         elif kind is EditKind.LEAF_VALUE:
             yield _skipped(name, "value", f"{format_leaf(leaf)} has no elements", static=False)
     if builder.may_be_none(name):
         yield _structure_edit(builder, name)
-
-
-def _is_refused(builder: Builder, edit: Edit[Any], value: Any) -> bool:
-    """Return whether the class refuses a leaf, at construction and whenever JAX rebuilds it."""
-    try:
-        leaves, structure = jax.tree_util.tree_flatten(edit.edited)
-        jax.tree_util.tree_unflatten(structure, leaves)
-    except Exception:  # noqa: BLE001  # the user's own checks
-        return builder.takes(edit.path) and builder.try_build({edit.path: value}) is None
-    return False
 
 
 def _structure_edit(builder: Builder, name: str) -> FieldEdit:
@@ -266,16 +254,16 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     value = getattr(builder.base, name)
     before: Any = jax.tree_util.tree_structure(value)
 
-    def is_other(stored: Any) -> bool:
-        after: Any = jax.tree_util.tree_structure(stored)
+    def is_other(made: Any) -> bool:
+        after: Any = jax.tree_util.tree_structure(getattr(made, name))
         return bool(before != after)
 
-    def is_taken(stored: Any) -> bool:
-        return is_other(stored) and all(map(is_numeric, jax.tree_util.tree_leaves(stored)))
+    def is_taken(made: Any) -> bool:
+        leaves = jax.tree_util.tree_leaves(getattr(made, name))
+        return is_other(made) and all(map(is_numeric, leaves))
 
     for wanted in (is_taken, is_other):  # JAX may refuse all there is: of text, say
         with contextlib.suppress(LookupError, CannotBuildError):
-            other = _find_other(builder, name, wanted)
-            return _edit(builder, name, EditKind.CONTAINER, other)
+            return _find_other(builder, name, EditKind.CONTAINER, wanted)
     text = f"{short_repr(value)} has no leaf that could be changed"
     return _skipped(name, "structure", text, static=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import jax
 
 from leafwise._compare.explain import Explanation, explain
-from leafwise._compare.reasons import Outcome, Reason
+from leafwise._compare.reasons import Outcome
 from leafwise._jit.watch import watch
 from leafwise._objects.locks import new_lock
 from leafwise._objects.text import got
@@ -80,13 +80,17 @@ class OnlyOn(Generic[P, R]):
         return f"<recompiles_only_on({paths}) {self.__wrapped__!r}>"
 
     def _judge(self, explanations: list[Explanation]) -> None:
-        """Raise if no earlier call differs from this one in the paths alone.
-
-        Raises:
-            RetraceError: There is none.
-        """
+        """Raise `RetraceError` if no earlier call differs from this one in the paths alone."""
         __tracebackhide__ = True
-        blamed = [self._reasons_elsewhere(explanation) for explanation in explanations]
+        again = (Outcome.RETRACE, Outcome.RECOMPILE)
+        blamed = [
+            [
+                reason
+                for reason in explanation.reasons
+                if reason.outcome in again and not is_below(reason.path, self.paths)
+            ]
+            for explanation in explanations
+        ]
         if not blamed or not all(blamed):
             return
         reasons = min(blamed, key=len)
@@ -94,15 +98,6 @@ class OnlyOn(Generic[P, R]):
         lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
         lines += [str(reason) for reason in reasons]
         raise RetraceError("\n  ".join(lines), (explanations[blamed.index(reasons)],))
-
-    def _reasons_elsewhere(self, explanation: Explanation) -> list[Reason]:
-        """Return the reasons to recompile on other paths."""
-        return [
-            reason
-            for reason in explanation.reasons
-            if reason.outcome in (Outcome.RETRACE, Outcome.RECOMPILE)
-            and not is_below(reason.path, self.paths)
-        ]
 
     def check(
         self,
@@ -145,12 +140,7 @@ class OnlyOn(Generic[P, R]):
 
 
 def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
-    """Return a class whose instances are a function's arguments, with its annotations.
-
-    Raises:
-        TypeError: A parameter must be given by keyword.
-        CannotBuildError: One has no annotation, no default, and no strategy.
-    """
+    """Return a class whose instances are a function's arguments, with its annotations."""
     hints = typing.get_type_hints(fun, include_extras=True)
     names: list[str] = []
     defaults: list[Any] = []
@@ -211,25 +201,15 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         if not callable(function):
             raise TypeError(f"recompiles_only_on(...) decorates a function, got {got(function)}")
         made = OnlyOn(fun, checked)
-        _check_names(made.__wrapped__, checked)
+        parameters = inspect.signature(made.__wrapped__).parameters
+        kinds = {parameter.kind for parameter in parameters.values()}
+        open_ended = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        for path in () if kinds & open_ended else checked:
+            if not is_below(path, parameters):
+                names = ", ".join(parameters) or "none"
+                raise ValueError(
+                    f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
+                )
         return made
 
     return decorate
-
-
-def _check_names(fun: Callable[..., Any], paths: tuple[str, ...]) -> None:
-    """Refuse paths that do not begin with a parameter.
-
-    Raises:
-        ValueError: One does not.
-    """
-    parameters = inspect.signature(fun).parameters
-    kinds = {parameter.kind for parameter in parameters.values()}
-    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
-        return
-    for path in paths:
-        if not is_below(path, parameters):
-            names = ", ".join(parameters) or "none"
-            raise ValueError(
-                f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
-            )

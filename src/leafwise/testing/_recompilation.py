@@ -1,6 +1,5 @@
 """Recompilation: what JAX does for each change, what was predicted, and what was claimed."""
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -20,7 +19,6 @@ from leafwise.testing._laws.run import run_law, strategy_of
 from leafwise.testing._subject import Observation, Probe, Subject
 from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
 from leafwise.testing.strategies._edits import (
-    LEAF_EDITS,
     Edit,
     EditKind,
     edits_of,
@@ -31,8 +29,6 @@ from leafwise.testing.strategies._leaves import is_numeric
 
 VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 """The edits that claims are about: another value, all else being equal."""
-
-_Option = tuple[EditPosition, "st.SearchStrategy[Any]"]
 
 
 def as_predicted(case: Case) -> None:
@@ -47,34 +43,16 @@ def as_predicted(case: Case) -> None:
     probe: Probe = case.attempt("a jitted function", Probe, x)
     for kind, positions in options.items():
         every = kind is EditKind.LEAF_VALUE
-        chosen = (
-            _drawn_for_few(case, positions) if every else [case.draw(st.sampled_from(positions))]
-        )
-        for position, strategy in chosen:
+        for position, strategy in positions if every else [case.draw(st.sampled_from(positions))]:
             edit = make_edit(kind, position, case.draw(strategy))
-            if edit is None:
+            seen = None if edit is None else probe.try_observe(edit.edited)
+            if edit is None or seen is None:
                 continue  # the class rejects it, or converts it back
-            seen = probe.observe(edit.path, edit.edited)
             judge(case, seen, edit)
             if every and seen.outcome not in (promised(edit), Outcome.ERROR):
                 text = f"{edit.kind}: {edit.change}: JAX did a {seen.outcome}"
                 wanted = "no retrace, and no recompile, for another value of a leaf"
                 case.fail(edit.path, text, wanted, fix=_FIXES[Outcome.REUSE, True])
-
-
-_DRAWN: Final = 12
-"""How many leaves of an instance take values that are drawn."""
-
-
-def _drawn_for_few(case: Case, positions: list[_Option]) -> list[_Option]:
-    """Return all positions; where there are many, most get the simplest other value."""
-    if len(positions) <= _DRAWN:
-        return positions
-    start = case.draw(st.integers(0, len(positions) - 1))
-    positions = [*positions[start:], *positions[:start]]
-    make = LEAF_EDITS[EditKind.LEAF_VALUE]
-    rest = [(position, st.just(make(position.value))) for position, _ in positions[_DRAWN:]]
-    return [*positions[:_DRAWN], *rest]
 
 
 def promised(edit: Edit[Any]) -> Outcome | None:
@@ -87,11 +65,7 @@ def promised(edit: Edit[Any]) -> Outcome | None:
 
 
 def judge(case: Case, seen: Observation, edit: Edit[Any]) -> None:
-    """Compare what JAX did with what was predicted.
-
-    Raises:
-        LawViolation: It is something else.
-    """
+    """Compare what JAX did with what was predicted."""
     if not seen.is_as_predicted:
         text = f"{edit.kind}: {edit.change}: JAX did a {seen.outcome}"
         case.fail(edit.path, text, f"as predicted, {seen.predicted}".replace("\n", "\n  "))
@@ -99,13 +73,7 @@ def judge(case: Case, seen: Observation, edit: Edit[Any]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Claims:
-    """What is claimed of paths: which retrace with another value, and which do not.
-
-    Attributes:
-        retrace: Paths where another value traces again.
-        reuse: Paths where no other value does.
-        others_reuse: Whether the same holds for all paths that are not named.
-    """
+    """The paths where another value traces again, and those where none does: perhaps all others."""
 
     retrace: tuple[str, ...] = ()
     reuse: tuple[str, ...] = ()
@@ -119,14 +87,12 @@ class Claims:
         return Outcome.REUSE if self.others_reuse else None
 
     def check(self, case: Case, edit: Edit[Any], seen: Outcome) -> None:
-        """Compare what JAX did with what is claimed.
-
-        Raises:
-            LawViolation: It is not as claimed.
-        """
-        claimed = self.about(edit.path) if _is_other_value(edit) else None
-        if claimed is None or claimed is seen:
+        """Compare what JAX did with what is claimed."""
+        claimed = self.about(edit.path)
+        if claimed in (None, seen) or edit.kind not in VALUES:
             return
+        if edit.kind is EditKind.STATIC_VALUE and jax_equal(edit.before, edit.after):
+            return  # == holds, as for 0.0 and -0.0: that is no other value
         if self.others_reuse and claimed is Outcome.RETRACE:
             return  # it may, and need not
         wanted = {Outcome.RETRACE: "a retrace", Outcome.REUSE: "no retrace, and no recompile"}
@@ -135,20 +101,12 @@ class Claims:
         case.fail(edit.path, text, f"{wanted[claimed]}, as claimed", fix=fix)
 
 
-def _is_other_value(edit: Edit[Any]) -> bool:
-    """Return whether claims are about an edit: not if == holds, as for 0.0 and -0.0."""
-    if edit.kind is not EditKind.STATIC_VALUE:
-        return edit.kind in VALUES
-    return jax_equal(edit.before, edit.after) is not True
-
-
 _FIXES: Final = {
     (Outcome.RETRACE, True): "make it static, or claim that it is reused",
     (Outcome.RETRACE, False): "compare statics by type and value, as `@lw.pytree` does",
-    (
-        Outcome.REUSE,
-        True,
-    ): "keep it out of the aux_data; under `equinox.filter_jit` a Python number is static",
+    (Outcome.REUSE, True): (
+        "keep it out of the aux_data; under `equinox.filter_jit` a Python number is static"
+    ),
     (Outcome.REUSE, False): "make it dynamic, or claim that it retraces",
 }
 
@@ -210,11 +168,7 @@ def check_recompilation(
 
 
 def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
-    """Return paths as a tuple, in order.
-
-    Raises:
-        TypeError: One is not a string.
-    """
+    """Return paths as a tuple, in order."""
     listed: Any = [paths] if isinstance(paths, str) else paths
     several: list[Any] = list(listed) if isinstance(listed, Iterable) else [listed]
     for path in several:
@@ -233,47 +187,35 @@ def check_claims(
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
-    """Test predictions with any edit, and each claim with edits of its own.
+    """Test predictions with any edit of what is drawn, and each claim with edits of its own.
 
-    Args:
-        strategy: What is changed is drawn from it.
-        make: Returns a function without programs.
-        claims: What is claimed.
-        arguments_of: Returns the arguments, for what was drawn.
-        positions_of: Returns the places where it can be changed.
-        settings: Hypothesis' settings.
-        seed: Of the draws.
-
-    Raises:
-        LawViolation: JAX did something other than predicted or claimed.
-        ValueError: A claim cannot be tested.
+    `make` returns a function without programs; the others return its arguments for what was
+    drawn, and the places where that can be changed.
     """
     __tracebackhide__ = True
 
-    def run(trial: _Trial, share: float) -> None:
-        __tracebackhide__ = True
-        law, check = Law.RECOMPILATION, trial.check
-        run_law(law, strategy, check, settings=settings, seed=seed, share=share)
-
     given = hypothesis.settings() if settings is None else settings
     few = _FEW / getattr(given, "max_examples", _FEW)
-    for path in (*claims.retrace, *claims.reuse):
+
+    def run(path: str, share: float) -> _Trial:
+        __tracebackhide__ = True
         trial = _Trial(strategy, make, claims, arguments_of, positions_of, path)
+        law, share = Law.RECOMPILATION, max(share, few) if path else share
         try:
-            run(trial, max(0.2, few))
+            run_law(law, strategy, trial.check, settings=settings, seed=seed, share=share)
         except hypothesis.errors.Unsatisfiable:
+            if not path:
+                raise
             trial.tested = 0
-        trial.refuse_untested()
-    anything = _Trial(strategy, make, claims, arguments_of, positions_of)
-    run(anything, 0.3)
+        return trial
+
+    for path in (*claims.retrace, *claims.reuse):
+        run(path, 0.2).refuse_untested()
+    anything = run("", 0.3)
     if claims.others_reuse:  # each of them, since a few random edits pass many by
         for path, role in anything.known.items():
             if role is not Role.CONTAINER and claims.about(path) is Outcome.REUSE:
-                with contextlib.suppress(hypothesis.errors.Unsatisfiable):
-                    run(
-                        _Trial(strategy, make, claims, arguments_of, positions_of, path),
-                        max(0.1, few),
-                    )
+                run(path, 0.1)
 
 
 _FEW: Final = 5
@@ -303,7 +245,7 @@ class _Trial:
             return
         subject = self.make()
         calls = self.arguments_of(x), self.arguments_of(edit.edited)
-        subject.warm(calls[0])
+        subject.call(calls[0])
         try:
             seen = subject.observe(*calls)
         except (LawViolation, hypothesis.errors.HypothesisException):
@@ -323,10 +265,8 @@ class _Trial:
         if self.path:
             positions = [position for position in positions if is_below(position.path, [self.path])]
         options = options_of(positions, kinds)
-        donated = {
-            position.path: position.value
-            for position in self.positions_of(case.draw(self.strategy))
-        }
+        donor = case.draw(self.strategy)
+        donated = {position.path: position.value for position in self.positions_of(donor)}
         static = EditKind.STATIC_VALUE
         offers = [
             (position, st.just(donated[position.path]))
@@ -340,11 +280,7 @@ class _Trial:
         return case.draw(edits_of(options)) if options else None
 
     def refuse_untested(self) -> None:
-        """Raise if the claim was not tested once.
-
-        Raises:
-            ValueError: It was not.
-        """
+        """Raise ValueError if the claim was not tested once."""
         if self.tested:
             return
         claim = "retrace_on" if self.path in self.claims.retrace else "reuse_on"

@@ -27,18 +27,13 @@ _EQUINOX: Final = "equinox._jit"
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """What was predicted of a call, and what JAX did.
+    """What was predicted of a call against an earlier one, and what JAX did.
 
-    Attributes:
-        predicted: Against an earlier call.
-        counts: What JAX did.
-        structure: The treedef of the result, if it was looked at.
-        is_refused: Whether the call raised as predicted, or was not made for that reason.
+    It is refused if it raised as predicted, or was not made for that reason.
     """
 
     predicted: Explanation
     counts: Counts
-    structure: Any = None
     is_refused: bool = False
 
     @property
@@ -63,12 +58,7 @@ class Observation:
 
 
 class Subject:
-    """A jitted function whose programs can be counted and dropped.
-
-    Attributes:
-        plain: The function as it was written.
-        jitted: The jitted function.
-    """
+    """A jitted function, and the plain one inside, whose programs can be counted and dropped."""
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         if inspect.ismethod(fun):  # its first argument is bound: options do not count it
@@ -94,8 +84,7 @@ class Subject:
         # equinox's wrapper cannot clear the cache of the function inside: wrap it again.
         import equinox  # noqa: PLC0415  # the function is its own, so it is imported
 
-        plain = self.plain
-        return Subject(equinox.filter_jit(functools.partial(plain)))
+        return Subject(equinox.filter_jit(functools.partial(self.plain)))
 
     def signature(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
@@ -105,24 +94,16 @@ class Subject:
         labels = labels_of(self.plain, args, kwargs)
         return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
 
-    def warm(self, args: Sequence[Any]) -> None:
-        """Compile the program for these arguments."""
-        self._call(args)
-
     def observe(self, before: Sequence[Any], after: Sequence[Any]) -> Observation:
-        """Call with other arguments than those that it is warm for.
-
-        Where JAX is expected to refuse them, nothing is called. An exception of the function is
-        not caught.
-        """
+        """Call with other arguments than those that it is warm for, unless JAX will refuse them."""
         predicted = explain(self.signature(before), self.signature(after))
         if predicted.outcome is Outcome.ERROR:
             return Observation(predicted, Counts(), is_refused=True)
         with count_events() as counts:
-            self._call(after)
+            self.call(after)
         return Observation(predicted, counts)
 
-    def _call(self, args: Sequence[Any]) -> None:
+    def call(self, args: Sequence[Any]) -> None:
         with warnings.catch_warnings():
             # Many traces are the point here.
             warnings.simplefilter("ignore", RetraceStormWarning)
@@ -133,84 +114,64 @@ class Subject:
 class Probe:
     """Jitted functions that have a program for an instance, for all edits of it.
 
-    Args:
-        base: The instance.
+    All but the one that may recompile are without leaves, so that almost nothing is compiled: JAX
+    traces them again for whatever a program depends on.
     """
 
     def __init__(self, base: Any) -> None:
         self._base = base
         self._before = signature(base)
-        self._functions: dict[str, _ProbeFunction] = {}
-        self._path = ""
+        self._functions: dict[str, Any] = {}
         self._known: list[Signature] = []
         self._warm("whole")
 
-    def observe(self, path: str, edited: Any) -> Observation:
-        """Call a function that knows the instance, and not the edited one.
-
-        Args:
-            path: Where it was edited: edits at two paths have different signatures.
-            edited: The edited instance.
-        """
+    def observe(self, edited: Any) -> Observation:
+        """Call a function that knows the instance, and not the edited one."""
         after = signature(edited)
         predicted = explain(self._before, after)
-        function = self._function_for(path, after, predicted.outcome)
-        structure: Any = None
+        function = self._function_for(after, predicted.outcome)
         is_refused = False
-        with count_events(function.name) as counts:
+        with count_events(_NAME) as counts:
             try:
-                structure = function.call(edited)
+                wait: Any = jax.block_until_ready
+                wait(function(edited))
             except Exception:
                 if predicted.outcome is not Outcome.ERROR:
                     raise
                 is_refused = True
-        seen = Observation(predicted, counts, structure, is_refused)
+        seen = Observation(predicted, counts, is_refused)
         if not seen.is_as_predicted:
             self._functions.clear()  # what they know now is not what was predicted
         return seen
 
-    def _function_for(self, path: str, after: Signature, outcome: Outcome) -> "_ProbeFunction":
+    def try_observe(self, edited: Any) -> Observation | None:
+        """Observe a call; None if the class refuses the instance where JAX traces it."""
+        try:
+            return self.observe(edited)
+        except Exception:  # noqa: BLE001  # the user's own checks
+            return None
+
+    def _function_for(self, after: Signature, outcome: Outcome) -> Any:
         if outcome is not Outcome.RETRACE:
             # One that never sees another structure; where it may compile, one that uses all leaves.
             return self._warm("reused" if outcome is Outcome.REUSE else "whole")
-        if path != self._path:
-            self._path, self._known = path, []
         if after in self._known:
             self._functions.pop("retraced", None)
             self._known = []
         self._known.append(after)
         return self._warm("retraced")
 
-    def _warm(self, role: str) -> "_ProbeFunction":
+    def _warm(self, role: str) -> Any:
         if role not in self._functions:
-            function = _ProbeFunction(whole=role == "whole")
-            function.call(self._base)
-            self._functions[role] = function
+
+            def leafwise_probe(tree: Any) -> Any:
+                leaves = jax.tree_util.tree_leaves(tree)
+                return leaves if role == "whole" else ()
+
+            jitted: Any = jax.jit(leafwise_probe)
+            jitted(self._base)
+            self._functions[role] = jitted
         return self._functions[role]
 
 
-class _ProbeFunction:
-    """The identity, jitted; by default without its leaves, so that almost nothing is compiled.
-
-    JAX traces it again for whatever a program depends on. The structure of the result is the one
-    that the trace has found.
-    """
-
-    name: Final = "leafwise_probe"
-
-    def __init__(self, *, whole: bool) -> None:
-        self._structure: Any = None
-
-        def leafwise_probe(tree: Any) -> Any:
-            leaves, self._structure = jax.tree_util.tree_flatten(tree)
-            return leaves if whole else ()
-
-        self._jitted: Any = jax.jit(leafwise_probe)
-
-    def call(self, tree: Any) -> Any:
-        """Call it, and return the structure of what the identity would return."""
-        leaves = jax.tree_util.tree_leaves(tree)
-        wait: Any = jax.block_until_ready
-        wait(self._jitted(tree))
-        result: Any = jax.tree_util.tree_structure(self._structure.unflatten(leaves))
-        return result
+_NAME: Final = "leafwise_probe"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._trees.equality import is_distinct
-from leafwise._trees.roles import names_of, try_exchange
+from leafwise._trees.roles import names_of
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case
@@ -29,7 +29,7 @@ def treedef_equality(case: Case) -> None:
     mine = case.structure(x)
     drawn = (draw_edit(case, kinds) for kinds in (_STATIC, (EditKind.LEAF_VALUE,)))
     edits = ((edit.path, edit.edited) for edit in drawn if edit is not None)
-    for path, other in (("", x), *_with_fresh_statics(x), *edits):
+    for path, other in (("", x), *_fresh_instances(case), *edits):
         its = case.structure(other, path)
         equal = case.same_structure(mine, its, path)
         back = case.same_structure(its, mine, path)
@@ -40,16 +40,6 @@ def treedef_equality(case: Case) -> None:
         hashes = [case.attempt("hash of a treedef", hash, each, path=path) for each in (mine, its)]
         if equal and hashes[0] != hashes[1]:
             case.fail(path, "equal treedefs with two hashes", "one hash")
-
-
-def _with_fresh_statics(x: Any) -> Iterator[tuple[str, Any]]:
-    """Yield instances, each with one static recreated, where the class accepts it."""
-    for name in names_of(x).static:
-        value = getattr(x, name)
-        fresh = recreated(value)
-        made = None if fresh is value else try_exchange(x, name, fresh)
-        if made is not None:
-            yield name, made
 
 
 _FIELD: Final = re.compile(r"[.\[]")
@@ -139,6 +129,10 @@ def _fresh(case: Case) -> Iterator[Edit[Any]]:
                 )
 
 
+def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
+    return ((pair.path, pair.edited) for pair in _fresh(case) if "." not in pair.path)
+
+
 def _put(position: EditPosition, value: Any) -> Any:
     try:
         return position.put(value)
@@ -184,7 +178,7 @@ def aux_data_hash(case: Case) -> None:
         path, value = _unhashable_static(x, message_of(error))
         what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
         case.fail(path, f"{what}, {UNHASHABLE} {message_of(error)}", "aux_data with a hash")
-    for path, other in (("", x), *_with_fresh_statics(x)):
+    for path, other in (("", x), *_fresh_instances(case)):
         its: Any = _REGISTRY.flatten_one_level(other)
         equal = bool(case.attempt("== of aux_data", operator.eq, mine, its[1], path=path))
         if equal and hash(its[1]) != first:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import inspect
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -90,8 +91,9 @@ def same_static(one: Any, other: Any) -> bool:
         keys, its = frozenset(one), frozenset(other)
         return not is_distinct(keys, its) and all(same_static(one[k], other[k]) for k in keys)
     # An object without `__eq__` does not show what it holds: its copy is not to blame.
-    own: Any = type(one).__eq__
-    return not distinct or (own is object.__eq__ and not callable(one))
+    kind: Any = type(one)
+    is_function = callable(one) and not inspect.isfunction(kind.__call__)
+    return not distinct or (kind.__eq__ is object.__eq__ and not is_function)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Strategies for other values in place of a leaf, a static or a container."""
+"""Strategies for other values in place of a static or a container."""
 
 import enum
 import functools
@@ -13,107 +13,12 @@ from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._trees.equality import is_distinct
-from leafwise.testing._format import is_key
-from leafwise.testing.strategies._leaves import (
-    is_default_dtype,
-    is_numeric,
-    other_dtype,
-    other_shape,
-    other_value,
-    other_weak_type,
-    put,
-)
+from leafwise.testing.strategies._leaves import is_numeric, other_dtype, other_shape, other_value
 from leafwise.testing.strategies._statics import twins
 
 Strategy = st.SearchStrategy[Any]
 
 _FUNCTIONS: Final = (jnp.tanh, jnp.sin, jnp.cos)
-_DTYPES: Final = ("int32", "float32", "float16", "int8", "uint8", "bool", "bfloat16", "complex64")
-_LONGEST: Final = 3
-
-
-def _made(make: Callable[[Any], Any], leaf: Any) -> Strategy:
-    """Return a strategy for what is made of a leaf once it is drawn: few are, of many leaves."""
-    return st.just(leaf).map(make)
-
-
-def leaf_values(leaf: Any) -> Strategy | None:
-    """Return a strategy for leaves of the same aval with other elements; None if there are none."""
-    if not is_numeric(leaf) or not np.size(leaf):
-        return None
-    simplest = _made(other_value, leaf)
-    if is_key(leaf) or getattr(leaf, "weak_type", False) or getattr(leaf, "committed", False):
-        return simplest
-    if isinstance(leaf, int | float) and not isinstance(leaf, bool | np.generic):
-        return simplest | _numbers(type(leaf)).filter(lambda new: not _same(new, leaf))
-    if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == bool:
-        return simplest
-    return simplest | st.integers(2, 9).map(functools.partial(_refilled, leaf)).filter(
-        lambda new: not np.array_equal(np.asarray(new), np.asarray(leaf))
-    )
-
-
-def _refilled(leaf: Any, number: int) -> Any:
-    elements = np.full(leaf.shape, number, leaf.dtype)
-    return put(elements) if isinstance(leaf, jax.Array) else elements
-
-
-def _numbers(kind: type) -> Strategy:
-    if kind is float:  # with limits: without them those that do not fit end the whole example
-        return st.floats(-1000, 1000, width=16)
-    return st.integers(-9, 9)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return is_distinct(one, other) is False
-
-
-def leaf_shapes(leaf: Any) -> Strategy | None:
-    """Return a strategy for leaves of other shapes."""
-    if not is_numeric(leaf):
-        return None
-    simplest = _made(other_shape, leaf)
-    if is_key(leaf) or getattr(leaf, "committed", False) or jax.typeof(leaf).weak_type:
-        return simplest
-    shape, dtype = jax.typeof(leaf).shape, jax.typeof(leaf).dtype
-    shapes = st.lists(st.integers(0, _LONGEST), max_size=3).map(tuple)
-    place: Any = put if isinstance(leaf, jax.Array) else np.asarray
-    others = shapes.filter(lambda other: other != shape)
-    return simplest | others.map(lambda other: place(np.ones(other, dtype)))
-
-
-def leaf_dtypes(leaf: Any) -> Strategy | None:
-    """Return a strategy for leaves of other dtypes, as weakly typed as this one."""
-    if not is_numeric(leaf) or is_key(leaf):
-        return None
-    simplest, aval = _made(other_dtype, leaf), jax.typeof(leaf)
-    if getattr(leaf, "committed", False) or aval.weak_type:
-        return simplest
-    names = [name for name in _DTYPES if jnp.dtype(name) != aval.dtype]
-    dtypes = st.sampled_from(names).map(jnp.dtype)
-    return simplest | dtypes.map(lambda dtype: put(np.ones(aval.shape, dtype)))
-
-
-def leaf_weak_types(leaf: Any) -> Strategy | None:
-    """Return a strategy for leaves that promote in the other way."""
-    if not is_numeric(leaf) or is_key(leaf):
-        return None
-    aval = jax.typeof(leaf)
-    has_twin = aval.weak_type or is_default_dtype(aval.dtype)
-    return _made(other_weak_type, leaf) if has_twin else None
-
-
-def leaf_kinds(leaf: Any) -> Strategy | None:
-    """Return a strategy for leaves of the same aval whose data lies elsewhere."""
-    if not is_numeric(leaf) or is_key(leaf) or getattr(leaf, "committed", False):
-        return None
-    if isinstance(leaf, jax.Array):
-        if not leaf.weak_type:
-            return _made(np.asarray, leaf)
-        return st.just(leaf.item()) if leaf.ndim == 0 and leaf.dtype.kind in "ifc" else None
-    with np.errstate(over="ignore"):
-        made = jnp.asarray(leaf)
-    return st.just(made) if jax.typeof(made) == jax.typeof(leaf) else None
 
 
 def other_containers(value: Any) -> Strategy | None:

@@ -1,4 +1,9 @@
-"""The positions in an instance where one thing can be changed, and changing it there."""
+"""The positions in an instance where one thing can be changed, and changing it there.
+
+A child is exchanged as JAX does it, by unflatten; a static as a user does it, by the constructor,
+with all other arguments as they are. No attribute is ever set: an instance that no constructor
+would make says nothing about its class.
+"""
 
 import contextlib
 import dataclasses
@@ -9,16 +14,19 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import jax
+import numpy as np
 
-from leafwise._classes.spec import is_decorated
+from leafwise._objects.class_map import per_class
 from leafwise._objects.frozen import FrozenMapping
-from leafwise._trees.roles import Names, exchange, field_order, names_of, prepared_by
+from leafwise._trees.equality import is_distinct
+from leafwise._trees.exchange import copy_with_parts, parts_of
+from leafwise._trees.roles import Names, field_order, names_of
+from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
-_DEEPEST: Final = 30
 
-Put = Callable[[Any], Any]
-"""Takes a value for a position, and returns the whole instance with it."""
+Change = Callable[[Any], Any]
+"""Takes a part, and returns what holds it now."""
 
 
 class Role(Enum):
@@ -32,31 +40,52 @@ class Role(Enum):
 class EditPosition(NamedTuple):
     """One position in an instance.
 
-    Attributes:
-        path: Its path: ``layers[0].w``.
-        role: What is there.
-        value: The value there.
-        put: Returns the whole instance with another value there.
-        holder: The class whose attribute it is, if it is one.
-        name: The attribute's name; empty if it is none.
+    A static is changed in two steps, as its class may store something else than it was given:
+    `make` returns the changed node, `around` the whole instance with it. `make` is None where
+    no constructor takes the static.
     """
 
     path: str
     role: Role
     value: Any
-    put: Put
+    make: Change | None
+    around: Change
     holder: type | None = None
     name: str = ""
 
+    def put(self, new: Any) -> Any:
+        """Return the whole instance with another value here.
 
-def edit_positions(tree: Any, towards: str = "") -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, outer ones first: leaves, statics and containers.
+        Raises:
+            LookupError: No constructor takes it.
+            Exception: What the class raises that refuses it.
+        """
+        if self.make is None:
+            raise LookupError(f"{self.path} is no argument of a constructor")
+        return self.around(self.make(new))
 
-    Args:
-        tree: The pytree.
-        towards: A path: other attributes of the pytree than the one on the way need not come.
-    """
-    yield from _positions(tree, "", lambda new: new, (None, ""), _DEEPEST, towards)
+
+def _itself(new: Any) -> Any:
+    return new
+
+
+def edit_positions(tree: Any) -> Iterator[EditPosition]:
+    """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
+    yield from _positions(tree, "", _itself)
+
+
+def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
+    """Yield all positions in a call's arguments, a namedtuple, some of which are static."""
+    for name in arguments._fields:
+        value = getattr(arguments, name)
+
+        def put(new: Any, name: str = name) -> Any:
+            return arguments._replace(**{name: new})
+
+        if name in static:
+            yield from _static_positions(value, name, _itself, put)
+        else:
+            yield from _positions(value, name, put)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
@@ -80,10 +109,7 @@ def owner_at(tree: Any, path: str) -> type | None:
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
     """Return the path of a leaf by attributes, where JAX's key path has only numbers of children.
 
-    Args:
-        tree: The pytree.
-        keys: The key path of the leaf.
-        leaf: The leaf; of one that is there twice, the first is named.
+    Of a leaf that is there twice, the first is named.
     """
     if any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys):
         with contextlib.suppress(Exception):  # a flatten that is at fault
@@ -93,150 +119,137 @@ def path_of(tree: Any, keys: Any, leaf: Any) -> str:
     return jax.tree_util.keystr(keys).lstrip(".")
 
 
-def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
-    """Yield all positions in a call's arguments.
-
-    Args:
-        arguments: A namedtuple of them.
-        static: The names of those that are static.
-    """
-    for name in arguments._fields:
-        put = functools.partial(_put_argument, arguments, name)
-        walk = _static_positions if name in static else _positions
-        yield from walk(getattr(arguments, name), name, put, (None, ""), _DEEPEST)
-
-
-def _put_argument(arguments: Any, name: str, new: Any) -> Any:
-    return arguments._replace(**{name: new})
-
+# ------------------------------------------------------------------------ children
 
 _Owner = tuple[type | None, str]
-
-
-def _positions(  # noqa: PLR0917  # it is its own caller
-    value: Any, path: str, put: Put, owner: _Owner, depth: int, towards: str = ""
-) -> Iterator[EditPosition]:
-    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
-    if level is None:
-        yield EditPosition(path, Role.LEAF, value, put, *owner)
-        return
-    if type(value) in (list, tuple, dict, type(None)):
-        yield EditPosition(path, Role.CONTAINER, value, put, *owner)
-    if isinstance(value, enum.Enum):  # `register_static` makes a node of it
-        yield EditPosition(path, Role.STATIC, value, put, *owner)
-    if not depth:
-        return
-    names = names_of(value) if not isinstance(value, _CONTAINERS) else Names((), ())
-    if not names.dynamic:
-        yield from _children(value, level[0], path, put, depth)
-    for name in field_order(value):
-        where = f"{path}.{name}".lstrip(".")
-        is_aside = towards and not is_below(towards, [where])
-        if is_aside or (name not in names.static and name not in names.dynamic):
-            continue
-        owner = (type(value), name)
-        inner = functools.partial(_put_attribute, put, value, name)
-        held = getattr(value, name)
-        if name in names.static:
-            inner = functools.partial(_put_converted, inner, type(value), name)
-            yield from _static_positions(held, where, inner, owner, depth - 1)
-        else:
-            yield from _positions(held, where, inner, owner, depth - 1)
-
-
 _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
 """Nodes whose children are not attributes."""
 
 
-def _children(value: Any, pairs: Any, path: str, put: Put, depth: int) -> Iterator[EditPosition]:
-    """Yield the positions in a node whose children are not attributes."""
+def _positions(
+    value: Any, path: str, around: Change, owner: _Owner = (None, "")
+) -> Iterator[EditPosition]:
+    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    if level is None:
+        yield EditPosition(path, Role.LEAF, value, _itself, around, *owner)
+        return
+    if type(value) in (list, tuple, dict, type(None)):
+        yield EditPosition(path, Role.CONTAINER, value, _itself, around, *owner)
+    if isinstance(value, enum.Enum):  # `register_static` makes a node of it
+        yield EditPosition(path, Role.STATIC, value, _itself, around, *owner)
+    names = names_of(value) if type(value) not in _CONTAINERS else Names((), ())
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
-    children = [child for _, child in pairs]
-    for place, (key, child) in enumerate(pairs):
-        where = f"{path}{_step(value, key, place)}".lstrip(".")
-        inner = functools.partial(_put_child, put, structure, children, place)
-        yield from _positions(child, where, inner, (None, ""), depth - 1)
+    children = [child for _, child in level[0]]
+    for place, (key, child) in enumerate(level[0]):
+        name = _attribute_of(value, names.dynamic, children, place, key)
+        step = f".{name}" if name else jax.tree_util.keystr((key,))
+        put = functools.partial(_put_child, around, structure, children, place)
+        holder = (type(value), name) if name else (None, "")
+        yield from _positions(child, f"{path}{step}".lstrip("."), put, holder)
+    arguments = arguments_of(value) if names.static else {}
+    for name in names.static:
+        parameter = parameter_for(parameters(type(value)), name) if arguments else None
+        make: Change | None = None
+        if parameter is not None:
+            make = functools.partial(_remake, type(value), arguments, parameter.name)
+        held, holder = getattr(value, name), (type(value), name)
+        yield from _static_positions(held, f"{path}.{name}".lstrip("."), make, around, holder)
 
 
-def _step(value: Any, key: Any, place: int) -> str:
+def _attribute_of(
+    value: Any, names: tuple[str, ...], children: list[Any], place: int, key: Any
+) -> str:
+    """Return the attribute that a child is; an empty text if it is none."""
     fields = getattr(value, "_fields", None)
-    if isinstance(value, tuple) and fields is not None:  # JAX 0.10 names all after the first
-        return f".{fields[place]}"
-    return jax.tree_util.keystr((key,))
+    if isinstance(value, tuple) and fields is not None:
+        return str(fields[place])  # JAX 0.10 names all children after the first
+    for name in (getattr(key, "name", ""), *names[place : place + 1], *names):
+        if name in names and getattr(value, name, None) is children[place]:
+            return str(name)
+    return names[place] if len(names) == len(children) else ""  # flatten has converted it
 
 
-def _put_attribute(put: Put, holder: Any, name: str, new: Any) -> Any:
-    field = prepared_by(type(holder), name)
-    return put(exchange(holder, name, new if field is None else field.prepare(new)))
+def _put_child(around: Change, structure: Any, children: list[Any], place: int, new: Any) -> Any:
+    return around(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
 
 
-def _put_converted(put: Put, cls: type, name: str, new: Any) -> Any:
-    """Put what a converter of equinox makes of a static: no instance holds anything else."""
-    fields: dict[str, Any] = {} if is_decorated(cls) else getattr(cls, "__dataclass_fields__", {})
-    converter = fields[name].metadata.get("converter") if name in fields else None
-    return put(new if converter is None else converter(new))
+# ------------------------------------------------------------------------ statics
 
 
-def _put_child(put: Put, structure: Any, children: list[Any], place: int, new: Any) -> Any:
-    return put(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
+parameters: Final = per_class(parameters_of)
+"""What the constructor of a class takes: its signature is read once."""
+
+
+def parameter_for(takes: Iterable[Parameter], name: str) -> Parameter | None:
+    """Return the parameter that an attribute has its value from, by its name."""
+    return next((each for each in takes if name in (each.name, f"_{each.name}")), None)
+
+
+def arguments_of(instance: Any) -> dict[str, Any]:
+    """Return the arguments of which a constructor makes an instance again: its attributes.
+
+    There are none if it makes something else of these: more than one thing would change.
+    """
+    cls: Any = type(instance)
+    try:
+        named = ((parameter_for(parameters(cls), name), name) for name in field_order(instance))
+        found = {each.name: getattr(instance, name) for each, name in named if each}
+        again = call(cls, parameters(cls), found)
+        return found if _is_same(instance, again) else {}
+    except (Exception, SystemExit):  # noqa: BLE001  # the user's own code
+        return {}
+
+
+def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
+    return call(cls, parameters(cls), {**arguments, name: new})
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether nothing is known in which two instances of a class differ."""
+    for name in names_of(one).static:
+        if is_distinct(getattr(one, name), getattr(other, name)):
+            return False
+    leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
+    return len(leaves[0]) == len(leaves[1]) and all(map(_is_same_leaf, *leaves))
+
+
+def _is_same_leaf(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    mine, its = np.asarray(one), np.asarray(other)
+    return mine.dtype == its.dtype and mine.shape == its.shape and mine.tobytes() == its.tobytes()
 
 
 def _static_positions(
-    value: Any, path: str, put: Put, owner: _Owner, depth: int
+    value: Any, path: str, make: Change | None, around: Change, owner: _Owner = (None, "")
 ) -> Iterator[EditPosition]:
     """Yield a static, and the statics inside it."""
-    yield EditPosition(path, Role.STATIC, value, put, *owner)
-    if not depth:
-        return
+    yield EditPosition(path, Role.STATIC, value, make, around, *owner)
     for step, part, change in _parts(value):
-        inner = functools.partial(_put_part, put, change)
-        yield from _static_positions(part, path + step, inner, (None, ""), depth - 1)
+        inner = None if make is None else functools.partial(_make_part, make, change)
+        yield from _static_positions(part, path + step, inner, around)
 
 
-def _put_part(put: Put, change: Put, new: Any) -> Any:
-    return put(change(new))
+def _make_part(make: Change, change: Change, new: Any) -> Any:
+    return make(change(new))
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any, Put]]:
+def _parts(value: Any) -> Iterator[tuple[str, Any, Change]]:
     """Yield the parts of a static: the step to each, the part, and what exchanges it."""
-    kind: Any = type(value)
-    if issubclass(kind, tuple) and (kind is tuple or hasattr(kind, "_make")):
-        names = getattr(kind, "_fields", None)
-        for place, item in enumerate(value):
-            step = f"[{place}]" if names is None else f".{names[place]}"
-            yield step, item, functools.partial(_with_item, value, place)
-    elif kind is FrozenMapping:
-        for key, item in value.items():
-            yield f"[{key!r}]", item, functools.partial(_with_entry, value, key)
-    elif kind is functools.partial:
-        arguments = [*enumerate(value.args), *value.keywords.items()]
-        for key, item in arguments:
-            where = "args" if isinstance(key, int) else "keywords"
-            yield f".{where}[{key!r}]", item, functools.partial(_with_argument, value, key)
-    elif dataclasses.is_dataclass(kind) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        for name in filter(functools.partial(hasattr, value), names):
-            yield f".{name}", getattr(value, name), functools.partial(_with_field, value, name)
-
-
-def _with_item(value: Any, place: int, new: Any) -> Any:
-    items = [*value[:place], new, *value[place + 1 :]]
-    return tuple(items) if type(value) is tuple else type(value)._make(items)
-
-
-def _with_entry(value: Any, key: Any, new: Any) -> Any:
-    return FrozenMapping({**value, key: new})
-
-
-def _with_argument(value: Any, key: Any, new: Any) -> Any:
-    if isinstance(key, int):
-        arguments = (*value.args[:key], new, *value.args[key + 1 :])
-        return functools.partial(value.func, *arguments, **value.keywords)
-    return functools.partial(value.func, *value.args, **{**value.keywords, key: new})
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for name in [field.name for field in dataclasses.fields(value)]:
+            if hasattr(value, name):
+                yield f".{name}", getattr(value, name), functools.partial(_with_field, value, name)
+    elif isinstance(value, tuple | dict | FrozenMapping | functools.partial):
+        parts: Any = parts_of(value)
+        for place, step in enumerate(parts.steps if parts else ()):
+            change = functools.partial(_with_part, value, parts, step)
+            yield step, parts.read(place), change
 
 
 def _with_field(value: Any, name: str, new: Any) -> Any:
-    try:  # its constructor first: it may keep more than its fields, a hash for one
-        return dataclasses.replace(value, **{name: new})
-    except Exception:  # noqa: BLE001  # the user's own code; a field that is not init
-        return exchange(value, name, new)
+    return dataclasses.replace(value, **{name: new})
+
+
+def _with_part(value: Any, parts: Any, step: str, new: Any) -> Any:
+    return copy_with_parts(value, parts, {step: new})

@@ -8,17 +8,32 @@ from typing import Any, Final, Generic, TypeVar
 
 import hypothesis
 import jax
+import numpy as np
 from hypothesis import strategies as st
 
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
-from leafwise.testing._format import format_change, format_leaf, format_static, short_repr
+from leafwise.testing._format import (
+    format_change,
+    format_leaf,
+    format_static,
+    is_key,
+    short_repr,
+)
 from leafwise.testing.strategies import _changes
-from leafwise.testing.strategies._constructor import parameters_of
-from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
+from leafwise.testing.strategies._edit_positions import (
+    EditPosition,
+    Role,
+    edit_positions,
+    is_below,
+    parameters,
+)
 from leafwise.testing.strategies._leaves import (
+    is_default_dtype,
+    is_numeric,
     other_dtype,
+    other_kind,
     other_shape,
     other_value,
     other_weak_type,
@@ -96,25 +111,20 @@ def _typed(value: Any, other: Any) -> str:
     return f"{text} ({type(value).__name__})" if text == format_static(other) else text
 
 
-_Change = Callable[[Any], "st.SearchStrategy[Any] | None"]
-_CHANGES: Final[dict[EditKind, tuple[Role, _Change]]] = {
-    EditKind.LEAF_VALUE: (Role.LEAF, _changes.leaf_values),
-    EditKind.STATIC_VALUE: (Role.STATIC, _changes.static_values),
-    EditKind.STATIC_TYPE: (Role.STATIC, _changes.static_types),
-    EditKind.SHAPE: (Role.LEAF, _changes.leaf_shapes),
-    EditKind.DTYPE: (Role.LEAF, _changes.leaf_dtypes),
-    EditKind.WEAK_TYPE: (Role.LEAF, _changes.leaf_weak_types),
-    EditKind.ARRAY_KIND: (Role.LEAF, _changes.leaf_kinds),
-    EditKind.CONTAINER: (Role.CONTAINER, _changes.other_containers),
-}
-
 LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
     EditKind.LEAF_VALUE: other_value,
     EditKind.SHAPE: other_shape,
     EditKind.DTYPE: other_dtype,
     EditKind.WEAK_TYPE: other_weak_type,
+    EditKind.ARRAY_KIND: other_kind,
 }
-"""The simplest other leaf of each kind, or None: what the strategies draw first."""
+"""Another leaf of each kind, or None: of what a leaf holds, no program depends on more."""
+
+_OTHER_EDITS: Final[dict[EditKind, Callable[[Any], "st.SearchStrategy[Any] | None"]]] = {
+    EditKind.STATIC_VALUE: _changes.static_values,
+    EditKind.STATIC_TYPE: _changes.static_types,
+    EditKind.CONTAINER: _changes.other_containers,
+}
 
 Options = dict[EditKind, list[tuple[EditPosition, "st.SearchStrategy[Any]"]]]
 """By kind of edit, the positions where one can be made, and a strategy for what is put there."""
@@ -124,45 +134,50 @@ def options_of(
     positions: Iterable[EditPosition], kinds: Iterable[EditKind] = tuple(EditKind)
 ) -> Options:
     """Return the edits that can be made at some positions."""
-    positions = list(positions)
     found: Options = {}
+    positions = [position for position in positions if position.make is not None]
     for kind in kinds:
-        role, change = _CHANGES[kind]
         for position in positions:
-            fits = position.role is role or (role is Role.CONTAINER and position.role is Role.LEAF)
-            strategy = change(position.value) if fits else None
-            if kind is EditKind.STATIC_VALUE and strategy is not None:
-                strategy = _as_annotated(position, strategy)
+            strategy = _others(kind, position)
             if strategy is not None:
                 found.setdefault(kind, []).append((position, strategy))
     return found
 
 
-def _as_annotated(
-    position: EditPosition, strategy: "st.SearchStrategy[Any]"
-) -> "st.SearchStrategy[Any] | None":
-    """Return a strategy for what an annotation lists, if it lists values; else the one given."""
-    choices = _choices(position.holder, position.name) if position.holder is not None else ()
-    if not choices:
-        return strategy
-    others = [choice for choice in choices if is_distinct(choice, position.value)]
-    return st.sampled_from(others) if others else None
+def _others(kind: EditKind, position: EditPosition) -> "st.SearchStrategy[Any] | None":
+    """Return a strategy for what an edit of a kind puts at a position; None if there is none."""
+    value, role = position.value, position.role
+    if kind in LEAF_EDITS:
+        is_leaf = role is Role.LEAF and is_numeric(value) and can_be_other(kind, value)
+        # Not made before it is drawn: few are, of many leaves.
+        return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
+    if (kind is EditKind.CONTAINER) is (role is Role.STATIC):
+        return None
+    choices = _choices(position.holder).get(position.name) if position.holder else None
+    if choices and kind is EditKind.STATIC_VALUE:  # no other than those that it lists
+        others = [choice for choice in choices if is_distinct(choice, value)]
+        return st.sampled_from(others) if others else None
+    return _OTHER_EDITS[kind](value)
 
 
-def _choices(holder: type, name: str) -> tuple[Any, ...]:
-    """Return the values that ``Literal[...]`` allows for a parameter of a constructor."""
-    known = _LITERALS.get(holder)
-    if known is None:
-        try:
-            known = {each.name: _literals(each.kind) for each in parameters_of(holder)}
-        except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
-            return ()
-        _LITERALS[holder] = known
-    return known.get(name, ())
+def can_be_other(kind: EditKind, leaf: Any) -> bool:
+    """Return whether there is another leaf of a kind, without making one of an array."""
+    if kind is EditKind.LEAF_VALUE:
+        return bool(np.size(leaf))
+    if kind is EditKind.WEAK_TYPE and not is_key(leaf):
+        return is_default_dtype(jax.typeof(leaf).dtype) or jax.typeof(leaf).weak_type
+    if kind is EditKind.ARRAY_KIND:
+        return other_kind(leaf) is not None
+    return kind is EditKind.SHAPE or not is_key(leaf)
 
 
-_LITERALS: Final[ClassMap[dict[str, tuple[Any, ...]]]] = ClassMap()
-"""The values that are listed for the parameters of each class: all are read at once."""
+@per_class
+def _choices(holder: type) -> dict[str, tuple[Any, ...]]:
+    """Return the values that ``Literal[...]`` lists for the parameters of a constructor."""
+    try:
+        return {each.name: _literals(each.kind) for each in parameters(holder)}
+    except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
+        return {}
 
 
 def _literals(kind: Any) -> tuple[Any, ...]:
@@ -209,13 +224,10 @@ def edits(
     named = [kinds] if isinstance(kinds, str) else EditKind if kinds is None else kinds
     chosen = [_kind(kind) for kind in named]
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
+    positions = list(edit_positions(instance))
     if paths is not None:
-        _check_paths(instance, paths)
-    positions = [
-        position
-        for position in edit_positions(instance)
-        if paths is None or is_below(position.path, paths)
-    ]
+        _check_paths(instance, paths, [position.path for position in positions])
+        positions = [each for each in positions if is_below(each.path, paths)]
     found = options_of(positions, chosen)
     if not found:
         names = " or ".join(chosen) or "(none)"
@@ -233,8 +245,7 @@ def _kind(kind: EditKind | str) -> EditKind:
         ) from None
 
 
-def _check_paths(instance: Any, paths: list[str]) -> None:
-    known = [position.path for position in edit_positions(instance)]
+def _check_paths(instance: Any, paths: list[str], known: list[str]) -> None:
     for path in paths:
         if not any(is_below(each, [path]) for each in known):
             names = ", ".join(dict.fromkeys(filter(None, known)))
@@ -254,19 +265,19 @@ def edits_of(draw: st.DrawFn, found: Options) -> Edit[Any]:
 
 def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | None:
     """Return an edit; None if the class rejects the value, or stores the one that it had."""
+    if position.make is None:
+        return None
     try:
-        edited = position.put(new)
+        made = position.make(new)
+        edited = position.around(made)
         leaves, structure = jax.tree_util.tree_flatten(edited)
         jax.tree_util.tree_unflatten(structure, leaves)  # which may call the constructor
-    except Exception:  # noqa: BLE001  # the user's own checks
+        is_named = position.role is Role.STATIC and position.name
+        stored = getattr(made, position.name) if is_named else new
+    except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
         return None
-    stored = new
-    if position.role is Role.STATIC and position.name:
-        path = position.path
-        found = (each.value for each in edit_positions(edited, path) if each.path == path)
-        stored = next(found, new)
-        if is_distinct(position.value, stored) is False:
-            return None
-        if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
-            return None  # a converter changed its type
+    if is_named and is_distinct(position.value, stored) is False:
+        return None
+    if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
+        return None  # a converter changed its type
     return Edit(position.path, kind, position.value, stored, edited, new)

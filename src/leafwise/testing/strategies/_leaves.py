@@ -120,6 +120,19 @@ def other_weak_type(leaf: Any) -> Any:
     return _placed_like(leaf, put(elements))
 
 
+def other_kind(leaf: Any) -> Any:
+    """Return the same elements and aval elsewhere: in NumPy, JAX or Python; None if not there."""
+    if is_key(leaf) or getattr(leaf, "committed", False):
+        return None
+    if isinstance(leaf, jax.Array):
+        if not leaf.weak_type:
+            return np.asarray(leaf)
+        return leaf.item() if leaf.ndim == 0 and leaf.dtype.kind in _ONES else None
+    with np.errstate(over="ignore"):
+        made = jnp.asarray(leaf)
+    return made if jax.typeof(made) == jax.typeof(leaf) else None
+
+
 _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 
 

@@ -1,0 +1,203 @@
+"""Classes that were registered by hand: those at the top are sound, each one below has a fault."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import leafwise as lw
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, eq=False)
+class Irrep:
+    """As in e3nn_jax: its constructor refuses most numbers, and `==` constructs."""
+
+    degree: int
+    parity: int = 1
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.degree, int)
+        assert 0 <= self.degree < 50
+        assert self.parity in (-1, 1)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Irrep):
+            return NotImplemented
+        again = Irrep(other.degree, other.parity)
+        mine = self.degree, type(self.parity), self.parity
+        return mine == (again.degree, type(again.parity), again.parity)
+
+    def __hash__(self) -> int:
+        return hash((self.degree, self.parity))
+
+
+class Registered:
+    """The aux_data are keyword arguments, compared with their types."""
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node_class(cls)
+
+    def children(self) -> tuple[Any, ...]:
+        return ()
+
+    def arguments(self) -> dict[str, Any]:
+        return {}
+
+    def tree_flatten(self) -> Any:
+        return self.children(), tuple((k, type(v), v) for k, v in self.arguments().items())
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        return cls(*children, **{name: value for name, _, value in aux})
+
+
+class Grid(Registered):
+    """As in ott: it keeps an argument twice, and flattens one of the two."""
+
+    def __init__(self, x: Any = None, size: int = 2) -> None:
+        self.x = x
+        self.size = size
+        self.kwargs = {"size": size}
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.x,)
+
+    def arguments(self) -> dict[str, Any]:
+        return self.kwargs
+
+
+class Quadratic(Registered):
+    """As in ott: it can be called, and is no function."""
+
+    def __call__(self, x: Any) -> Any:
+        return x @ x
+
+    def __init__(self, matrix: Any = None, *, is_factor: bool = False) -> None:
+        self.matrix = matrix
+        self._is_factor = is_factor
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.matrix,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"is_factor": self._is_factor}
+
+
+class SqL2(Registered):
+    """As in ott: it makes a part whose other statics no instance of it has."""
+
+    def __init__(self, matrix: Any = None) -> None:
+        self.part = Quadratic(matrix, is_factor=True)
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.part.matrix,)
+
+
+@lw.pytree
+class Operator:
+    matrix: jax.Array
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.matrix) != 2:
+            raise ValueError("the matrix should be 2-dimensional")
+
+
+class Cost(Registered):
+    """As in ott: its constructor, which unflatten calls, refuses arrays of other shapes."""
+
+    def __init__(self, matrix: jax.Array | None = None, rho: float = 1.0) -> None:
+        self.matrix = Operator(matrix) if isinstance(matrix, jax.Array) else matrix
+        self.rho = rho
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.matrix,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"rho": self.rho}
+
+
+class Fitted(Registered):
+    """Two statics must fit each other, and the shape of a leaf fits both."""
+
+    def __init__(self, weight: Any = None, rows: int = 1, columns: int = 1) -> None:
+        if rows != columns:
+            raise ValueError("not square")
+        self.weight = jnp.ones((rows, columns)) if weight is None else weight
+        self.rows, self.columns = rows, columns
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.weight,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"rows": self.rows, "columns": self.columns}
+
+
+SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted)
+
+
+class ForgetsRho(Cost):
+    """Its flatten forgets an argument of the constructor, which has a default."""
+
+    def arguments(self) -> dict[str, Any]:
+        return {}
+
+
+class ForgetsInKey(Cost):
+    """Unflatten has the argument from a place that `==` does not see."""
+
+    def tree_flatten(self) -> Any:
+        return (self.matrix,), Unseen(self.rho)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        return cls(*children, rho=aux.value)
+
+
+class Unseen:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unseen)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lw.pytree
+class HiddenScale:
+    """`object.__setattr__` keeps what is no field."""
+
+    w: jax.Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", np.size(self.w) + 1.0)
+
+
+class Hides(Registered):
+    """An attribute is computed once, and lost where unflatten does not call the constructor."""
+
+    def __init__(self, w: jax.Array) -> None:
+        self.w = w
+        object.__setattr__(self, "size", np.size(w))
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.w,)
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        made = object.__new__(cls)
+        (made.w,) = children
+        return made
+
+
+FAULTY = {
+    ForgetsRho: "rho",
+    ForgetsInKey: "rho",
+    HiddenScale: "scale",
+    Hides: "size",
+}
+"""The classes with a fault, and the name of the attribute that it is about."""

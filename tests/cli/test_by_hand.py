@@ -1,0 +1,33 @@
+"""`check` blames no class for an instance that its constructor would not make."""
+
+import pytest
+
+from leafwise.cli.run import CheckOptions, CheckRun, check_class
+from leafwise.cli.targets import CheckTarget
+
+from . import by_hand
+
+pytestmark = pytest.mark.slow
+
+
+def checked(cls: type) -> tuple[int, list[str]]:
+    """Return the exit code of a check, and what it found or left out."""
+    report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), CheckOptions())
+    bad = [f"{row.field}: {row.change}: {row.note}" for row in report.rows if row.verdict.is_bad]
+    bad += [law.message for law in report.laws if law.verdict.is_bad]
+    return CheckRun((report,), 1).exit_code, [*bad, *filter(None, [report.error])]
+
+
+@pytest.mark.parametrize("cls", by_hand.SOUND)
+def test_a_sound_class(cls: type) -> None:
+    """All that its constructor accepts is as promised: nothing is found, and nothing left out."""
+    assert checked(cls) == (0, [])
+
+
+@pytest.mark.parametrize("cls", by_hand.FAULTY)
+def test_a_fault(cls: type) -> None:
+    """What flatten drops, and the round trip does not give back, is found, and named."""
+    code, found = checked(cls)
+    assert code == 1
+    name = by_hand.FAULTY[cls]
+    assert any(each.startswith((f"{name}: ", f"{cls.__name__}.{name}: ")) for each in found), found
