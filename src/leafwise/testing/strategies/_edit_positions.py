@@ -209,6 +209,10 @@ def _is_same(one: Any, other: Any) -> bool:
     for name in names_of(one).static:
         if is_distinct(getattr(one, name), getattr(other, name)):
             return False
+    structure: Any = jax.tree_util.tree_structure
+    mine, again, its = structure(one), structure(one), structure(other)
+    if mine == again and mine != its:
+        return False  # the constructor makes a static that equals no other
     leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
     return len(leaves[0]) == len(leaves[1]) and all(map(_is_same_leaf, *leaves))
 
