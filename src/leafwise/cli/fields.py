@@ -51,10 +51,11 @@ def check_fields(
 
 def untraceable(builder: Builder) -> str:
     """Return what is wrong with leaves that no jitted function would take."""
+    base = for_jit(builder.base)
     try:
         builder.probe  # noqa: B018  # its function is called
     except Exception:
-        for path, leaf in jax.tree_util.tree_leaves_with_path(for_jit(builder.base)):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(base):
             try:
                 Probe(leaf)
             except Exception:  # noqa: BLE001  # JAX has several for it
@@ -64,6 +65,9 @@ def untraceable(builder: Builder) -> str:
                     f"function takes the class\n  fix: {_static_fix(builder.base, where, leaf)}"
                 )
         raise
+    leaves, treedef = jax.tree.flatten(base)
+    if type(jax.tree.unflatten(treedef, leaves)) is not type(base):
+        raise TypeError("unflatten gives an instance of another class")
     return ""
 
 

@@ -148,7 +148,8 @@ def _in_this_process(
 
         # What a class warns of, it warns of for each value that we draw.
         with warnings.catch_warnings(action="ignore"):
-            yield check_class(target, options, show_step)
+            report = check_class(target, options, show_step)
+        yield report
 
 
 def _in_processes(
