@@ -6,6 +6,7 @@ runs; what runs, as a property or a method, has chains of its own.
 
 import dataclasses
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
@@ -21,7 +22,6 @@ from leafwise._captures.places import (
     CapturedPlace,
     class_place,
     defaults_of,
-    import_place,
     object_place,
     partial_place,
     place_of,
@@ -45,7 +45,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.names import MUTATORS, Chain, Root, all_chains
+from leafwise._objects.names import MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
 
 _Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
@@ -226,7 +226,8 @@ def _start(run: Run, chain: Chain, arguments: _Arguments) -> CapturedPlace | Non
     if chain.root is Root.GLOBAL:
         return place_of(BoundIn.GLOBAL, run.names, chain.name)
     if chain.root is Root.IMPORT:
-        return import_place(run.names, chain.name)
+        name = absolute(chain.name, run.names)
+        return place_of(BoundIn.IMPORT, sys.modules, name, name.rpartition(".")[2])
     function: Any = run.function
     if chain.root is Root.CELL:
         return None if function is None else place_of(BoundIn.CLOSURE, function, chain.name)

@@ -18,12 +18,7 @@ import numpy as np
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
 from leafwise._captures.places import GONE, BoundIn
-from leafwise._captures.treatment import (
-    CapturedLeaf,
-    Treatment,
-    contents_of,
-    treatment_of_leaf,
-)
+from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
 from leafwise._display import captures_table
 from leafwise._display.html import preformatted
 from leafwise._display.shape import CapturesRecord

@@ -15,13 +15,7 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.bindings import Binding, alone, bindings_of, reachable
-from leafwise._captures.forms import (
-    Exact,
-    Fingerprinted,
-    Form,
-    by_identity,
-    fingerprint,
-)
+from leafwise._captures.forms import Exact, Fingerprinted, Form, by_identity, fingerprint
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace
 from leafwise._objects.attributes import is_plain_object, never_changes
 from leafwise._objects.classes import is_a
@@ -110,7 +104,7 @@ def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerpr
     is_rebound = is_variable and place.variable in facts_of(code).rebinds
     found = fingerprint(int_as_float(value) if is_rebound else value, words=binding.words)
     if binding.itself and (is_plain_object(kind) or never_changes(kind)):
-        found = by_identity(found.form, value)
+        found = by_identity(value, found.form)
     line = "" if code is None else f"{code.co_filename}:{binding.line or code.co_firstlineno}"
     is_around = binding.itself or (callable(value) and not is_a(value, type))
     names = place.name, binding.reader, str(place.holder), line

@@ -5,6 +5,7 @@ array, a function or an object there is a weak reference, of what can change in 
 up to a size. No ``==`` of the user's runs.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -47,17 +48,12 @@ from leafwise._objects.parts import Kind, kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array
 
+# What is larger is compared by identity: a NumPy array or a buffer, a container, an object, and
+# the containers and objects of a value after so many.
 MOST_BYTES: Final = 1 << 10
-"""A NumPy array, or a buffer, of more bytes than these is large."""
-
 MOST_ITEMS: Final = 32
-"""A container of more items than these is large."""
-
 _MOST_ATTRIBUTES: Final = 128
-"""An object of more attributes than these is large."""
-
 _MOST_PARTS: Final = 4096
-"""The first so many containers and objects of a value are fingerprinted; the others are large."""
 
 
 class Fingerprinted(NamedTuple):
@@ -93,9 +89,6 @@ class Names:
 Source: TypeAlias = Callable[[str, Names], list[str]]
 
 
-# --------------------------------------------------------------------------- forms
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exact:
     """The form of a small value that never changes, which it keeps: equal where the key is."""
@@ -126,19 +119,27 @@ class ByWeakId:
     Of one that takes no weak references, the address is compared.
     """
 
-    __slots__ = ("_find", "_place", "text")
+    __slots__ = ("_place", "find", "text")
 
     def __init__(self, value: Any, text: str = "") -> None:
         self._place = _place_of(value)
-        self._find = _weak(value)
-        self.text = text or _text_of(self._place[1])
+        self.find: Callable[[], Any] | None = None
+        with contextlib.suppress(TypeError):
+            self.find = weakref.ref(value)
+        self.text = text or _text_of(type(value))
 
     def __eq__(self, other: object) -> bool:
-        is_there = self._find is None or self._find() is not None
+        is_there = self.find is None or self.find() is not None
         return isinstance(other, ByWeakId) and self._place == other._place and is_there
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+    def source(self, found: str, names: Names) -> list[str]:
+        """Return the expression that is true of this object alone."""
+        if self.find is not None:
+            return [f"{names.of('ref', self.find)}() is {found} is not None"]
+        return [f"{names.of('place_of', _place_of)}({found}) == {names.of('place', self._place)}"]
 
 
 def _text_of(kind: type) -> str:
@@ -148,13 +149,6 @@ def _text_of(kind: type) -> str:
 def _place_of(value: Any) -> tuple[int, type[Any], int]:
     kind = type(value)  # an object may say another thing to `isinstance`, or raise
     return id(value), kind, len(value) if issubclass(kind, list | dict | set) else 0
-
-
-def _weak(value: Any) -> Callable[[], Any] | None:
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return None
 
 
 def _form_of_array(value: Any) -> "Form | ByWeakId":
@@ -170,25 +164,16 @@ def _form_of_array(value: Any) -> "Form | ByWeakId":
     return Form(text, (text, not is_key and value.weak_type, content), (), ())
 
 
-# --------------------------------------------------------------------------- sources
-
-
 def _exact(key: Any, value: Any) -> Fingerprinted:
     """Return the fingerprint of a small value that never changes."""
     source: Source = lambda found, names: [f"{found} is {names.of('value', value)}"]  # noqa: E731
     return Fingerprinted(Exact(key, value), source, is_fixed=True)
 
 
-def by_identity(form: Any, value: Any) -> Fingerprinted:
+def by_identity(value: Any, form: Any = None) -> Fingerprinted:
     """Return the fingerprint of what is the same as long as it is the same object."""
-    find, place = _weak(value), _place_of(value)
-
-    def source(found: str, names: Names) -> list[str]:
-        if find is not None:
-            return [f"{names.of('ref', find)}() is {found} is not None"]
-        return [f"{names.of('place_of', _place_of)}({found}) == {names.of('place', place)}"]
-
-    return Fingerprinted(form, source, is_fixed=True)
+    itself = ByWeakId(value)
+    return Fingerprinted(itself if form is None else form, itself.source, is_fixed=True)
 
 
 _Read: TypeAlias = tuple[str, Fingerprinted]
@@ -201,6 +186,7 @@ def _by_parts(
     reads: Iterable[_Read],
     *,
     is_one: bool = False,
+    is_fixed: bool = False,
     size: int | None = None,
     content_of: Callable[[Any], Any] | None = None,
     items_of: Callable[[Any], Any] | None = None,
@@ -210,7 +196,7 @@ def _by_parts(
     `items_of` returns the dict or list in which ``[0]`` is read; None for the value itself.
     """
     kind, ways = type(value), tuple(reads)
-    itself = by_identity(form, value) if is_one else None
+    itself = ByWeakId(value) if is_one else None
     content = None if content_of is None else content_of(value)
 
     def source(found: str, names: Names) -> list[str]:
@@ -231,7 +217,7 @@ def _by_parts(
             terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
         return terms
 
-    return Fingerprinted(form, source)
+    return Fingerprinted(form, source, is_fixed)
 
 
 def check_of(found: Fingerprinted) -> Callable[[Any], bool]:
@@ -246,9 +232,6 @@ def check_of(found: Fingerprinted) -> Callable[[Any], bool]:
 def _maker(names: str, terms: str) -> Callable[..., Any]:
     make: Callable[..., Any] = eval(f"lambda {names}: lambda value: {terms}")  # noqa: S307  # ours
     return make
-
-
-# --------------------------------------------------------------------------- the fold
 
 
 def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerprinted:
@@ -275,18 +258,18 @@ class _Fold:
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
             again = Form(_text_of(kind), ("again", self._met[id(value)][0]), (), ())
-            return by_identity(again, value)
+            return by_identity(value, again)
         self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
             return self._of_kind(kind, value)
         except Exception:  # noqa: BLE001  # it is too large, or the user's own code
-            return by_identity(ByWeakId(value), value)
+            return by_identity(value)
 
     def _of_kind(self, kind: Any, value: Any) -> Fingerprinted:
         if is_a(value, _OPAQUE) or hides(value):
-            return by_identity(ByWeakId(value), value)
+            return by_identity(value)
         if is_a(value, jax.Array):
-            return by_identity(_form_of_array(value), value)
+            return by_identity(value, _form_of_array(value))
         if is_a(value, Enum):
             return _exact((*_class_form(kind), value.name), value)
         if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):
@@ -334,16 +317,21 @@ class _Fold:
         is_fixed = is_tuple and all(part.is_fixed for part in parts)
         items_of = None if is_tuple or kind is list else table.values
         content_of = None if table.name in _SIZED and len(content) == 1 else table.content
-        made = _by_parts(
-            form, value, reads, size=len(parts), content_of=content_of, items_of=items_of
+        return _by_parts(
+            form,
+            value,
+            reads,
+            is_fixed=is_fixed,
+            size=len(parts),
+            content_of=content_of,
+            items_of=items_of,
         )
-        return made._replace(is_fixed=is_fixed)
 
     def _function(self, value: types.FunctionType) -> Fingerprinted:
         """Fingerprint a function; one of a package is the same as long as it is one object."""
         facts, choice = facts_of(value.__code__), registry_of(value)
         if facts.installed and not choice and "<locals>" not in value.__qualname__:
-            return by_identity(Exact((value.__module__, value.__qualname__), value), value)
+            return by_identity(value, Exact((value.__module__, value.__qualname__), value))
         self._enter()
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         held = {"registry": choice} if choice else {name: contents(cell) for name, cell in cells}
@@ -359,7 +347,7 @@ class _Fold:
         if choice:
             return _by_parts(form, value, [(".registry", parts[-1])], is_one=True)
         if facts.installed:
-            return by_identity(form, value)
+            return by_identity(value, form)
         own = zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
         # All calls pass on what has no default.
         reads = [(f".__{name}__", _exact((), each)) for name, each in own if each is not None]
@@ -370,7 +358,7 @@ class _Fold:
         inner, kind = self.fingerprint(wrapped), type(value)
         form = Form(_text_of(kind), _class_form(kind), ("",), (inner.form,))
         if inner.is_fixed:
-            return by_identity(form, value)
+            return by_identity(value, form)
         return _by_parts(form, value, [(".__wrapped__", inner)], is_one=True)
 
     def _namespace(self, value: Any) -> Fingerprinted:
@@ -378,7 +366,7 @@ class _Fold:
         is_class = is_a(value, type)
         name = (value.__module__, value.__qualname__) if is_class else (value.__name__,)
         if is_installed_module(name[0]):
-            return by_identity(Exact(name, value), value)
+            return by_identity(value, Exact(name, value))
         held, codes = vars(value), list[Any]()
         for each, member in list(held.items()) if is_class else ():
             code = getattr(function_in(member), "__code__", None)
@@ -398,7 +386,7 @@ class _Fold:
         kind: Any = type(value)
         is_opaque = has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY
         if is_opaque and table.name == "object" and not _is_node(kind):
-            return by_identity(ByWeakId(value), value)
+            return by_identity(value)
         held = self._held(value, table)
         self._enter(len(held), _MOST_ATTRIBUTES)
         names = sorted(held)
@@ -407,17 +395,17 @@ class _Fold:
         forms = tuple(part.form for part in parts)
         form = Form(_text_of(kind), _class_form(kind), steps, forms)
         is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
-        if is_fixed and _weak(value) is not None:  # another one may get its address
-            return by_identity(form, value)
+        if is_fixed and ByWeakId(value).find is not None:  # another one may get its address
+            return by_identity(value, form)
         own, is_kept = dict_of(value), keeps_in_dict(kind)
         is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
         if is_hidden or not all(name in own or is_plain(value, name) for name in names):
-            return by_identity(form, value)
+            return by_identity(value, form)
         ways = [f"[{name!r}]" if name in own else f".{name}" for name in names]
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
         size = len(own) if is_kept else None
-        made = _by_parts(form, value, zip(ways, parts, strict=True), size=size, items_of=items_of)
-        return made._replace(is_fixed=is_fixed)
+        reads = zip(ways, parts, strict=True)
+        return _by_parts(form, value, reads, is_fixed=is_fixed, size=size, items_of=items_of)
 
     def _held(self, value: Any, table: Kind) -> dict[str, Any]:
         """Return the attributes of an object that count."""

@@ -3,24 +3,16 @@
 import builtins
 import collections
 import dataclasses
-import sys
 import types
 import weakref
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
-from leafwise._objects.attributes import (
-    HIDDEN,
-    Member,
-    MemberKind,
-    is_data,
-    member_of,
-    of_partial,
-)
+from leafwise._objects.attributes import HIDDEN, Member, MemberKind, is_data, member_of, of_partial
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import contents
-from leafwise._objects.names import Item, absolute
+from leafwise._objects.names import Item
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 
@@ -28,18 +20,12 @@ from leafwise._objects.text import shorten
 class BoundIn(StrEnum):
     """Where something that a function captures is bound."""
 
-    GLOBAL = "global"
-    """A global of the module, or a builtin."""
+    GLOBAL = "global"  # or a builtin
     CLOSURE = "closure"
-    """A variable of the enclosing function."""
     DEFAULT = "default"
-    """The default of a parameter."""
-    ATTRIBUTE = "attribute"
-    """An attribute of the object whose method it is."""
+    ATTRIBUTE = "attribute"  # of the object whose method it is
     PARTIAL = "argument of partial"
-    """An argument that a partial has given."""
-    IMPORT = "import"
-    """A module that the code of the function imports."""
+    IMPORT = "import"  # a module that the code of the function imports
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -120,12 +106,6 @@ def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -
     is_kept = holder in (BoundIn.GLOBAL, BoundIn.IMPORT)
     find = (lambda: owner) if is_kept else weakref.ref(owner)
     return CapturedPlace(holder, find, variable, key, name or str(variable))
-
-
-def import_place(names: dict[str, Any], name: str) -> CapturedPlace:
-    """Return the place of a module that code imports; dots begin a relative name."""
-    name = absolute(name, names)
-    return place_of(BoundIn.IMPORT, sys.modules, name, name.rpartition(".")[2])
 
 
 def cell_of(function: Any, name: str) -> types.CellType:
