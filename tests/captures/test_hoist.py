@@ -28,7 +28,6 @@ X = jnp.array([1.0, 2.0, 4.0])
 class Layer:
     w: jax.Array
     rate: float = 0.5
-    act: Any = lw.static_field(default=None)
 
     def apply(self, x: jax.Array) -> jax.Array:
         return self.w * x * self.rate
@@ -38,9 +37,6 @@ class Layer:
 
 
 class Model:
-    table = jnp.ones(3) * 3
-    rows = {"a": jnp.ones(3) * 4}  # noqa: RUF012  # the specimen
-
     def __init__(self) -> None:
         self.w = jnp.ones(3) * 2
         self.layers = [Layer(jnp.ones(3)), {"b": np.ones(3, np.float32)}]
@@ -49,17 +45,9 @@ class Model:
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.layers[0].apply(x) * self.w + self.layers[1]["b"]
 
-    def reads_global(self, x: jax.Array) -> jax.Array:
-        return self.reads_class(W * x)
-
-    def reads_class(self, x: jax.Array) -> jax.Array:
-        return self.table * x
-
 
 model, layer = Model(), Layer(W * 5)
-layers, params = [layer, {"b": np.ones(3, np.float32), "n": 3}], {"w": W * 2, "n": 3}
-times_w = functools.partial(jnp.multiply, W)
-with_function = Layer(W * 2, act=lambda x: x * W)
+params = {"w": W * 2, "n": 3}
 
 
 def helper(x: jax.Array) -> jax.Array:
@@ -74,10 +62,6 @@ def jitted(x: jax.Array, scale: float = 1.0) -> jax.Array:
 @functools.partial(jax.jit, static_argnums=1)
 def with_static(x: jax.Array, n: int) -> jax.Array:
     return W * x * range(9)[n]
-
-
-sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-placed = jax.jit(helper, out_shardings=sharding, in_shardings=sharding)
 
 
 @jax.custom_vjp
@@ -100,24 +84,6 @@ def sum_of_both(x: jax.Array) -> jax.Array:
     return with_rule(x) + with_tangent(x)
 
 
-def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return functools.wraps(fn)(lambda *args: fn(*args) + W)
-
-
-@decorate
-def decorated(x: jax.Array) -> jax.Array:
-    return x * SHARED
-
-
-def nested() -> Callable[..., Any]:
-    w, b = jnp.ones(3) * 7, np.ones(3, np.float32)
-
-    def itself(n: int, x: jax.Array) -> jax.Array:
-        return w * x + b if n == 0 else itself(n - 1, x) + w
-
-    return functools.partial(itself, 2)
-
-
 def with_defaults(x: jax.Array, w: jax.Array = W * 4, *, b: Any = ONES) -> jax.Array:
     return w * x + b
 
@@ -135,24 +101,14 @@ def branched(x: jax.Array) -> jax.Array:
     return jax.lax.switch(1, [lambda x: x, lambda x: x + jitted(x)], x)
 
 
-def shared(x: jax.Array, again: jax.Array = SHARED) -> jax.Array:
-    return SHARED * x + again
-
-
 FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "global": (helper, {"W"}),
-    "lambda": (lambda x: helper(x) * model.w, {"W", "model.w"}),
-    "closures": (nested(), {"w", "b"}),
     "defaults": (with_defaults, {"w", "b"}),
     "partial": (functools.partial(lambda a, x, c: a * x + c, W, c=SHARED), {"a", "c"}),
-    "Partial": (jax.tree_util.Partial(lambda x, a: helper(x) * a, a=SHARED), {"W", "a"}),
-    "captured partial": (lambda x: times_w(x), {"times_w.args[0]"}),
-    "decorated": (decorated, {"W", "SHARED"}),
     "jit": (jax.jit(helper), {"W"}),
     "lw.jit": (lw.jit(lambda x: W * x), {"W"}),
     "jitted helpers": (lambda x: jitted(x, 2.0) + jitted(x, scale=3.0), {"W"}),
     "static arguments": (lambda x: with_static(x, 2) + with_static(x, n=3), {"W"}),
-    "shardings": (lambda x: placed(x), {"W"}),
     "relu": (lambda x: jax.grad(lambda y: jax.nn.relu(W * y).sum())(x), {"W"}),
     "vmap": (jax.vmap(lambda x: jitted(x)[1]), {"W"}),
     "grad": (lambda x: jax.grad(lambda y: (jitted(y)).sum())(x), {"W"}),
@@ -161,14 +117,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "while": (looped, {"W"}),
     "cond": (branched, {"W"}),
     "callable object": (model, {"self.w", "self.layers[0].w", "self.layers[1]['b']"}),
-    "bound method": (model.reads_global, {"W", "self.table"}),
     "method of a pytree": (layer.uses_global, {"W", "self.w"}),
-    "class": (lambda x: Model.table * x + Model.rows["a"], {"Model.table", "Model.rows['a']"}),
-    "containers": (lambda x: layers[0].w * x + layers[1]["b"], {"layers[0].w", "layers[1]['b']"}),
     "whole tree": (lambda x: jax.tree.leaves(params)[1] * x, {"params"}),
-    "static field": (lambda x: with_function.act(x), {"W"}),
-    "functions in a tuple": (lambda x, fs=(helper, jnp.sin): fs[0](x) + fs[1](x), {"W"}),
-    "shared": (shared, {"SHARED"}),
     "key": (lambda x, key=KEY: x + jax.random.uniform(key, (3,)), {"key"}),
     "NumPy": (lambda x: jnp.dot(x, TABLE) + x * ONES, {"TABLE", "ONES"}),
 }

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.experimental import io_callback
 
 import leafwise as lw
 from leafwise._jax.events import count_events
@@ -145,28 +144,11 @@ def keep(value: Any) -> None:
     log.append(float(value) + len(log))
 
 
-class Keeper:
-    def __call__(self, value: Any) -> None:
-        keep(value)
-
-
-def noted_by_an_inner_function(x: Any) -> Any:
-    def note(value: Any) -> None:
-        keep(value)
-
-    jax.debug.callback(note, x.sum())
-    return x
-
-
-KEEPER = Keeper()
 ON_HOST: dict[str, Callable[[Any], Any]] = {
     "lambda": lambda x: (jax.debug.callback(lambda value: keep(value), x.sum()), x)[1],
-    "inner function": noted_by_an_inner_function,
     "function": lambda x: (jax.debug.callback(keep, x.sum()), x)[1],
     "method": lambda x: (jax.debug.callback(log.append, x.sum()), x)[1],
-    "object": lambda x: (jax.debug.callback(KEEPER, x.sum()), x)[1],
     "pure": lambda x: jax.pure_callback(lambda y: y + 0 * len(log), x, x),
-    "io": lambda x: io_callback(lambda y: (keep(0), y)[1], x, x),
 }
 
 
@@ -194,6 +176,9 @@ def test_a_call_that_is_traced_is_right() -> None:
     for _ in range(2):
         assert np.array_equal(jitted(jnp.ones(3)), [2, 2, 2])
     with pytest.raises(lw.errors.StaleCaptureError, match=r"was 1\.0 when .* and is 2\.0 now"):
+        jitted(ONES)
+    del value
+    with pytest.raises(lw.errors.StaleCaptureError, match="is nothing now"):
         jitted(ONES)
     value = 1.0
     assert np.array_equal(jitted(ONES), [1, 1])
@@ -264,18 +249,6 @@ def test_explanations_say_it() -> None:
     assert [each.name for each in warns.captures] == ["value"]
 
 
-def test_an_emptied_cell() -> None:
-    """A variable that was deleted is a change like another; put back, it is none."""
-    value = 1.0
-    jitted = jit(lambda x: x * value, stale="raise")
-    jitted(ONES)
-    del value
-    with pytest.raises(lw.errors.StaleCaptureError, match="is nothing now"):
-        jitted(ONES)
-    value = 1.0
-    jitted(ONES)
-
-
 def test_inside_another_trace() -> None:
     """Captured tracers do not leak, and are no change."""
     with jax.checking_leaks():
@@ -318,7 +291,7 @@ def test_beside_another_tool_that_monitors(tool: int) -> None:
     ids=["vmap", "jit", "checkpoint", "plain"],
 )
 def test_under_transformations(wrap: Any) -> None:
-    """A stale program is seen where a transformation takes it up, too."""
+    """A stale program is seen where a transformation takes it up; without jit none is."""
     value = 1.0
     jitted = jit(lambda x: x * value, stale="raise")
     x = jnp.ones((2, 2))
@@ -327,14 +300,6 @@ def test_under_transformations(wrap: Any) -> None:
     value = 2.0
     with pytest.raises(lw.errors.StaleCaptureError):
         wrap(lambda y: jitted(y))(x)
-
-
-def test_without_jit() -> None:
-    """With `jax.disable_jit` the function runs as it is: nothing is stale."""
-    value = 1.0
-    jitted = jit(lambda x: x * value, stale="raise")
-    jitted(ONES)
-    value = 2.0
     with jax.disable_jit():
         assert np.array_equal(jitted(ONES), [2, 2])
 
@@ -355,7 +320,6 @@ def test_nothing_runs_where_nothing_can_change() -> None:
 
 LARGE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "array": (lambda: jnp.arange(5.0) + 1, lambda value: value[0]),
-    "numpy": (lambda: np.arange(5.0) + 1, lambda value: value[0]),
     "object": (Settings, lambda value: value.rate),
     "array in an object": (lambda: Settings(jnp.arange(5.0)), lambda value: value.rate[0]),
     "function": (lambda: types.FunctionType((lambda: 1).__code__, {}), lambda value: value()),
@@ -473,10 +437,6 @@ class Scaling(Settings):
     def method(self, x: Any) -> Any:
         return x * rate * self.rate
 
-    @classmethod
-    def of_class(cls, x: Any) -> Any:
-        return x * rate
-
 
 @dataclasses.dataclass(frozen=True)
 class ByValue:
@@ -489,7 +449,6 @@ class ByValue:
 SCALING, PLACE = Scaling(), jax.sharding.SingleDeviceSharding(jax.devices()[0])
 EQUAL: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "bound method": (lambda: SCALING.method, {}),
-    "class method": (lambda: Scaling.of_class, {}),
     "callable object": (ByValue, {}),
     "with shardings": (lambda: SCALING.method, {"in_shardings": None}),
     "function with shardings": (lambda: scaled, {"out_shardings": PLACE}),
