@@ -3,6 +3,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,7 @@ class Model:
 
 
 model, layer = Model(), Layer(W * 5)
-params = {"w": W * 2, "n": 3}
+params, box = {"w": W * 2, "n": 3}, types.SimpleNamespace(layer=Layer(W * 2))
 
 
 def helper(x: jax.Array) -> jax.Array:
@@ -119,6 +120,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "callable object": (model, {"self.w", "self.layers[0].w", "self.layers[1]['b']"}),
     "method of a pytree": (layer.uses_global, {"W", "self.w"}),
     "whole tree": (lambda x: jax.tree.leaves(params)[1] * x, {"params"}),
+    "whole object": (lambda x: jax.tree.leaves(vars(box))[0] * x, {"box.layer.w"}),
     "key": (lambda x, key=KEY: x + jax.random.uniform(key, (3,)), {"key"}),
     "NumPy": (lambda x: jnp.dot(x, TABLE) + x * ONES, {"TABLE", "ONES"}),
 }

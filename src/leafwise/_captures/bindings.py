@@ -258,14 +258,14 @@ def _follow(place: CapturedPlace, chain: Chain, code: types.CodeType) -> Iterato
             return
         if member.is_of_class and not is_installed_module(module_of(type(value))):
             of_classes.append(class_place(type(value), str(step)))
-        is_made, found = _is_made(value), member.value
+        is_made, found = holds_tracers(value), member.value
         is_trusted = is_fixed and found is not MISSING and never_changes(type(value))
         is_fixed = is_made or is_trusted
         further = object_place(f"{place.name}.{step}", found) if is_made else place.then(step)
         if further is None:
             break
         place, value = further, found
-    if not _is_made(value):
+    if not holds_tracers(value):
         is_fixed = is_fixed and (
             is_a(value, _NEVER) or callable(value) or never_changes(type(value))
         )
@@ -276,11 +276,6 @@ def _follow(place: CapturedPlace, chain: Chain, code: types.CodeType) -> Iterato
 
 _CONTAINERS: Final = (list, dict, set, bytearray)
 _NEVER: Final = (int, float, complex, str, bytes, type(None), jax.Array, np.generic)
-
-
-def _is_made(value: Any) -> bool:
-    """Return whether an object was made for a trace: it holds what is traced."""
-    return not is_a(value, Tracer) and holds_tracers(value)
 
 
 def _is_import(place: CapturedPlace, value: Any) -> bool:

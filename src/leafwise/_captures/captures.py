@@ -106,17 +106,13 @@ class Capture:
             return f"<{kind}>"
         if is_a(value, jax.Array | np.ndarray):
             return describe_array(value)
-        if type(value) in _CONTAINERS:
+        if type(value) in (list, tuple, dict, set, frozenset, bytearray):
             return f"{kind} of {count(len(value), 'item')}"
         if is_data(value):
-            return describe(value, _SHORT)[:60]
+            return describe(value, DescribeOptions(short=True))[:60]
         is_named = callable(value) or is_a(value, types.ModuleType)
         name = name_of(value) if is_named else kind
         return f"<{kind}>" if name == kind else f"<{kind} {name}>"
-
-
-_CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
-_SHORT: Final = DescribeOptions(short=True)
 
 
 class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any but empty ones
@@ -236,8 +232,9 @@ def _capture(binding: Binding) -> Capture:
     if value is MISSING:
         return Capture(binding.place.name, where, Treatment.STATIC, None, is_bound=False)
     found = contents_of(value)
-    treatment, in_programs = treatment_of_leaf(value), {leaf.treatment for leaf, _ in found}
-    if treatment is None and is_tree(value) and in_programs & _IN_PROGRAMS:
+    treatment, inside = treatment_of_leaf(value), {leaf.treatment for leaf, _ in found}
+    is_pytree = is_tree(value) and inside & {Treatment.LITERAL, Treatment.CONSTANT}
+    if treatment is None and is_pytree:
         treatment = Treatment.PYTREE
     if treatment is None and callable(value):
         treatment = Treatment.FUNCTION
@@ -255,9 +252,6 @@ def _capture(binding: Binding) -> Capture:
             (key, math.prod(each.shape) * each.dtype.itemsize) for key, each in arrays.items()
         ),
     )
-
-
-_IN_PROGRAMS: Final = frozenset({Treatment.LITERAL, Treatment.CONSTANT})
 
 
 def _is_static_field(binding: Binding) -> bool:

@@ -5,7 +5,6 @@ next to it in a `FingerprintedFunction`, for whoever has the function anyway.
 """
 
 import types
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,8 +23,7 @@ from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, describe_array, shorten
 
-_SHOWN: Final = 8
-"""So many numbers of an array are shown."""
+_SHOWN: Final = 8  # numbers of an array
 
 Key: TypeAlias = tuple[Any, ...]
 """A capture: equal for one place, whoever reads it."""
@@ -39,11 +37,8 @@ class CaptureState(NamedTuple):
     text: str
     """The value, for messages."""
     name: str
-    """The place, as the code spells it."""
     reader: str
-    """The function that reads it."""
     holder: str
-    """Where it is bound."""
     site: str
     """The line that reads it: ``train.py:12``."""
     is_around: bool
@@ -87,13 +82,7 @@ def captured_by(fn: Callable[..., Any]) -> Fingerprint:
         found = fingerprint_bindings(bindings_of(runs, fn)).fingerprint.values()
     except Exception:  # noqa: BLE001  # the user's own code
         return {}
-    counts: Counter[Any] = Counter()
-    by_name: Fingerprint = {}
-    for each in found:
-        key = each.reader, each.name, each.holder
-        by_name[*key, counts[key]] = each
-        counts[key] += 1
-    return by_name
+    return {(each.reader, each.name, each.holder): each for each in found}
 
 
 def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerprinted]:

@@ -176,14 +176,10 @@ def by_identity(value: Any, form: Any = None) -> Fingerprinted:
     return Fingerprinted(itself if form is None else form, itself.source, is_fixed=True)
 
 
-_Read: TypeAlias = tuple[str, Fingerprinted]
-"""What follows the name of a value, or of its items, to read a part; and the part."""
-
-
 def _by_parts(
     form: Any,
     value: Any,
-    reads: Iterable[_Read],
+    reads: Iterable[tuple[str, Fingerprinted]],
     *,
     is_one: bool = False,
     is_fixed: bool = False,
@@ -193,6 +189,7 @@ def _by_parts(
 ) -> Fingerprinted:
     """Return the fingerprint of a value, or of one object, each part of which is looked at.
 
+    A read is what follows the name of the value, or of its items, and the part there.
     `items_of` returns the dict or list in which ``[0]`` is read; None for the value itself.
     """
     kind, ways = type(value), tuple(reads)

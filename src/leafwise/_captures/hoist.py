@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import eval_jaxpr
 
 from leafwise._captures.bindings import bindings_of, reachable
-from leafwise._captures.treatment import Treatment, parts_of, treatment_of_leaf
+from leafwise._captures.treatment import Treatment, contents_of, treatment_of_leaf
 from leafwise._jax.context import make_context, new_number, with_number
 from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
@@ -95,24 +95,18 @@ def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _arrays_in(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays in a value that have not been seen, and trees of such, with names."""
-    todo = [(name, value)]
-    while todo:
-        name, value = todo.pop()
-        if id(value) in seen:
-            continue
-        seen[id(value)] = value
-        if treatment_of_leaf(value) is not None:
-            yield from [(name, value)] if _is_array(value) else []
-            continue
-        with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
-            leaves, structure = jax.tree.flatten(value)
-            found = {id(each): each for each in leaves if id(each) not in seen and _is_array(each)}
-            rest = found.copy()
-            tree = jax.tree.unflatten(structure, [rest.pop(id(each), None) for each in leaves])
-            seen.update(found)
-            yield from [(name, tree)] if found else []
-        todo += [(name + step, part) for step, part in reversed(parts_of(value))]
+    """Yield the arrays in a value that have not been seen, those of a pytree as one tree."""
+    arrays = [(name + leaf.path, each) for leaf, each in contents_of(value) if _is_array(each)]
+    found = {id(each): (path, each) for path, each in arrays if id(each) not in seen}
+    seen.update(found)
+    with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
+        leaves, structure = jax.tree.flatten(value)
+        rest = {id(each): each for each in leaves if id(each) in found}
+        others = {key: pair for key, pair in found.items() if key not in rest}
+        tree = jax.tree.unflatten(structure, [rest.pop(id(each), None) for each in leaves])
+        yield from [(name, tree)] if len(others) < len(found) else []
+        found = others
+    yield from found.values()
 
 
 def _is_array(value: Any) -> bool:

@@ -66,7 +66,8 @@ class Observer:
             function = None
             if jax.config.jax_check_tracer_leaks:  # which a frame would be
                 kept, function = None, _function_of(code, held)
-                given = {name: each for name, each in given.items() if not holds_tracers(each)}
+                pairs = given.items()
+                given = {name: x for name, x in pairs if not (is_a(x, Tracer) or holds_tracers(x))}
             self._runs[key] = kept, Run(code, function, frame.f_globals, given, set())
             self._frames[id(frame)] = code
         self._runs[key][1].inside.update(self._around(frame.f_back))
@@ -95,8 +96,8 @@ class Observer:
 
 
 def holds_tracers(value: Any) -> bool:
-    """Return whether an object, or a pytree, holds what is traced."""
-    if is_a(value, types.ModuleType | types.FunctionType | type):
+    """Return whether an object, or a pytree, holds what is traced: it was made for a trace."""
+    if is_a(value, Tracer | types.ModuleType | types.FunctionType | type):
         return False
     try:
         leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
@@ -140,11 +141,6 @@ def _is_watched(file: str) -> bool:
 
 
 _OWN: Final = __file__.rpartition("_captures")[0]
-
-
-def _started(frame: types.FrameType) -> None:
-    for each in _HERE.observers:
-        each.started(frame)
 
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12
@@ -192,8 +188,9 @@ def _on_start(code: types.CodeType, _: int) -> Any:
     own = inspect.currentframe()
     frame = own and own.f_back
     del own  # it would hold itself
-    if _HERE.observers and frame is not None:
-        _started(frame)
+    if frame is not None:
+        for each in _HERE.observers:
+            each.started(frame)
     return None
 
 
@@ -206,8 +203,9 @@ def _profile() -> Callable[[], None]:
         return lambda: None
 
     def profile(frame: types.FrameType, event: str, given: Any) -> None:
-        if event == "call" and _is_watched(frame.f_code.co_filename):
-            _started(frame)
+        is_start = event == "call" and _is_watched(frame.f_code.co_filename)
+        for each in _HERE.observers if is_start else ():
+            each.started(frame)
         if before is not None:
             before(frame, event, given)
 

@@ -1,10 +1,10 @@
 """A place outside a function's arguments that its code reads: the way there, and the value."""
 
 import builtins
-import collections
 import dataclasses
 import types
 import weakref
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
@@ -148,10 +148,7 @@ def class_place(cls: type, name: str) -> CapturedPlace:
 GONE: Final = types.SimpleNamespace()
 """Stands for an object that nobody has any more: nothing can change for those who read it."""
 
-_INDEXED: Final = (
-    *(dict, list, tuple),
-    *(collections.OrderedDict, collections.defaultdict, collections.Counter),
-)
+_INDEXED: Final = (dict, list, tuple, OrderedDict, defaultdict, Counter)
 
 
 def item_of(value: Any, key: Any) -> Any:
