@@ -57,10 +57,8 @@ class Binding:
     """One place outside its arguments that a function reads."""
 
     place: CapturedPlace
-    code: types.CodeType | None = None
-    """The code that reads it."""
-    line: int = 0
-    """The line of the first read; 0 if there is none."""
+    code: types.CodeType | None = None  # which reads it
+    line: int = 0  # of the first read; 0 if there is none
     itself: bool = False
     """Whether a method of it runs: its attributes are captures of their own."""
     is_fixed: bool = False
@@ -144,10 +142,7 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
             inner = [(of_partial(value)[0], receiver)]
         elif is_a(value, types.FunctionType) and not is_installed(value):
             inner = [(wrapped_by(value), receiver)]
-            run = alone(value)
-            if receiver is not MISSING:
-                names = run.code.co_varnames[: run.code.co_argcount]
-                run = run._replace(given={**dict.fromkeys(names[:1], receiver), **run.given})
+            run = alone(value, receiver)
             if (value, id(receiver)) not in runs:
                 runs[value, id(receiver)] = run
                 pending += [(each, MISSING) for each in _named(run, arguments)]
@@ -160,10 +155,12 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
 _MOST_REACHED: Final = 4096
 
 
-def alone(function: types.FunctionType) -> Run:
-    """Return a run of a function, whoever's it is, made up."""
-    names, given = function.__globals__, defaults_of(function)
-    return Run(function.__code__, function, names, given, set(), all_chains)
+def alone(function: types.FunctionType, receiver: Any = MISSING) -> Run:
+    """Return a run of a function, whoever's it is, made up; of a method with its object."""
+    code, given = function.__code__, defaults_of(function)
+    if code.co_argcount and receiver is not MISSING:
+        given = {code.co_varnames[0]: receiver, **given}
+    return Run(code, function, function.__globals__, given, set(), all_chains)
 
 
 def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:

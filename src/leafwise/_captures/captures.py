@@ -1,6 +1,5 @@
 """`leafwise.captures`: what a function captures, and how JAX treats it."""
 
-import builtins
 import collections
 import contextlib
 import dataclasses
@@ -270,8 +269,6 @@ def _captured_at(binding: Binding) -> CapturedAt:
     function, name = binding.reader.rpartition("<locals>.")[2], str(place.variable)
     holder, bound = "", 0
     match place.holder:
-        case BoundIn.GLOBAL if name not in owner and name in vars(builtins):
-            holder = "builtins"
         case BoundIn.GLOBAL:
             own = owner.get("__file__")
             source = own if isinstance(own, str) else file
@@ -308,9 +305,6 @@ def _lines(source: str) -> dict[tuple[str, str], int]:
         codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
         found |= {(code.co_qualname, name): code.co_firstlineno for name in parameters(code)}
         for each in dis.get_instructions(code):
-            if each.opname in _STORES and each.positions is not None:
+            if each.opname in ("STORE_NAME", "STORE_GLOBAL", "STORE_DEREF") and each.positions:
                 found[code.co_qualname, each.argval] = each.positions.lineno or 0
     return found
-
-
-_STORES: Final = frozenset({"STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})

@@ -19,8 +19,7 @@ class Way(StrEnum):
 
     ARGUMENT = "argument"
     STATIC = "static"
-    PYTREE = "pytree"
-    """Its class has to become a pytree class first."""
+    PYTREE = "pytree"  # its class has to become a pytree class first
 
 
 class Fix(NamedTuple):

@@ -32,14 +32,10 @@ class Run(NamedTuple):
     """One run of a function."""
 
     code: types.CodeType
-    function: Any
-    """The function; None where Python does not say which one it was."""
-    names: dict[str, Any]
-    """Its globals."""
-    given: dict[str, Any]
-    """Its arguments, by parameter."""
-    inside: set[types.CodeType]
-    """The codes of the runs around it."""
+    function: Any  # None where Python does not say which one it was
+    names: dict[str, Any]  # its globals
+    given: dict[str, Any]  # its arguments, by parameter
+    inside: set[types.CodeType]  # the codes of the runs around it
     chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
     """Returns what of its code runs."""
 

@@ -38,12 +38,9 @@ class CapturedPlace:
     holder: BoundIn
     owner: Callable[[], Any]
     """Returns what has the variable: globals, a function, a partial, an object; None if it died."""
-    variable: str | int
-    """The name of the variable, or the position of an argument of a partial."""
-    root: tuple[Any, ...]
-    """Equal for places that start at the same variable."""
-    name: str
-    """The way as the code spells it."""
+    variable: str | int  # the name of the variable, or the position of an argument of a partial
+    root: tuple[Any, ...]  # equal for places that start at the same variable
+    name: str  # the way as the code spells it
     steps: tuple[str | Item, ...] = ()
     is_member: bool = False
     """Whether it is a function that runs unnamed: a property, a method of a class."""
