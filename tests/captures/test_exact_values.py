@@ -63,6 +63,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "nan": (lambda: float("nan"), lambda: 1.0),
     "path": (lambda: Path("/a") / "b", lambda: Path("/a/c")),
     "sharding": (lambda: sharding("x"), lambda: sharding()),
+    "PRNG key": (lambda: jax.random.key(0), lambda: jax.random.key(1)),
     "array of JAX": (lambda: jnp.arange(3.0), lambda: jnp.arange(3.0) + 1),
     "function of one code": (lambda: scaling(1.5), lambda: scaling(2.5)),
     "range": (lambda: range(0, 3, 2), lambda: range(0, 4, 2)),
