@@ -42,6 +42,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "sign of a zero in a list": (lambda: [0.0], lambda: [-0.0]),
     "path": (lambda: Path("/a") / "b", lambda: Path("/a/c")),
     "sharding": (lambda: sharding("x"), lambda: sharding()),
+    "PRNG key": (lambda: jax.random.key(0), lambda: jax.random.key(1)),
     "array of JAX": (lambda: jnp.arange(3.0), lambda: jnp.arange(3.0) + 1),
     "sharing of lists": (lambda: shared([1]), lambda: [[1], [1]]),
     "sharing of objects": (lambda: shared(Held(1)), lambda: [Held(1), Held(1)]),

@@ -431,3 +431,21 @@ def test_a_config_at_the_address_of_the_one_before() -> None:
         held.clear()
         held.append(Config(rate))
         assert step(1.0) == step(1.0) == rate
+
+
+def test_a_cache_that_is_filled_while_the_function_is_traced() -> None:
+    """It has another entry after the trace of each shape, and none of these is stale for it."""
+    cache: dict[int, Any] = {}
+
+    def function(x: Any) -> Any:
+        if len(x) not in cache:
+            cache[len(x)] = np.arange(len(x))
+        return x + cache[len(x)]
+
+    jitted: Any = lw.jit(function, stale="raise")
+    for size in (3, 4, 3, 4):
+        assert jitted(jnp.ones(size)).tolist() == [*range(1, size + 1)]
+    assert len(jitted.traces) == 2
+    cache[3] = np.ones(3)
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(jnp.ones(3))

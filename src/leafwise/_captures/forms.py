@@ -158,7 +158,8 @@ def _form_of_array(value: Any) -> "Form | ByWeakId":
         if value.nbytes > MOST_BYTES or not value.is_fully_addressable or value.is_deleted():
             return ByWeakId(value, text)
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
-        content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
+        with jax.ensure_compile_time_eval():  # also of a key, in a trace
+            content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
     except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
         return ByWeakId(value, text)
     return Form(text, (text, not is_key and value.weak_type, content), (), ())

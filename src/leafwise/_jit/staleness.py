@@ -21,6 +21,7 @@ import numpy as np
 
 from leafwise._captures.bindings import Binding
 from leafwise._captures.fingerprint import (
+    Fingerprint,
     FingerprintedFunction,
     Key,
     changed,
@@ -96,6 +97,11 @@ def observe(
     program.captured, program.observation = found.fingerprint, found
     if number is not None:
         note(number, found)
+    if all(each.action is not StaleAction.IGNORE for each in list(log.guards)):
+        # The captures were those of this state: what is another now, the trace itself has changed.
+        for each in log.traced():
+            own: Fingerprint = (each.state == program.state and each.captured) or {}
+            own |= {key: found.fingerprint[key] for key in own.keys() & found.fingerprint.keys()}
     return found
 
 

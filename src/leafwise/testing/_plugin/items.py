@@ -1,6 +1,5 @@
 """The pytree classes of a project as items of a test run, one for each law."""
 
-import functools
 import importlib.util
 import inspect
 import os
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from leafwise._objects.locks import cached_property
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._plugin.report import message_of
@@ -120,12 +120,12 @@ class ClassChecks(pytest.Collector):
             if plan.wants(f"{self.nodeid}::{law}"):
                 yield LawCheck.from_parent(self, name=law)
 
-    @functools.cached_property
+    @cached_property
     def items(self) -> list[pytest.Item]:
         """The items that run, here or in another worker of pytest-xdist."""
         return [item for item in self.session.items if item.parent is self]
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> dict[str, tuple[bool, BaseException | None]] | CannotBuildError:
         """What each law raised; or why no instance can be made."""
         try:
