@@ -288,18 +288,6 @@ CLASSES = {
         "cls.other = 1",
     ),
     "method": Row(STEPPING, "it.step(x)", "cls.step = lambda self, x: x * 2", "cls.other = 1"),
-    "method of an argument": Row(
-        "@lw.pytree\nclass Cls:\n    base = 1.0\n    def step(self, x): return x * self.base",
-        "it.step(x)",
-        "Cls.base = 2.0",
-        args="Cls(), ONES",
-    ),
-    "method of an argument, replaced": Row(
-        "@lw.pytree\nclass Cls:\n    def step(self, x): return x",
-        "it.step(x)",
-        "Cls.step = lambda self, x: x * 2",
-        args="Cls(), ONES",
-    ),
     "method of an instance": Row(STEPPING, "it.step(x)", "it.step = lambda x: x * 2"),
     "method of a base": Row(
         f"{INHERITED}; it = cls()", "it.step(x)", "base.step = lambda self, x: x * 2"
@@ -309,6 +297,15 @@ CLASSES = {
     ),
     "method of what it makes": Row(INHERITED, "cls().step(x)", "base.step = lambda self, x: x * 2"),
     "cell of a class": Row("Below.own = 1.0; it = Below()", "x * it.of_cell()", "Below.own = 2.0"),
+}
+CLASSES |= {
+    f"method of an argument, then {change}": Row(
+        "@lw.pytree\nclass Cls:\n    base = 1.0\n    def step(self, x): return x * self.base",
+        "it.step(x)",
+        change,
+        args="Cls(), ONES",
+    )
+    for change in ("Cls.base = 2.0", "Cls.step = lambda self, x: x * 2")
 }
 if sys.version_info >= (3, 12):  # Before, no instruction of its own names what super reads.
     CLASSES["super"] = Row("Model.base = 1; it = Below()", "x * it.of_super()", "Model.base = 2")
