@@ -74,11 +74,11 @@ def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, 
     from leafwise._jit import blocks  # noqa: PLC0415  # with what needs it
 
     block = blocks.CaptureChecks(blocks.checked_action(stale, "check_captures"))
-    blocks.enter_block(block)
+    blocks.switch_block(block, is_on=True)
     try:
         yield block
     finally:
-        blocks.leave_block(block)
+        blocks.switch_block(block, is_on=False)
 
 
 @contextlib.contextmanager

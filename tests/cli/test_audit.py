@@ -215,10 +215,10 @@ def test_objects_that_are_changed(explained: Explained) -> None:
         powered(setting, 1.0)
         ring = Setting(1)
         ring.unread = ring
-        around = jax.jit(lambda ring, x: x * ring.unread.k, static_argnums=0)
-        around(ring, 1.0)
+        around = jax.jit(lambda ring, x, y: x * y * ring.unread.k, static_argnums=0)
+        around(ring, 1.0, y=1.0)
         ring.k = 2
-        around(ring, 1.0)
+        around(ring, 1.0, y=1.0)
 
     assert said(explained, script) == [
         of("scaled", "setting.k=1", "`2` (int)"),

@@ -24,22 +24,13 @@ rate, shift = 1.0, 0.0
 
 
 class Row(NamedTuple):
-    """The text of a kind: what a function reads, what it returns, and what changes then.
-
-    Attributes:
-        setup: What is there before.
-        returned: What a function of `x` returns; or its body; nothing where `setup` has `function`.
-        change: A change of what it reads.
-        other: A change of what it does not read.
-        name: What a report calls what it reads.
-        args: Its arguments; those but the last are `it`.
-    """
+    """The text of a kind: what a function reads, what it returns, and what changes then."""
 
     setup: str
-    returned: str
+    returned: str  # by a function of `x`; or its body; nothing where `setup` has `function`
     change: str
-    other: str = ""
-    name: str = ""
+    other: str = ""  # a change of what it does not read
+    name: str = ""  # what a report calls what it reads
     args: str = "ONES,"
 
 
@@ -75,10 +66,6 @@ class Below(Model):
         return __class__.own
 
 
-class Slots:
-    __slots__ = ("rate",)
-
-
 class Rates(NamedTuple):
     first: Any
     second: float = 1.0
@@ -89,7 +76,7 @@ class Rates(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
-    more: list[float]
+    act: Any
 
 
 class Dense(nn.Module):
@@ -182,7 +169,7 @@ OBJECTS = {
     "attribute": Row(IT, "x * it.rate", "it.rate = 2.0", "it = Model(rate=1.0, b=2)", "it.rate"),
     "self": Row(f"{IT}; function = it.step", "", "it.rate = 2.0", name="self.rate"),
     "callable": Row(f"{IT}; function = it", "", "it.rate = 2.0", name="self.rate"),
-    "slot": Row("it = Slots(); it.rate = 1.0", "x * it.rate", "it.rate = 2.0", name="it.rate"),
+    "slot": Row("it = Slotted(1.0)", "x * it.fn", "it.fn = 2.0", name="it.fn"),
     "used whole": Row(
         "import copy; it = [[Model(rate=1.0)]]; read = lambda it: copy.copy(it)[0][0].rate",
         "x * read(it)",
@@ -235,7 +222,7 @@ CONTAINERS = {
     ),
     "JAX": Row("held = jnp.ones(2)", "x * held", "held = held + 1", name="held"),
     "frozen dataclass": Row(
-        "held = [Frozen([1.0])]", "x * sum(held[0].more)", "held[0].more.append(1.0)"
+        "held = [Frozen([1.0])]", "x * sum(held[0].act)", "held[0].act.append(1.0)"
     ),
     "named tuple": Row(
         "it = Rates(1.0)", "x * it.first", "it = Rates(2.0)", "it = Rates(1.0, 3.0)", "it.first"
@@ -310,6 +297,15 @@ CLASSES = {
     ),
     "method of what it makes": Row(INHERITED, "cls().step(x)", "base.step = lambda self, x: x * 2"),
     "cell of a class": Row("Below.own = 1.0; it = Below()", "x * it.of_cell()", "Below.own = 2.0"),
+}
+CLASSES |= {
+    f"method of an argument, then {change}": Row(
+        "@lw.pytree\nclass Cls:\n    base = 1.0\n    def step(self, x): return x * self.base",
+        "it.step(x)",
+        change,
+        args="Cls(), ONES",
+    )
+    for change in ("Cls.base = 2.0", "Cls.step = lambda self, x: x * 2")
 }
 if sys.version_info >= (3, 12):  # Before, no instruction of its own names what super reads.
     CLASSES["super"] = Row("Model.base = 1; it = Below()", "x * it.of_super()", "Model.base = 2")
@@ -559,13 +555,6 @@ def helper(net: Any, x: Any) -> Any:
     return net.scaled(x)
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """A static value that holds functions, at any depth."""
-
-    act: Any
-
-
 ARGUMENTS = {
     f"{returned} of {it}": Row(
         f"global rate, shift; rate, shift = 2.0, 1.0; it = {it}",
@@ -589,7 +578,7 @@ ARGUMENTS = {
         ("jax.vmap(it.scaled)(x)", "Net(jnp.float32(1))"),
         ("it.rule(it.w * x)", "WithRule(ONES, Rule())"),
         ("it.rule(x)", "WithRule(ONES, by_rate)"),
-        ("it.rule[0].act['f'](x)", "WithRule(ONES, (Settings(lw.FrozenMapping(f=by_rate)),))"),
+        ("it.rule[0].act['f'](x)", "WithRule(ONES, (Frozen(lw.FrozenMapping(f=by_rate)),))"),
         ("it(x)", "Net(ONES).scaled"),
         ("it.inner(x)", "Outer(Net(ONES).scaled)"),
         ("it(x)", "jax.tree_util.Partial(by_rate)"),

@@ -1,34 +1,15 @@
 """The check before each call sees what has changed, and passes on what it is given."""
 
-import dataclasses
 import linecache
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import pytest
 
 import leafwise as lw
 
-
-class Rates(NamedTuple):
-    first: Any
-    second: float
-
-
-class Plain:
-    def __init__(self, rate: Any) -> None:
-        self.rate = rate
-
-    def doubled(self) -> Any:
-        return 2 * self.rate
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    rate: float
-    more: list[float]
-
+from .stale_kinds import Frozen, Model, Rates
 
 rates: Any = Rates(0.5, 2.0)
 
@@ -73,11 +54,11 @@ def source_of_check(function: Any) -> str:
 
 def test_it_reads_all_parts_of_a_value_itself() -> None:
     """Nothing of what is captured in the usual ways is left to a function that reads it."""
-    a, b, c = Plain(1.0), Frozen(1.0, [1.0]), Rates(Plain(1.0), 1.0)
+    a, b, c = Model(rate=1.0), Frozen([1.0]), Rates(Model(rate=1.0), 1.0)
     held = {"{a}": {"b": [1.0]}}
 
     def step(x: Any, by: float = 1.0) -> Any:
-        return x * by * a.doubled() * b.rate * sum(b.more) * c.first.rate * held["{a}"]["b"][0]
+        return x * by * a.step(2.0) * sum(b.act) * c.first.rate * held["{a}"]["b"][0]
 
     jitted = lw.jit(step)
     assert jitted(1.0) == jitted(1.0) == 2.0

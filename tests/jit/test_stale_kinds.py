@@ -13,7 +13,7 @@ import pytest
 import leafwise as lw
 
 from . import stale_kinds
-from .stale_kinds import ARGUMENTS, ROWS, Net, Other, Rule, Settings, by_rate, run
+from .stale_kinds import ARGUMENTS, ROWS, Frozen, Net, Other, Rule, by_rate, run
 
 pytestmark = pytest.mark.hazard
 
@@ -69,7 +69,7 @@ def test_a_change_is_seen(kind: str) -> None:
             assert np.array_equal(jitted(*args), old)
 
 
-@pytest.mark.parametrize("given", [by_rate, functools.partial(by_rate), Settings(by_rate), Rule()])
+@pytest.mark.parametrize("given", [by_rate, functools.partial(by_rate), Frozen(by_rate), Rule()])
 def test_what_a_static_argument_reads(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that is handed over reads what it read when it was traced."""
     call = lambda f, x: getattr(f, "act", f)(x)  # noqa: E731
@@ -97,14 +97,3 @@ def test_each_call_has_its_own_classes() -> None:
     assert jitted(other, ONES).tolist() == [2, 2]
     with pytest.raises(lw.errors.StaleCaptureError, match="captures `rate`"):
         jitted(net, ONES)
-
-
-def test_a_value_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attribute of an argument's class that a method reads counts, and a replaced method."""
-    monkeypatch.setattr(Net, "scaled", lambda self, x: self.base * x)
-    jitted = jit(lambda net, x: net.scaled(x), stale="retrace")
-    assert jitted(Net(ONES), ONES).tolist() == [2, 2]
-    monkeypatch.setattr(Net, "base", 5.0)
-    assert jitted(Net(ONES), ONES).tolist() == [5, 5]
-    monkeypatch.setattr(Net, "scaled", lambda _, x: x * 7)
-    assert jitted(Net(ONES), ONES).tolist() == [7, 7]

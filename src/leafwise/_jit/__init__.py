@@ -9,8 +9,6 @@
 - `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
 - `storm`: `lw.storm_guard`.
 - `same`: `lw.distributed.assert_same`.
-- `quick_check`: the code that is generated to run before each call. Where it finds a change,
-  `staleness` takes over.
 - `trace_numbers`: what of the functions inside a trace JAX may take up from another one.
 - `blocks`: the blocks of `lw.debug.check_captures`, and `exact` what they compare.
 

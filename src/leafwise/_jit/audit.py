@@ -1,8 +1,7 @@
 """Comparing each call of a jitted function with the program that answers it, types and all.
 
 JAX compares statics by ``==``, and as they are now: a program that was made for ``True`` answers
-for ``1``, and that of a list for what it has become. What a call is made of is looked up
-(`CallKeys`); it is recorded and compared as in a trace only where that is new.
+for ``1``, and that of a list for what it has become.
 """
 
 import ast
@@ -11,6 +10,7 @@ import dataclasses
 import dis
 import functools
 import inspect
+import re
 import sys
 import threading
 import time
@@ -61,18 +61,14 @@ _MOST_KNOWN: Final = 1024
 
 
 class _Here(threading.local):
-    """What is audited on one thread: the innermost call, and whether one is being replayed."""
+    """The innermost call of one thread, and whether one is being replayed."""
 
     call: "_Call | None" = None
     replays: bool = False
 
 
 class Audit:
-    """Compares the calls of all functions that it is given.
-
-    What was answered by another program goes to `note`, as text, with the line that called. With
-    `replays`, such a call is traced afresh, and the programs are compared.
-    """
+    """Compares the calls of all functions that it is given, and gives `note` what was answered."""
 
     def __init__(self, note: Callable[[str, Site | None], None], *, replays: bool = False) -> None:
         self.note = note
@@ -294,22 +290,18 @@ class CallKeys:
 
     def key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return what a call is made of: its statics, and the abstract values of its leaves."""
-        statics, found = self._callee.statics, list[_Read]()
-        dynamic: Any = args, kwargs
-        if statics.numbers or statics.names:
-            numbers, names = statics.resolved(len(args)), statics.names
-            given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-            static = [each for each in given if each in numbers or each in names]
-            _read([(each, given.pop(each)) for each in static], "", self._reads, found)
-            dynamic = given
-        leaves, treedef = jax.tree_util.tree_flatten(dynamic)
-        _read(treedef, "", self._reads, found)
+        statics = self._callee.statics
+        numbers, names = statics.resolved(len(args)), statics.names
+        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        known = [each for each in given if each in numbers or each in names]
+        static = [(each, given.pop(each)) for each in known]
+        leaves, treedef = jax.tree_util.tree_flatten(list(given.values()))
         avals = [
             getattr(leaf, "aval", None)
             or (type(leaf), getattr(leaf, "dtype", None), getattr(leaf, "shape", None))
             for leaf in leaves
         ]
-        return (*[content for _, content, _ in found], *avals)
+        return (*content_of([static, [*given], treedef], self._reads), *avals)
 
     def contents(self, call: Signature) -> dict[str, Content]:
         """Return the classes and the statics of a call, and all that is inside them, by path."""
@@ -423,12 +415,10 @@ _MOST_LINES: Final = 8
 @functools.lru_cache(maxsize=256)
 def assignments(name: str, reader: str) -> tuple[str, ...]:
     """Return the lines of the user's code that assign something, or change it in place."""
-    try:
-        wanted = ast.parse(name.partition(" (")[0], mode="eval").body
-    except (SyntaxError, ValueError):
+    text, files = name.partition(" (")[0], [reader]
+    *owner, own = _names(text)
+    if not own.isidentifier():
         return ()
-    *owner, own = _names(wanted) or [""]
-    files = [reader]
     if owner:
         modules = [getattr(each, "__file__", None) for each in list(sys.modules.values())]
         files += [each for each in modules if isinstance(each, str) and is_users_file(each)]
@@ -442,34 +432,26 @@ def assignments(name: str, reader: str) -> tuple[str, ...]:
         except (OSError, SyntaxError, ValueError):
             continue
         lines = {node.lineno for node in ast.walk(tree) if _changes(node, owner, own)}
-        if isinstance(wanted, ast.Name) or [Path(file).stem] == owner:
+        if text == own or [Path(file).stem] == owner:
             lines.update(_variable_stores(code, own))
         found += [f"{short_file(file)}:{line}" for line in sorted(lines)]
     return tuple(found[:_MOST_LINES])
 
 
-def _names(node: ast.expr) -> list[str]:
+def _names(text: str) -> list[str]:
     """Return the last two names of an expression: ``self.layers[0]`` has ``self, layers``."""
-    match node:
-        case ast.Name(name):
-            return [name]
-        case ast.Attribute(value, name):
-            return [*_names(value)[-1:], name]
-        case ast.Subscript(value):
-            return _names(value)
-        case _:
-            return []
+    return re.sub(r"\[.*?\]", "", text).split(".")[-2:]
 
 
 def _changes(node: ast.AST, owner: list[str], own: str) -> TypeGuard[ast.expr]:
     """Return whether code assigns an attribute or an item, or changes it in place."""
     match node:
         case ast.Attribute(ctx=ast.Store() | ast.Del()):
-            names = _names(node)
+            names = _names(ast.unparse(node))
         case ast.Subscript(value, ctx=ast.Store() | ast.Del()):
-            names = _names(value)
+            names = _names(ast.unparse(value))
         case ast.Call(ast.Attribute(value, method)) if method in MUTATORS:
-            names = _names(value)
+            names = _names(ast.unparse(value))
         case _:
             return False
     is_near = names[:-1] == owner or {"self", "cls"} & {*names[:-1], *owner}

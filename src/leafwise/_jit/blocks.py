@@ -104,8 +104,7 @@ _blocks: tuple[CaptureChecks, ...] = ()
 
 def current_block() -> CaptureChecks | None:
     """Return the innermost block; None if there is none."""
-    blocks = _blocks
-    return blocks[-1] if blocks else None
+    return next(reversed(_blocks), None)
 
 
 def follow_blocks(follower: Any) -> None:
@@ -114,17 +113,8 @@ def follow_blocks(follower: Any) -> None:
         _FOLLOWERS.add(follower)
 
 
-def enter_block(block: CaptureChecks) -> None:
-    """Begin a block, for all threads."""
-    _change(block, is_on=True)
-
-
-def leave_block(block: CaptureChecks) -> None:
-    """End a block."""
-    _change(block, is_on=False)
-
-
-def _change(block: CaptureChecks, *, is_on: bool) -> None:
+def switch_block(block: CaptureChecks, *, is_on: bool) -> None:
+    """Begin or end a block, for all threads."""
     global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
     with _LOCK:
         others = tuple(each for each in _blocks if each is not block)
@@ -136,5 +126,5 @@ def _change(block: CaptureChecks, *, is_on: bool) -> None:
 
 _word: Final = os.environ.get("LEAFWISE_CHECK_CAPTURES", "0") or "0"
 if _word != "0":
-    _action = "raise" if _word == "1" else _word
-    enter_block(CaptureChecks(checked_action(_action, "LEAFWISE_CHECK_CAPTURES")))
+    _action = checked_action("raise" if _word == "1" else _word, "LEAFWISE_CHECK_CAPTURES")
+    switch_block(CaptureChecks(_action), is_on=True)

@@ -116,18 +116,15 @@ def _changed_equation(one: Any, other: Any) -> ProgramChange:
     for mine, its in itertools.zip_longest(one.eqns, other.eqns):
         if _text(mine) == _text(its):
             continue
-        if mine is None or its is None:
-            before, after = ("nothing" if each is None else _shorten(each) for each in (mine, its))
-            return ProgramChange(before, after, _line_of(mine if its is None else its))
-        for before, after in zip(_inner(mine), _inner(its), strict=False):
+        for before, after in zip(_inner(mine), _inner(its), strict=False) if mine and its else ():
             if _text(before) != _text(after):
                 return _changed_equation(before, after)
-        return ProgramChange(_shorten(mine), _shorten(its), _line_of(its))
+        return ProgramChange(_shorten(mine), _shorten(its), _line_of(its or mine))
     return ProgramChange(_shorten(one), _shorten(other), "")
 
 
 def _shorten(jaxpr: Any) -> str:
-    return shorten(Verbatim(_text(jaxpr).strip()), 120)
+    return shorten(Verbatim(_text(jaxpr).strip()), 120) if jaxpr else "nothing"
 
 
 def _line_of(equation: Any) -> str:

@@ -1,19 +1,21 @@
 """What happens at a call when a capture changed since the trace.
 
 Before each call a generated check asks whether every capture is the object that it was
-(`quick_check`). Only where one is not does the code here run: it fingerprints all captures, and
-finds the state that they are in. Each state has a number, which is in JAX's key: the programs of
-other states are kept apart, and a state that comes back finds its own. A function without captures
-is not checked.
+(`quick_check`). Only where one is not are all captures fingerprinted, and the state that they are
+in is found. Each state has a number, which is in JAX's key: the programs of other states are kept
+apart, and a state that comes back finds its own.
 """
 
 import contextlib
 import dataclasses
+import functools
 import inspect
+import linecache
+import types
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 import jax
@@ -24,13 +26,16 @@ from leafwise._captures.fingerprint import (
     Fingerprint,
     FingerprintedFunction,
     Key,
+    Probe,
     changed,
     fingerprint_bindings,
     format_change,
 )
 from leafwise._captures.fixes import fix_of
+from leafwise._captures.forms import Names
 from leafwise._captures.observation import Observation, Source, source_of, union
 from leafwise._captures.observe import Observer
+from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -47,12 +52,20 @@ from leafwise._jit.blocks import (
 from leafwise._jit.callee import capturing_function, code_id
 from leafwise._jit.exact import is_part_of_trace, numpy_digests, program_change
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.quick_check import quick_check
 from leafwise._jit.trace_numbers import is_tracing, note, read_before, trace_afresh
-from leafwise._objects.attributes import name_of
+from leafwise._objects.attributes import (
+    dict_of,
+    in_class,
+    is_plain,
+    keeps_in_dict,
+    name_of,
+    of_partial,
+)
 from leafwise._objects.call_site import site_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
+from leafwise._objects.names import Item
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
@@ -63,8 +76,6 @@ MOST_WARNINGS: Final = 8
 
 MOST_STATES: Final = 8
 """After so many states JAX lets go of the programs of all of them."""
-
-_LAST: Final = "\n  (it has changed so often that further changes are not warned of)"
 
 
 def has_states(log: ProgramLog) -> bool:
@@ -122,13 +133,9 @@ def explain_by_captures(log: ProgramLog, program: Program) -> None:
 class Guard:
     """The check of one jitted function: it replaces what a call of that runs.
 
-    A call runs one of three things, which `_install` puts there:
-
-    - JAX's own function, where there is nothing to check.
-    - `quick_check`, which calls JAX's function in the current state as long as all captures are
-      the objects that they were, and otherwise `_recheck`.
-    - `_recheck`: it fingerprints all captures, finds their state, and installs the quick check
-      against them. In a block of `check_captures` each call runs it.
+    That is JAX's own function, where there is nothing to check; `quick_check`, which goes on to
+    `_recheck` where a capture is not the object that it was; or, in a block of `check_captures`,
+    `_recheck` each time.
     """
 
     def __init__(
@@ -256,10 +263,10 @@ class Guard:
             if log.latest is not None and log.latest[0] == current.fingerprint:
                 return log.latest[1]  # another thread is about to trace in it
             stale = _stale_captures(log.name, log.traced()[-1], current)
-            # JAX takes a copy of such an array, which it keeps as long as some program does.
-            if any(
-                each.place.key in stale and _is_converted(each.value) for each in current.probes
-            ):
+            values = [each.value for each in current.probes if each.place.key in stale]
+            arrays = [each for each in values if isinstance(each, np.ndarray)]
+            # JAX takes a copy of an array to convert it, and keeps it as long as some program does.
+            if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
             if log.count_states() < MOST_STATES:
@@ -291,9 +298,10 @@ class Guard:
         for key, each in found.items() if action is StaleAction.WARN else ():
             self._counts[key] += 1
             if self._counts[key] <= MOST_WARNINGS:
-                last = _LAST if self._counts[key] == MOST_WARNINGS else ""
-                file, line = ("<unknown>", 0) if each.call is None else each.call[:2]
-                warnings.warn_explicit(f"{each}{last}", StaleCaptureWarning, file, line)
+                text, (file, line) = str(each), each.call[:2] if each.call else ("<unknown>", 0)
+                if self._counts[key] == MOST_WARNINGS:
+                    text += "\n  (it has changed so often that further changes are not warned of)"
+                warnings.warn_explicit(text, StaleCaptureWarning, file, line)
 
     def _stale(
         self, args: Any, kwargs: Any, current: FingerprintedFunction, state: int | None
@@ -384,13 +392,6 @@ def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
     return call if state else made
 
 
-def _is_converted(value: Any) -> bool:
-    """Return whether JAX converts an array of NumPy before it takes it."""
-    if not isinstance(value, np.ndarray):
-        return False
-    return bool(jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype)
-
-
 def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
     """Return the captures that are not as they were.
 
@@ -398,12 +399,8 @@ def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
     """
     keys = [] if program.captured is None else changed(program.captured, current.fingerprint)
     inner = [key for key in keys if not current.fingerprint[key].is_around] or keys[-1:]
-    return [key for key in inner if not any(_is_inside(each, key) for each in inner)]
-
-
-def _is_inside(one: Key, other: Key) -> bool:
-    """Return whether one capture is an attribute or an item of another."""
-    return one[:-1] == other[:-1] and one[-1] != other[-1] == one[-1][: len(other[-1])]
+    ways = {(*key[:-1], key[-1][:n]) for key in inner for n in range(len(key[-1]))}
+    return [key for key in inner if key not in ways]  # those that lead to no other one
 
 
 def _stale_captures(
@@ -423,9 +420,116 @@ def _stale_captures(
 
 def _reasons(stale: dict[Key, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
     """Return the reasons that captures are for a program of another outcome."""
-    found: list[Reason] = []
-    for each in stale.values():
-        before, after = Verbatim(each.before), Verbatim(each.after)
-        kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
-        found.append(Reason(each.name, kind, outcome, before, after, cause))
-    return found
+    kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
+    return [
+        Reason(each.name, kind, outcome, Verbatim(each.before), Verbatim(each.after), cause)
+        for each in stale.values()
+    ]
+
+
+# The check before each call.
+
+_FILE: Final = "<leafwise check of captures, {} terms>"
+
+
+def quick_check(
+    probes: Sequence[Probe], call: Callable[..., Any], recheck: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the check of some captures, which calls one of two functions."""
+    names, terms = Names(), list[str]()
+    for probe in probes:
+        found = _read_expression(probe.place, probe.value, names, terms)
+        terms += probe.fingerprinted.source(found, names)
+    make = _compiled(", ".join(["call", "recheck", *names.values]), tuple(terms))
+    check: Callable[..., Any] = make(call, recheck, *names.values.values())
+    return check
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Any]:
+    lines = [
+        f"def make({parameters}):",
+        "    def check(*args, **kwargs):",
+        "        __tracebackhide__ = True",
+        "        try:",
+        "            same = (",
+        *[f"                {'and ' * (place > 0)}{each}" for place, each in enumerate(terms)],
+        "            )",
+        "        except Exception:",
+        "            same = False",
+        "        return call(*args, **kwargs) if same else recheck(*args, **kwargs)",
+        "    return check",
+    ]
+    source = "\n".join(lines) + "\n"
+    filename = _FILE.format(len(terms))
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
+    made: Callable[..., Any] = namespace["make"]
+    return made
+
+
+def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list[str]) -> str:
+    """Return the expression that reads a place, as long as the terms that it adds are true."""
+    at, first, text = place.start(), len(terms), _root(place, names)
+    for step in place.steps if text else ():
+        text, at = _next(text, at, step, names, terms)
+        if not text:
+            break
+    if text and at is value and at is not MISSING:
+        return text
+    del terms[first:]
+    return f"{names.of('read', place.read)}()"
+
+
+def _next(text: str, at: Any, step: str | Item, names: Names, terms: list[str]) -> tuple[str, Any]:
+    """Return the expression one step further on, and its value; no text if there is none."""
+    if isinstance(step, Item):
+        return f"{text}[{names.of('key', step.key)}]", item_of(at, step.key)
+    if step == "__class__":
+        return f"type({text})", type(at)
+    if is_plain(at, step):
+        return f"{text}.{step}", getattr(at, step, MISSING)
+    if _is_method(at, step):
+        if hasattr(at, "__dict__"):
+            terms.append(f"{step!r} not in {text}.__dict__")
+        return f"type({text}).{step}", getattr(type(at), step)
+    kind = type(at)
+    is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the dict of an instance
+    if keeps_in_dict(kind) and step in dict_of(at) and not is_first:
+        find = names.of("getattribute", object.__getattribute__)
+        return f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
+    return "", at
+
+
+def _is_method(value: Any, name: str) -> bool:
+    """Return whether an attribute is a function of the class, which nothing comes before."""
+    kind: Any = type(value)
+    if issubclass(kind, type) or type(kind) is not type or not is_plain(value, "__class__"):
+        return False
+    return type(in_class(kind, name)) is types.FunctionType and name not in dict_of(value)
+
+
+def _root(place: CapturedPlace, names: Names) -> str:
+    """Return the expression that reads the variable where a place starts; none for a rare one."""
+    if place.start() is GONE:  # a moment ago it was there
+        return ""
+    owner, variable = place.owner(), place.variable
+    match place.holder:
+        case BoundIn.GLOBAL if variable in owner:  # and no builtin
+            return f"{names.of('names', owner)}[{variable!r}]"
+        case BoundIn.CLOSURE:
+            return f"{names.of('cell', cell_of(owner, str(variable)))}.cell_contents"
+        case BoundIn.DEFAULT:
+            code, found = owner.__code__, f"{names.of('ref', place.owner)}()"
+            if variable in (owner.__kwdefaults__ or ()):
+                return f"{found}.__kwdefaults__[{variable!r}]"
+            return f"{found}.__defaults__[{code.co_varnames.index(variable) - code.co_argcount}]"
+        case BoundIn.PARTIAL:
+            _, args, keywords = of_partial(owner)
+            held = keywords if isinstance(variable, str) else args
+            return f"{names.of('held', held)}[{variable!r}]"
+        case BoundIn.ATTRIBUTE:
+            return f"{names.of('ref', place.owner)}()"
+        case _:
+            return ""

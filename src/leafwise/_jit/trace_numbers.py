@@ -29,12 +29,6 @@ class _Numbers:
         with _LOCK:
             self.latest, self.observations = new_number(), dict[int, Observation]()
 
-    def is_reusable(self, thread: int) -> bool:
-        """Return whether a trace of a thread may take up what was traced before."""
-        if len(self.observations) > _MOST_READ or self.threads.keys() - {thread}:
-            return False
-        return all(each.is_unchanged() for each in list(self.observations.values()))
-
 
 _MOST_READ: Final = 256
 """After so many traces with one number, of functions that may be gone, there is a new number."""
@@ -53,7 +47,9 @@ def numbered() -> Generator[int, None, None]:
     """Trace a body in this block; yield its number."""
     thread = threading.get_ident()
     with _LOCK:
-        if not _NUMBERS.is_reusable(thread):
+        known = list(_NUMBERS.observations.values())
+        is_alone = _NUMBERS.threads.keys() <= {thread}
+        if not is_alone or len(known) > _MOST_READ or not all(o.is_unchanged() for o in known):
             _NUMBERS.renew()
         number = _NUMBERS.latest
         _NUMBERS.threads[thread] += 1

@@ -6,6 +6,7 @@ No code of the user's runs: no property, no ``__getattr__``.
 import dataclasses
 import datetime
 import decimal
+import fractions
 import functools
 import inspect
 import struct
@@ -335,7 +336,7 @@ def compares_by_identity(kind: Any) -> bool:
 
 def builtin_base(kind: type) -> type | None:
     """Return the builtin whose ``==`` a subclass has kept, if it has."""
-    for base in (*_BASES, *late_bases()):
+    for base in _BASES:
         if derives(kind, base) and kind.__eq__ is base.__eq__:
             return base
     return None
@@ -344,23 +345,15 @@ def builtin_base(kind: type) -> type | None:
 _BASES: Final = (
     *(str, bytes, int, float, complex, tuple, frozenset),
     *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta),
-    *(decimal.Decimal, uuid.UUID),
+    *(decimal.Decimal, fractions.Fraction, uuid.UUID),
 )
-
-
-def late_bases() -> tuple[type, ...]:
-    """Return `fractions.Fraction` once something has imported it, which takes 1.6 ms."""
-    module = sys.modules.get("fractions")
-    return () if module is None else (module.Fraction,)
 
 
 @per_class
 def record_fields(kind: Any) -> tuple[str, ...] | None:
-    """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
+    """Return the fields of a frozen class of a library of records, if they are all there is to it.
 
-    So are frozen structs of msgspec and models of pydantic. That is one whose ``==`` was generated,
-    or one that is a pytree, whose fields JAX sees anyway. One with ``unsafe_hash`` promises as much
-    of the fields that it compares. Others answer for themselves through their own ``==``.
+    Those with a ``==`` of their own answer for themselves, unless they are pytrees.
     """
     params = read(kind, "__dataclass_params__", None)
     if params is not None and dataclasses.is_dataclass(kind):

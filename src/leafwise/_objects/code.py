@@ -44,7 +44,8 @@ def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
 @per_class
 def facts_of(code: types.CodeType) -> CodeFacts:
     """Return the facts about a code object, which are found once."""
-    inner = [facts_of(const) for const in code.co_consts if isinstance(const, types.CodeType)]
+    consts = code.co_consts
+    inner = [facts_of(each) for each in consts if isinstance(each, types.CodeType)]
     rebinds = {name for each in inner for name in each.rebinds if name not in code.co_cellvars}
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
@@ -52,20 +53,14 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             rebinds.add(f"global {instruction.argval}")
     sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(each.sees_all for each in inner)
-    return CodeFacts(
-        _form(code), tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename)
+    constants = [facts_of(each).form if is_a(each, types.CodeType) else each for each in consts]
+    form = code.replace(
+        co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
     )
+    return CodeFacts(form, tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename))
 
 
 _SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
-
-
-def _form(code: types.CodeType) -> types.CodeType:
-    """Return the code without file and lines; Python compares its constants type by type."""
-    constants = [_form(each) if is_a(each, types.CodeType) else each for each in code.co_consts]
-    return code.replace(
-        co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
-    )
 
 
 def parameters(code: types.CodeType) -> tuple[str, ...]:
@@ -96,8 +91,7 @@ def computed_names(cls: type) -> frozenset[str]:
     """Return the names under which instances of a frozen class may keep what they have computed.
 
     These are the texts in its methods without further parameters that store past the freezing, if
-    no other code stores them, nor they in another object. As with a cached_property, what is kept
-    so follows from the rest of the instance.
+    no other code stores them, nor they in another object.
     """
     computed: set[Any] = set()
     stated: set[Any] = set()
@@ -131,11 +125,8 @@ def own_bases(cls: type) -> list[type]:
 
 def int_as_float(value: Any) -> Any:
     """Return an `int` as the `float` that code makes of a variable in place, as optax does."""
-    return float(value) if type(value) is int and abs(value) < _FLOATS_END else value
-
-
-_FLOATS_END: Final = 1 << 53
-"""Below this, distinct `int` values are distinct as `float`."""
+    is_exact = type(value) is int and abs(value) < 1 << 53  # distinct, too, as `float`
+    return float(value) if is_exact else value
 
 
 def is_importable(value: Any) -> bool:

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -28,7 +29,6 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     in_class,
     is_installed,
-    late_bases,
     of_partial,
     record_fields,
 )
@@ -83,8 +83,6 @@ def _described(value: Any, options: DescribeOptions) -> str:
             text = format_kind(value, options)
             if text is not None:
                 return text
-    if is_a(value, late_bases()) and (text := _plain(value, options)) is not None:
-        return text
     kind: type = type(value)
     if dataclasses.is_dataclass(kind) or record_fields(kind) is not None:
         return _record(value, options)
@@ -123,8 +121,7 @@ def _plain(value: Any, options: DescribeOptions) -> str | None:
         if value.dtype.kind == "f" and value.tobytes() != np.asarray(np.nan, kind).tobytes():
             text = text.replace("nan", f"nan(bits 0x{value.tobytes()[::-1].hex()})")
         return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
-    bases: tuple[type, ...] = (*_OWN_REPR, *late_bases())
-    base: Any = next((each for each in bases if issubclass(kind, each)), kind)
+    base: Any = next((each for each in _OWN_REPR if issubclass(kind, each)), kind)
     by_parts = builtin_base(kind) or record_fields(kind) is not None or base is np.generic
     if not (kind is base or by_parts):
         return None
@@ -147,7 +144,8 @@ _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
     float: float.__repr__,
     complex: complex.__repr__,
     bytes: bytes.__repr__,
-    **{each: each.__repr__ for each in (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal)},
+    **{each: each.__repr__ for each in (dt.datetime, dt.date, dt.time, dt.timedelta)},
+    **{each: each.__repr__ for each in (Decimal, Fraction)},
     uuid.UUID: lambda value: uuid.UUID.__repr__(value) + _safety(value),
 }
 

@@ -1,11 +1,10 @@
 """Methods of pytree classes, which bind to pytrees; and the object that `leafwise.jit` returns.
 
 Python's own bound methods are leaves that JAX refuses. Those of a pytree class, `BoundMethod`,
-are pytrees: the instance is the child, the function is aux_data. They can be arguments of a
-jitted function, which then retraces where the instance's key or avals change. `bind_methods` puts
-them into a class.
+are pytrees: the instance is the child, the function is aux_data.
 """
 
+import dataclasses
 import functools
 import inspect
 import types
@@ -53,14 +52,12 @@ class Method:
         return self.func if instance is None else BoundMethod(self.func, instance)
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class InheritedMethod:
     """Stands in a pytree class for a function of a base that is not a pytree class."""
 
-    __slots__ = ("cls", "name")
-
-    def __init__(self, cls: type, name: str) -> None:
-        self.cls = cls
-        self.name = name
+    cls: type
+    name: str
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         # What Python would find without this descriptor.
@@ -73,9 +70,7 @@ class InheritedMethod:
 class BoundMethod(functools.partial[Any]):
     """What ``p.method`` gives for an instance of a pytree class.
 
-    It is called, compared, hashed and printed as Python's bound methods are, and has the
-    attributes of its function. A `functools.partial`, since that can be made and called
-    without running Python code.
+    A `functools.partial`, since that can be made and called without running Python code.
     """
 
     __slots__ = ()
@@ -107,7 +102,7 @@ class BoundMethod(functools.partial[Any]):
         if isinstance(self.func, types.FunctionType):
             return found
         if name in _MAKE_STAGES:
-            return _bound_stage(functools.partial(found, self.__self__), self)
+            return functools.partial(_bound_stage, found, self, self.__self__)
         return functools.partial(found, self.__self__) if name in _TAKE_ARGUMENTS else found
 
     def __repr__(self) -> str:
@@ -136,30 +131,26 @@ _MAKE_STAGES: Final = frozenset({"compile", "lower", "trace"})
 """Attributes that lead to a compiled program, which is then called with its arguments."""
 
 
-def _bound_stage(make: Callable[..., Any], method: BoundMethod) -> Callable[..., Any]:
-    def make_bound(*args: Any, **kwargs: Any) -> Any:
-        return _BoundStage(make(*args, **kwargs), method)
-
-    return make_bound
-
-
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _BoundStage:
     """A stage of `jax.stages` (traced, lowered or compiled) whose first argument is bound."""
 
-    __slots__ = ("_method", "_stage")
-
-    def __init__(self, stage: Any, method: BoundMethod) -> None:
-        self._stage = stage
-        self._method = method
+    _stage: Any
+    _method: BoundMethod
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._stage, name)
-        if name in _MAKE_STAGES:
-            return _bound_stage(found, self._method)
-        return found
+        is_maker = name in _MAKE_STAGES
+        return functools.partial(_bound_stage, found, self._method) if is_maker else found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._stage(self._method.__self__, *args, **kwargs)
+
+
+def _bound_stage(
+    make: Callable[..., Any], method: BoundMethod, /, *args: Any, **kwargs: Any
+) -> _BoundStage:
+    return _BoundStage(make(*args, **kwargs), method)
 
 
 _PATH: Final = jax.tree_util.GetAttrKey("__self__")
@@ -177,8 +168,7 @@ notify_registered(BoundMethod)
 class JittedFunction:
     """What `leafwise.jit` returns: the object that `jax.jit` makes, behind one that can change.
 
-    Python finds ``__call__`` in a slot of the instance, so that a call needs no Python frame to
-    get to the object there. Most of the time that is JAX's own.
+    Python finds ``__call__`` in a slot of the instance, so that a call needs no Python frame.
     """
 
     __slots__ = ("__call__", "__dict__", "__weakref__")

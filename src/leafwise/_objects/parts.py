@@ -14,6 +14,7 @@ import collections
 import dataclasses
 import datetime as dt
 import decimal
+import fractions
 import functools
 import operator
 import struct
@@ -36,7 +37,6 @@ from leafwise._objects.attributes import (
     is_frozen,
     is_installed,
     is_masked,
-    late_bases,
     of_partial,
     record_fields,
     registry_of,
@@ -501,6 +501,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     dt.time: _in_zone(dt.time, *_TIME),
     dt.timedelta: _plain(_members(dt.timedelta, "days", "seconds", "microseconds")),
     decimal.Decimal: _plain(lambda value: (decimal.Decimal.as_tuple(value),)),  # 1.0 is not 1.00
+    fractions.Fraction: _plain(_members(fractions.Fraction, "numerator", "denominator")),
     uuid.UUID: _plain(lambda value: (value.int, value.is_safe.name)),
     **{base: _sequence(base) for base in (tuple, list, collections.deque)},
     **{base: _set(base) for base in (set, frozenset)},
@@ -569,11 +570,6 @@ def _find(cls: Any) -> Kind:
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
     base = next((kind for each, kind in _BASES.items() if derives(cls, each)), None)
-    for each in late_bases():
-        if derives(cls, each):
-            base = _plain(_members(each, "numerator", "denominator"))
-            if cls is each:
-                return base
     base = _MASKED if is_masked(cls) else base
     fields = record_fields(cls)
     if fields is not None:

@@ -11,6 +11,7 @@ import collections
 import datetime
 import decimal
 import enum
+import fractions
 import functools
 import operator
 import struct
@@ -30,7 +31,6 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     is_frozen,
     is_itself,
-    late_bases,
     record_fields,
 )
 from leafwise._objects.classes import is_alias
@@ -392,8 +392,6 @@ def _read_other(canon: Canonicaliser, value: Any, path: str) -> None:
         _read_identity(canon, value, path)
     elif issubclass(cls, np.dtype) or (issubclass(cls, np.generic) and not attributes(value)):
         _read_parts(canon, value, path)
-    elif cls in late_bases():
-        _read_plain(canon, value, path)
     elif consists_of_parts(cls):
         _read_watched(canon, value, path)
         if record_fields(cls) is not None and not is_frozen(cls) and canon.accepts:
@@ -480,7 +478,8 @@ CANONICAL: Final[Mapping[type, CanonicalOf]] = {
     StaticArray: _read_static_array,
     **dict.fromkeys(
         (
-            *(complex, decimal.Decimal, uuid.UUID, frozenset, FrozenMapping, range, slice),
+            *(complex, decimal.Decimal, fractions.Fraction, uuid.UUID, frozenset, FrozenMapping),
+            *(range, slice),
             *(datetime.datetime, datetime.date, datetime.time, datetime.timezone),
             *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
             *(np.iinfo, jax.numpy.iinfo),

@@ -31,7 +31,7 @@ from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit.audit import Audit
-from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
+from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switch_block
 from leafwise._jit.callee import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
@@ -124,7 +124,7 @@ class Recorder:
         follow_functions(on=True)
         if self._block is not None:
             namespace.jit = self._checked_jit()
-            enter_block(self._block)
+            switch_block(self._block, is_on=True)
         if self._audit is not None:
             AROUND.append(self._audit.function)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
@@ -139,7 +139,7 @@ class Recorder:
         if self._programs is not None:
             self._programs.stop()
         if self._block is not None:
-            leave_block(self._block)
+            switch_block(self._block, is_on=False)
         self._unwatch()
         AROUND.clear()
         follow_functions(on=False)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import jax
 import pytest
 
-from leafwise._jit.blocks import CaptureChecks, checked_action, enter_block, leave_block
+from leafwise._jit.blocks import CaptureChecks, checked_action, switch_block
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._jit.watch import Log, budget, watch
 from leafwise._objects.classes import qualname_of
@@ -235,11 +235,11 @@ def checks_of(nodeid: str, mark: pytest.Mark) -> Generator[None, None, None]:
         given += [f"{name}={value!r}" for name, value in mark.kwargs.items()]
         pytest.fail(f"{nodeid}: check_captures({', '.join(given)}): {wrong}", pytrace=False)
     block = CaptureChecks(checked_action(action, "check_captures"))
-    enter_block(block)
+    switch_block(block, is_on=True)
     try:
         yield
     finally:
-        leave_block(block)
+        switch_block(block, is_on=False)
 
 
 def _action(stale: str = "raise") -> str:
