@@ -87,6 +87,20 @@ def test_what_cannot_be_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
             strict(ONES)
 
 
+def test_what_the_function_itself_changes() -> None:
+    """It is read while the function is traced, and then never again; a block sees it."""
+    ran: list[int] = []
+
+    def function(x: Any) -> Any:
+        ran.append(1)
+        return x * len(ran)
+
+    strict = jit(function, stale="raise")
+    assert strict(ONES).tolist() == strict(ONES).tolist() == [1, 1]
+    with lw.debug.check_captures(), pytest.raises(lw.errors.StaleCaptureError):
+        strict(ONES)
+
+
 def test_a_program_that_was_compiled_ahead_of_time() -> None:
     """It is JAX's alone."""
     held = Model(rate=1.0)
