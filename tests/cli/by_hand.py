@@ -169,7 +169,7 @@ class Unseen:
 
 @lw.pytree
 class HiddenScale:
-    """`object.__setattr__` keeps what is no field."""
+    """`object.__setattr__` keeps what is not a field."""
 
     w: jax.Array
 
