@@ -93,6 +93,33 @@ def test_a_variable_of_a_function_that_is_gone() -> None:
     assert jit(lambda x: inner(x))(ONES).tolist() == [3, 3]
 
 
+KEPT = Held()
+
+
+def by_kept(c: Any, _: Any) -> Any:
+    return c * KEPT.value, None
+
+
+def scanned_by_kept(x: Any) -> Any:
+    return jax.lax.scan(by_kept, x, None, length=1)[0]
+
+
+def test_a_loop_that_the_unfinished_trace_around_has_traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A function under `lw.jit` knows what the loop's body read that JAX takes up from there."""
+    held = Held(1.0)
+    inner = jit(lambda x: scanned_by_kept(x) + held.value, stale="retrace")
+    function = lambda x: KEPT.value * x + scanned_by_kept(x) + inner(x)  # noqa: E731
+    assert jax.jit(lambda x: function(x))(ONES).tolist() == [7, 7]
+    outer = jit(function, stale="retrace")
+    assert outer(ONES).tolist() == [7, 7]
+    held.value = 2.0  # from here on the inner one has a state of its own
+    assert outer(ONES).tolist() == [8, 8]
+    monkeypatch.setattr(KEPT, "value", 3.0)
+    assert outer(ONES).tolist() == [11, 11]
+
+
 def test_what_did_not_change_stays() -> None:
     """A helper that captures what it did before is not traced again, inside or by itself."""
     runs: list[int] = []

@@ -43,7 +43,8 @@ class Run(NamedTuple):
 class Observer:
     """Keeps the frames of the user's code that starts, until it is asked what ran."""
 
-    def __init__(self) -> None:
+    def __init__(self, around: "tuple[Observer, ...]" = ()) -> None:
+        self.around = around  # those of the unfinished traces that this one is a part of
         self._runs: dict[Any, tuple[types.FrameType | None, Run]] = {}
         self._frames: dict[int, types.CodeType] = {}
 
@@ -80,6 +81,11 @@ class Observer:
 
     def ran(self) -> list[Run]:
         """Return what ran, once all of it has ended; the frames are let go of."""
+        found, self._runs, self._frames = self.so_far(), {}, {}
+        return found
+
+    def so_far(self) -> list[Run]:
+        """Return what has started."""
         found: list[Run] = []
         for frame, run in self._runs.values():
             function: Any = run.function
@@ -87,7 +93,6 @@ class Observer:
                 behind = (each for each in gc.get_referents(frame) if inspect.isfunction(each))
                 function = next((each for each in behind if each.__code__ is run.code), None)
             found.append(run._replace(function=function))
-        self._runs, self._frames = {}, {}
         return found
 
 
@@ -122,8 +127,9 @@ _HERE: Final = _Here()
 @contextlib.contextmanager
 def observing() -> Generator[Observer, None, None]:
     """Observe what this thread runs in this block."""
-    observer = Observer()
-    around, _HERE.observers = _HERE.observers, (*_HERE.observers, observer)
+    around = _HERE.observers
+    observer = Observer(around)
+    _HERE.observers = *around, observer
     stop = _SWITCH.on()
     try:
         yield observer

@@ -98,10 +98,14 @@ def observe(
     """Return what a trace has read, and note it with the program."""
     try:
         runs = observer.ran()
-        ran = {source_of(each.code) for each in runs}
         if reused is None:  # nobody knows what was
             trace_afresh()
-        taken = read_before((reused or set()) - ran)
+        missing = (reused or set()) - {source_of(each.code) for each in runs}
+        taken = read_before(missing)
+        around = [run for each in observer.around for run in each.so_far()] if missing else []
+        for run in around:
+            if not missing.isdisjoint(map(source_of, (run.code, *run.inside))):
+                runs.append(run)
         found: Observation = log.observe(Observation(runs, log.callee.fun, taken))
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
