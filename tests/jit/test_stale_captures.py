@@ -391,7 +391,7 @@ def test_threads() -> None:
 
 
 def test_copies_and_pickles() -> None:
-    """A copy checks captures, too, and has no memory of the first one's calls."""
+    """A copy checks captures, too."""
     jitted = jit(scaled, stale="raise")
     jitted(ONES)
     others = [copy.copy(jitted), copy.deepcopy(jitted)]
@@ -400,7 +400,7 @@ def test_copies_and_pickles() -> None:
         assert other.__wrapped__ is scaled
         assert np.array_equal(other(ONES), ONES)
     globals()["rate"] = 2.0
-    for each in (jitted, others[0]):
+    for each in (jitted, *others):
         with pytest.raises(lw.errors.StaleCaptureError):
             each(ONES)
 

@@ -396,6 +396,10 @@ class _TracedBody:
         """Return what JAX's messages show: the user's function."""
         return repr(self.callee.fun)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: a function is not copied, and a copy of what JAX made runs this one."""
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, without the log."""
         return _load_traced_body, (self.callee.fun, self.callee.options)
