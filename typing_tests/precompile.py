@@ -1,6 +1,5 @@
 """What type checkers see of `precompile` and of `jit(same_everywhere=)`."""
 
-from pathlib import Path
 from typing import Any, assert_type
 
 import jax
@@ -23,7 +22,6 @@ assert_type(done, lw.types.Precompiled)
 assert_type(done[0], lw.types.PrecompiledProgram)
 assert_type(done[0].outcome, lw.types.PrecompileOutcome)
 assert_type([each.error for each in done], list[Exception | None])
-lw.precompile(Path("RUN.json"), functions={"train:step": step}, threads=2, progress=False)
-lw.precompile("RUN.json", functions=[step])
+lw.precompile([(step, ((vector,), {}))], threads=2, progress=False)
 lw.precompile([step])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 lw.precompile([(step, (vector,))])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]

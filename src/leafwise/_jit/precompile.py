@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
-import json
 import os
 import sys
 import textwrap
@@ -12,32 +11,25 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
-from pathlib import Path
 from types import MethodType
-from typing import Any, Final, NamedTuple, TypeAlias, cast, overload
+from typing import Any, NamedTuple, TypeAlias, cast, overload
 
 import jax
 import numpy as np
 
 from leafwise._classes.instance import pformat
 from leafwise._compare.abstract_call import AbstractCall, abstract_call
-from leafwise._compare.saved_call import load_call
 from leafwise._compare.signature import Signature
 from leafwise._jax.events import count_events
 from leafwise._jit import storm
 from leafwise._jit.callee import name_of
-from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import Verbatim, got, shorten
-from leafwise._statics.portable import Json, dump
-from leafwise.errors import PortableError, PrecompileError, message_of
+from leafwise.errors import PrecompileError, message_of
 
 CallLike: TypeAlias = Signature | tuple[Sequence[Any], Mapping[str, Any]]
 """A recorded call, or the arguments of one: ``(args, kwargs)``."""
-
-Functions: TypeAlias = Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
-"""Functions, or functions by name."""
 
 
 class PrecompileOutcome(StrEnum):
@@ -51,8 +43,6 @@ class PrecompileOutcome(StrEnum):
     """This process had it."""
     FAILED = "failed"
     """It raised."""
-    SKIPPED = "skipped"
-    """The file says that its call cannot be made again, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +57,6 @@ class PrecompiledProgram:
             cache.
         compiled: The `jax.stages.Compiled` object, which can be called; None if it failed.
         error: What was raised; None if it did not fail.
-        reason: Why it was skipped.
     """
 
     function: str
@@ -76,13 +65,11 @@ class PrecompiledProgram:
     seconds: tuple[float, float] = (0.0, 0.0)
     compiled: Any = dataclasses.field(default=None, repr=False, compare=False)
     error: Exception | None = None
-    reason: str = ""
 
     def __str__(self) -> str:
         """Return one line."""
         lower, compiling = self.seconds
-        times = f"lowered in {lower:.2f} s, {self.outcome} in {compiling:.2f} s"
-        what = f"skipped: {self.reason}" if self.reason else times
+        what = f"lowered in {lower:.2f} s, {self.outcome} in {compiling:.2f} s"
         what = what if self.error is None else f"failed: {_indented(self.error).strip()}"
         return f"{self.function}{self.call}: {what}"
 
@@ -122,10 +109,9 @@ class Precompiled(Sequence[PrecompiledProgram]):
 
 
 def precompile(
-    programs: Iterable[tuple[Callable[..., Any], CallLike]] | str | os.PathLike[str],
+    programs: Iterable[tuple[Callable[..., Any], CallLike]],
     /,
     *,
-    functions: Functions = (),
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Precompiled:
@@ -145,11 +131,7 @@ def precompile(
         programs: The programs, as pairs of a function and a call. A function is what
             `leafwise.jit`, `jax.jit`, `jax.pmap` or `equinox.filter_jit` returned: the one that
             is called later. A call is ``(args, kwargs)``, or what `leafwise.signature` or
-            ``function.signature`` recorded. Or the path of what ``leafwise explain --json``
-            wrote: the programs of that run.
-        functions: With a path: the functions that no name leads to, and those of the script that
-            runs as ``__main__``, by name or as they are. All others are found in the modules that
-            are imported.
+            ``function.signature`` recorded.
         threads: How many compile at a time; as many as there are processors if None.
         progress: Whether to show on standard error what is done: by a bar if it is a terminal
             and rich is installed, else by a line for each program. If None, on a terminal alone.
@@ -159,8 +141,6 @@ def precompile(
 
     Raises:
         TypeError: A function is not jitted, or a call not one of the above; nothing was compiled.
-        PortableError: The file is not what ``leafwise explain --json`` wrote, or of another
-            version; nothing was compiled.
         PrecompileError: Some programs could not be lowered or compiled; the others are.
         KeyboardInterrupt: Ctrl-C was pressed. What XLA is compiling at that moment it finishes
             before the process ends.
@@ -170,10 +150,7 @@ def precompile(
         >>> precompile([(step, ((jax.ShapeDtypeStruct((3,), "float32"),), {}))])[0].outcome
         <PrecompileOutcome.COMPILED: 'compiled'>
     """
-    if isinstance(programs, str | os.PathLike):
-        entries = _saved_entries(Path(programs), functions)
-    else:
-        entries = [_checked(place, entry) for place, entry in enumerate(programs)]
+    entries = [_checked(place, entry) for place, entry in enumerate(programs)]
     began = time.monotonic()
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
     try:
@@ -230,7 +207,6 @@ class _Entry(NamedTuple):
 
     name: str
     find: Callable[[], tuple[Any, AbstractCall]]
-    skipped: str = ""
 
 
 def _checked(place: int, entry: Any) -> _Entry:
@@ -274,12 +250,6 @@ def _start(
 ) -> "Future[PrecompiledProgram] | PrecompiledProgram":
     """Trace and lower on this thread, which has the configuration, and compile on another."""
     text, start = "(...)", time.monotonic()
-    if entry.skipped:
-        found = PrecompiledProgram(
-            entry.name, text, PrecompileOutcome.SKIPPED, reason=entry.skipped
-        )
-        note(found)
-        return found
     try:
         fun, (args, kwargs) = entry.find()
         text = _format_call(args, kwargs)
@@ -345,62 +315,3 @@ def _as_one_error(done: Precompiled) -> PrecompileError | None:
     found = PrecompileError(msg, [error for _, error in failed])
     found.programs = done
     return found
-
-
-# ------------------------------------------------------------------------ from a file
-
-VERSION: Final = 1
-"""The version of what ``leafwise explain --json`` writes that is read here."""
-
-
-def _saved_entries(file: Path, functions: Functions) -> list[_Entry]:
-    """Return the programs that a run recorded, each once; those of JAX itself have no call."""
-    given = _by_name(functions)
-    found: dict[str, _Entry] = {}
-    try:
-        report: Any = json.loads(file.read_text(encoding="utf-8"))
-        version, programs = report["version"], report["programs"]
-        for each in programs if version == VERSION else ():
-            if each.get("call") is not None:
-                entry = _saved_entry(each["function"], each["call"], given)
-                found.setdefault(dump([each["function"], each["call"]]), entry)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise PortableError(
-            f"{file}: not a report with programs\n"
-            f"  fix: leafwise explain --json {file} script.py writes one"
-        ) from error
-    if version != VERSION:
-        raise PortableError(
-            f"{file}: its version is {shorten(version)}, and {VERSION} is read here\n"
-            f"  fix: write it again with the leafwise that is installed"
-        )
-    return list(found.values())
-
-
-def _by_name(functions: Functions) -> dict[str, Any]:
-    if isinstance(functions, Mapping):
-        return dict(cast("Mapping[str, Any]", functions))
-    return {":".join(names_of(each)): each for each in functions}
-
-
-def _saved_entry(name: str, call: Json, given: Mapping[str, Any]) -> _Entry:
-    refused: dict[str, str] = call.get("refused", {})
-    skipped = ", ".join(f"{path}: {why}" for path, why in refused.items())
-    return _Entry(name, lambda: (_find_function(name, given), load_call(call)), skipped)
-
-
-def _find_function(name: str, given: Mapping[str, Any]) -> Any:
-    """Return the jitted function that was given for a name, or that it leads to."""
-    module, _, qualname = name.rpartition(":")
-    # A script is `__main__` where it runs, and has a name where it is imported.
-    alike = [each for other, each in given.items() if other.rpartition(":")[2] == qualname]
-    fun = given.get(name, alike[0] if len(alike) == 1 else find_by_name(module, qualname))
-    if _is_jitted(fun):
-        return fun
-    what = f"is {got(fun)}, which is not jitted" if fun is not None else "is not found here"
-    load = "" if module in sys.modules else f"import {module}, or "
-    raise PortableError(
-        f"{name}: the function {what}\n"
-        f"  fix: {load}give the jitted one that is called later: "
-        f'lw.precompile(file, functions={{"{name}": step}})'
-    )

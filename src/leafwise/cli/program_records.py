@@ -25,7 +25,6 @@ from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Description, describe_tree
 from leafwise._compare.digest import DigestReader, describe_call, digest_of
 from leafwise._compare.program import LoweredProgram, Operation, read_program
-from leafwise._compare.saved_call import save_call
 from leafwise._compare.signature import Signature
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
@@ -107,8 +106,6 @@ class ProgramRecorder:
             if signature is not None:
                 record["config"] = _difference(self._config, _config(signature.config))
                 record |= _arguments(signature)
-                if not event.eager:
-                    record["call"] = save_call(signature, event.fun)
             if event.fun is not None and not event.eager:
                 record["captures"], refused = _captures(event.fun)
                 record["refused"] |= refused
