@@ -1,15 +1,14 @@
 """The digest of a tree: the same text in every process where its classes, statics and avals are.
 
 One more fold over what values consist of. `leafwise._statics.portable` writes statics as JSON;
-here classes count with their fields, functions by content with their code, and what means nothing
-to another process is refused.
+here classes count with their fields, a function to which no name leads with what it holds, and what
+means nothing to another process is refused.
 """
 
 import contextlib
 import dataclasses
 import hashlib
 import inspect
-import itertools
 import sys
 import types
 import typing
@@ -30,20 +29,14 @@ from leafwise._compare.description import (
     describe_tree,
 )
 from leafwise._compare.signature import Signature
-from leafwise._objects.attributes import compares_by_identity, has_hidden_state, registry_of
-from leafwise._objects.call_site import is_users_file
+from leafwise._objects.attributes import compares_by_identity, has_hidden_state
 from leafwise._objects.classes import qualname_of
 from leafwise._objects.code import (
-    facts_of,
-    function_in,
     is_importable,
     is_installed_module,
     names_of,
-    own_bases,
 )
-from leafwise._objects.names import Root, chains_within, value_of
 from leafwise._objects.parts import Part, kind_of
-from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
@@ -62,14 +55,11 @@ def digest(tree: Any) -> str:
     digest, and those with other statics another. Neither the seed of hashes, nor addresses, nor
     the order of a set reach it.
 
-    A function or a class counts by its module and qualified name, not by its code, except for a
-    lambda of an installed package that holds nothing, which has no such name. A class counts
-    by its fields, their annotations and its options, too, and an enum by its members. An object
-    with its own ``==`` counts by what it is pickled as.
-
-    In a field with ``by="content"`` functions count by their code, which is the same within one
-    minor version of Python, by the versions of the packages that they call, and by what they find
-    in closures and globals; the objects there count by their attributes.
+    A function or a class counts by its module and qualified name: its code is not compared. A
+    function to which no such name leads, such as a lambda, counts by what its closure and its
+    defaults hold, too, and by the version of its package. A class counts by its fields, their
+    annotations and its options, too, and an enum by its members. An object with its own ``==``
+    counts by what it is pickled as; in a field with ``by="content"`` any object by its attributes.
 
     Args:
         tree: Any pytree, whose leaves may be `jax.ShapeDtypeStruct` or tracers; or the key of an
@@ -79,8 +69,8 @@ def digest(tree: Any) -> str:
         64 hexadecimal digits. They differ between versions of leafwise when the changelog says so.
 
     Raises:
-        DigestError: A static means nothing to another process: a lambda, a local function, an
-            object that compares by identity. All are named.
+        DigestError: A static means nothing to another process: a local class, an object that
+            compares by identity. All are named.
         StaticMutatedError: A static was changed in place.
 
     Examples:
@@ -232,16 +222,9 @@ class DigestReader(PortableReader):
         self._in_order = in_order
         self._names: dict[type, str] = {}
         self._by_content = False
-        # What can change or is one object is numbered as it is met: so cycles end, and sharing
-        # counts, as in the form of a key by content.
-        self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []
-        self._classes: list[type] = []
 
     def class_name(self, cls: type) -> str:
         """Return the name of a class, and note what it is."""
-        if self._by_content:
-            self._classes += [each for each in own_bases(cls) if each not in self._classes]
         if cls not in self._names:
             self._names[cls] = name = class_name(cls)
             definition = self._definition(cls, name)
@@ -268,23 +251,19 @@ class DigestReader(PortableReader):
 
     def _found(self, value: Any, path: str, name: str) -> Json:
         """Return the JSON of a value, or a name for it if it means nothing to another process."""
-        opaque, refused, numbers = len(self.opaque), len(self.refused), dict(self._numbers)
+        opaque, refused = len(self.opaque), len(self.refused)
         found = self._read(value, path)
         if len(self.refused) == refused:
             return found
         del self.opaque[opaque:], self.refused[refused:]
-        self._numbers = numbers
         return {"name": name}
 
     # ------------------------------------------------------------------------ values
 
     def _read(self, value: Any, path: str) -> Json:
-        if self._by_content and _is_numbered(type(value)):
-            number = self._numbers.get(id(value))
-            if number is not None:
-                return {"again": number}
-            self._numbers[id(value)] = len(self._numbers)
-            self._kept.append(value)
+        is_followed = self._by_content or type(value) is types.FunctionType
+        if is_followed and id(value) in self._containing:  # it holds itself
+            return {"again": class_name(type(value))}
         return super()._read(value, path)
 
     def _read_other(self, value: Any, path: str) -> Json:
@@ -298,7 +277,7 @@ class DigestReader(PortableReader):
         if typing.get_origin(value) in _UNIONS:  # equal in any order
             parts = [(f"[{each}]", each) for each in typing.get_args(value)]
             return {"class": self._class_of(value), "members": self._members(parts, path)}
-        return self._with_version(value, super()._read_other(value, path))
+        return super()._read_other(value, path)
 
     def _key(self, key: StaticKey, path: str) -> Json:
         read = {True: self.read_by_content, False: self._read}
@@ -318,29 +297,24 @@ class DigestReader(PortableReader):
         return {"class": "treedef", "content": [kind, leaves], "parts": self._steps(parts, path)}
 
     def _members(self, parts: Sequence[Part], path: str) -> list[Json]:
-        found: list[Json] = []
-        for part in parts:  # numbered by itself: there is no order
-            before, self._numbers = self._numbers, {}
-            found += self._read_all([part], path)
-            self._numbers = before
+        found = self._read_all(parts, path)
         return found if self._in_order else sorted(found, key=dump)
 
     def named(self, value: Any, path: str) -> Json:
-        """Return the name that leads to a function, class or module; or a function's code."""
+        """Return the name that leads to a function, class or module, or what a function holds."""
         if isinstance(value, type):
             if not value.__flags__ & _HEAP and value.__module__ == "builtins":
                 return {"type": value.__qualname__}  # NoneType, which `builtins` does not have
             self.class_name(value)
-        elif self._by_content and type(value) is types.FunctionType:
-            has_name = facts_of(value.__code__).installed and is_importable(value)
-            if not has_name or registry_of(value) is not None:
-                return self._function(value, path)
-        elif type(value) is types.FunctionType and _is_bare(value) and not is_importable(value):
-            return self._function(value, path)
+        elif type(value) is types.FunctionType and not is_importable(value):
+            module, name = names_of(value)
+            version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
+            parts = self._steps(kind_of(value).parts(value), path)
+            return {"class": f"function {module}:{name}", "content": [str(version)], "parts": parts}
         return super().named(value, path)
 
     def method(self, value: Any, path: str) -> Json:
-        """Return a bound method's receiver and name; or its function's code."""
+        """Return a bound method's receiver and name."""
         if self._by_content:
             return {"class": "method", "parts": self._steps(kind_of(value).parts(value), path)}
         return super().method(value, path)
@@ -362,8 +336,6 @@ class DigestReader(PortableReader):
         if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
             kind = "class" if isinstance(value, type) else "function"
             fix = "define it with a name of its own at the top level of a module"
-            if cls is types.FunctionType and not self._by_content:
-                fix += ',\nor declare the field with lw.static_field(by="content")'
             return f"no name leads another process to this {kind}", fix
         if compares_by_identity(cls):
             why = f"{name} compares by identity, which means nothing to another process"
@@ -372,124 +344,19 @@ class DigestReader(PortableReader):
         why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
         return why, f"let {name} be a frozen dataclass of values that are static, too"
 
-    # ------------------------------------------------------------------------ by content
-
     def read_by_content(self, value: Any, path: str) -> Json:
-        """Return the JSON of a static by content, with the code of its classes."""
-        before = self._by_content, self._numbers, self._classes
-        self._by_content, self._numbers, self._classes = True, {}, []
+        """Return the JSON of a static by content: objects count by their attributes."""
+        before, self._by_content = self._by_content, True
         try:
-            made = self.read(value, path)
-            code: dict[str, Json] = {}
-            for cls in self._classes:  # which grows meanwhile
-                name = class_name(cls)
-                for each, member in vars(cls).items():
-                    function = function_in(member)
-                    if _is_written(each, function):
-                        where = f"{name}.{each}"
-                        code[where] = self._found(function, f"{path} {where}", where)
+            return self.read(value, path)
         finally:
-            self._by_content, self._numbers, self._classes = before
-        return {"class": "by content", "items": [made], "parts": code} if code else made
-
-    def _function(self, value: types.FunctionType, path: str) -> Json:
-        """Return the JSON of a function: its code, what it holds, and what it finds by name."""
-        facts = facts_of(value.__code__)
-        module, name = names_of(value)
-        if problem := _problem_of(value):
-            self.refused.append((path, got(value), *problem))
-            return super()._opaque(value, path)
-        made = {".__code__": {"code": f"Python {_PYTHON}, {_sha(_plain(facts.form))[:16]}"}}
-        kind = kind_of(value)
-        held = [(step, part) for step, part in kind.parts(value) if part is not MISSING]
-        made |= {step: self._read(part, path + step) for step, part in held}
-        for chain in () if facts.installed else chains_within(value.__code__):
-            if chain.root is Root.CELL and not chain.steps:  # it is a part
-                continue
-            attributes = itertools.takewhile(lambda step: isinstance(step, str), chain.steps)
-            text = ".".join((chain.name, *map(str, attributes)))
-            step, found = f".__globals__[{text!r}]", value_of(chain, value)
-            known = {"name": f"{module}:{text}"}
-            made[step] = (
-                known if found is MISSING else self._found(found, path + step, known["name"])
-            )
-        head = {"class": f"function {module}:{name}", "content": [len(held)], "parts": made}
-        return self._with_version(value, head) if facts.installed else head
-
-    def _with_version(self, value: Any, made: Json) -> Json:
-        """Return what is known by its name by content: with the version of its package."""
-        is_code = type(value) is types.FunctionType and "parts" in made
-        is_code = is_code or (self._by_content and isinstance(made, dict) and "name" in made)
-        module = value.__name__ if isinstance(value, types.ModuleType) else names_of(value)[0]
-        root = module.partition(".")[0]
-        version = getattr(sys.modules.get(root), "__version__", None)
-        if not (is_code and is_installed_module(root) and isinstance(version, str)):
-            return made
-        key = "name" if "name" in made else "class"
-        return made | {key: f"{made[key]} of {root} {version}"}
+            self._by_content = before
 
 
 _HEAP: Final = 1 << 9
 """The flag of a class that Python made: those written in C are the same in every process."""
 
 _UNIONS: Final = (typing.Union, types.UnionType)
-
-
-def _is_bare(function: types.FunctionType) -> bool:
-    """Return whether a function of an installed package holds nothing: its code is all there is.
-
-    Such is the default activation of an `equinox.nn.MLP`, a lambda.
-    """
-    held = function.__closure__, function.__defaults__, function.__kwdefaults__, vars(function)
-    facts = facts_of(function.__code__)
-    return facts.installed and not any(held)
-
-
-def _is_numbered(cls: Any) -> bool:
-    return cls is types.FunctionType or cls.__hash__ is None or compares_by_identity(cls)
-
-
-def _is_written(name: str, member: Any) -> bool:
-    """Return whether a member of a class is the user's code, or a plain value."""
-    if type(member) is types.FunctionType:
-        return is_users_file(member.__code__.co_filename)
-    return type(member) in _PLAIN and not name.startswith("__")
-
-
-_PLAIN: Final = (bool, int, float, complex, str, bytes, tuple, type(None))
-
-
-def _problem_of(function: types.FunctionType) -> tuple[str, str] | None:
-    """Return why the code of a function does not say what it does, and the fix."""
-    facts = facts_of(function.__code__)
-    if facts.installed:
-        return None
-    if facts.rebinds:
-        why = f"it assigns {facts.rebinds[0]!r} whenever it runs, so it never stays the same"
-        return why, "return the value instead of assigning it"
-    if facts.sees_all:
-        why = "it can read all globals: it names globals, vars, locals, eval or exec"
-        return why, "name what it reads"
-    return None
-
-
-_PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
-
-
-def _plain(form: Any) -> Json:
-    """Return the form of code as JSON; sets among its constants in one order."""
-    if isinstance(form, types.CodeType):
-        return [_plain(getattr(form, name)) for name in _OF_CODE]
-    if isinstance(form, tuple):
-        return [_plain(each) for each in form]
-    return {"set": sorted(map(ascii, form))} if isinstance(form, frozenset) else ascii(form)
-
-
-_OF_CODE: Final = (
-    *("co_name", "co_qualname", "co_code", "co_consts", "co_names", "co_varnames", "co_freevars"),
-    *("co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags"),
-    "co_exceptiontable",
-)
 
 
 def _sha(made: Json) -> str:
