@@ -135,7 +135,23 @@ class Fitted(Registered):
         return {"rows": self.rows, "columns": self.columns}
 
 
-SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted)
+class Sized(Registered):
+    """As in e3nn_jax: its constructor, which unflatten calls, compares a shape with a static."""
+
+    def __init__(self, x: float, size: int = 0) -> None:
+        shape = getattr(x, "shape", ())
+        if shape and shape[-1] != size:
+            raise ValueError(f"{shape[-1]} != {size}")
+        self.x, self.size = x, size
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.x,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"size": self.size}
+
+
+SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized)
 
 
 class ForgetsRho(Cost):

@@ -13,7 +13,7 @@ from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference, same_leaf
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import is_numeric, put
+from leafwise.testing.strategies._leaves import is_numeric, put, struct_of
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
 
@@ -23,18 +23,31 @@ Function = Callable[[Any], Any]
 def transformations(case: Case) -> None:
     """Send an instance through each transformation."""
     x = case.instance
-    leaves, _ = case.flatten(x)
+    leaves, structure = case.flatten(x)
     if not all(map(is_numeric, leaves)):
         return  # a jitted function does not accept it
     names = names_of(x)
     for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
-        if what == "jax.vmap" and not leaves:
-            continue  # there is nothing to map over
+        if what == "jax.vmap" and (not leaves or _checks_shapes(structure, leaves)):
+            continue  # there is nothing to map over, or no batch of such an instance
         inside = _checked_identity(case, what, names)
         made = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
         _check_result(case, what, made, names)
         if keeps_leaves:
             _check_leaves(case, what, made, leaves)
+
+
+def _checks_shapes(structure: Any, leaves: list[Any]) -> bool:
+    """Return whether unflatten takes structs, and refuses those of another shape."""
+    try:
+        structure.unflatten([struct_of(leaf) for leaf in leaves])
+        try:
+            structure.unflatten([struct_of(leaf, 2) for leaf in leaves])
+        except Exception:  # noqa: BLE001  # the user's own code
+            return True
+    except Exception:  # noqa: BLE001  # which the law says
+        return False
+    return False
 
 
 def _checked_identity(case: Case, what: str, names: Names) -> Function:

@@ -9,7 +9,6 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 
 import leafwise
 from leafwise._classes.spec import is_decorated
@@ -21,6 +20,7 @@ from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
+from leafwise.testing.strategies._leaves import struct_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -60,17 +60,14 @@ def _first_other(x: Any, flat: list[Any]) -> str:
     return ""
 
 
-_make_struct: Any = jax.ShapeDtypeStruct
-_STRUCT: Final = _make_struct((2,), jnp.float32)
-
-
 def any_leaf(case: Case) -> None:
-    """Unflatten with leaves that no constructor would accept."""
-    structure = case.structure(case.instance)
-    count = structure.num_leaves
-    for strange in (object(), _STRUCT, "text", None):
-        what = f"unflatten with {type(strange).__name__}"
-        children = [strange] * count
+    """Unflatten with leaves that no constructor would accept, and with structs and tracers."""
+    leaves, structure = case.flatten(case.instance)
+    structs = [struct_of(leaf) for leaf in leaves]
+    for strange in (object(), jax.ShapeDtypeStruct, "text", None):
+        is_struct = strange is jax.ShapeDtypeStruct
+        what = f"unflatten with {'ShapeDtypeStruct' if is_struct else type(strange).__name__}"
+        children = structs if is_struct else [strange] * len(leaves)
         made = case.attempt(what, structure.unflatten, children)
         _check_kept(case, made, children)
 
@@ -78,7 +75,7 @@ def any_leaf(case: Case) -> None:
         made = case.attempt("unflatten with tracers", structure.unflatten, tracers)
         _check_kept(case, made, list(tracers))
 
-    jax.eval_shape(with_tracers, *[_STRUCT] * count)
+    jax.eval_shape(with_tracers, *structs)
 
 
 _AUX_DATA_FIX: Final = (

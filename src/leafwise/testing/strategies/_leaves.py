@@ -49,6 +49,13 @@ def put(value: Any) -> jax.Array:
     return made
 
 
+def struct_of(leaf: Any, *batch: int) -> Any:
+    """Return a struct like a leaf, or like a batch of such leaves."""
+    make: Any = jax.ShapeDtypeStruct
+    aval: Any = jax.typeof(leaf if is_numeric(leaf) else jnp.zeros(2))
+    return make((*batch, *aval.shape), aval.dtype)
+
+
 def other_value(leaf: Any) -> Any:
     """Return a leaf with other elements: 1 for zeros, 0 for all else; None if it has none.
 
