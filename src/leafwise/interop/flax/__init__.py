@@ -17,7 +17,7 @@ from leafwise._objects.text import got
 from leafwise._statics.key import KEY, table_of
 from leafwise._statics.portable import Json, PortableReader, dump, format_json
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
-from leafwise.interop._checkpoint.checkpoint import explain_opaque
+from leafwise.interop._checkpoint import explain_opaque
 from leafwise.interop._extra import import_extra
 
 __all__ = ["register_nnx_data", "register_serialization"]
