@@ -16,7 +16,7 @@ from jax.experimental import checkify
 from leafwise._classes.options import NamedCheck
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise.errors import DefinitionError, FieldCheckError
+from leafwise.errors import FieldCheckError
 from leafwise.interop._extra import import_extra
 
 chex: Any = import_extra("chex", "chex")  # which has no types
@@ -60,15 +60,6 @@ _NOT_OF_TRACERS: Final = (
     "assert_trees_all_close_ulp",
 )
 """The assertions that cannot be traced: of devices, and one that chex has no program for."""
-
-_NOT_OF_VALUES: Final = (
-    "assert_max_traces",
-    "assert_numerical_grads",
-    "assert_devices_available",
-    "assert_gpu_available",
-    "assert_tpu_available",
-)
-"""What has the name of an assertion, and says nothing about a value."""
 
 _REFUSALS: Final = (AssertionError, AttributeError, TypeError, ValueError)
 """What chex raises for a value: it reads ``.shape`` of anything."""
@@ -235,15 +226,10 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
         assertion: A function of the value, and of what follows; it refuses by raising
             AssertionError. One of your own may call several of chex's.
         *args: Passed on behind the value.
-        **kwargs: Passed on. chex's own ``custom_message`` is among them, ``exception_type``
-            is not.
+        **kwargs: Passed on, chex's own ``custom_message`` included.
 
     Returns:
         A function of one value. ``chex_check(...) & chex_check(...)`` runs both.
-
-    Raises:
-        DefinitionError: `assertion` cannot be called with a value and these arguments, or
-            says nothing about a value.
 
     Examples:
         >>> @pytree
@@ -257,38 +243,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
     # The assertion inside a partial is chex's own, which this module knows how to trace.
     while isinstance(inner, functools.partial) and not inner.args:
         inner, kwargs = inner.func, {**inner.keywords, **kwargs}
-    if not callable(inner) or inspect.isclass(inner):
-        raise DefinitionError(
-            f"chex_check takes an assertion, got {got(inner)}\n"
-            f"  fix: chex_check(chex.assert_rank, 2)"
-        )
-    part = _Assertion(inner, args, kwargs)
-    if part.of_chex in _NOT_OF_VALUES:
-        raise DefinitionError(f"{part}: {part.name} says nothing about a value")
-    if "exception_type" in kwargs:
-        raise DefinitionError(
-            f"{part}: what it raises is a FieldCheckError, which keeps chex's own message and "
-            f"error\n  fix: leave exception_type= out"
-        )
-    _check_arguments(part)
-    return ChexCheck(part)
-
-
-def _check_arguments(part: _Assertion) -> None:
-    """Refuse arguments that the assertion does not take."""
-    try:
-        signature = inspect.signature(part.assertion)
-    except (TypeError, ValueError):  # a builtin may have none
-        return
-    options = _CHEX_OPTIONS if part.of_chex else ()
-    kwargs = {name: value for name, value in part.kwargs.items() if name not in options}
-    try:
-        signature.bind("value", *part.args, **kwargs)
-    except TypeError as error:
-        names = ", ".join(signature.parameters)
-        raise DefinitionError(
-            f"{part}: {error}\n  fix: give what follows the value in {part.name}({names})"
-        ) from error
+    return ChexCheck(_Assertion(inner, args, kwargs))
 
 
 def _is_abstract(value: Any) -> bool:
