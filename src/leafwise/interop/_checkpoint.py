@@ -44,11 +44,7 @@ Agree: TypeAlias = Callable[[CheckpointMismatchError | None], None]
 
 @contextlib.contextmanager
 def reading(where: object) -> Generator[None, None, None]:
-    """Let whatever a library says of a file be an error that names it.
-
-    Raises:
-        CheckpointError: The file cannot be read.
-    """
+    """Let whatever a library says of a file be an error that names it."""
     try:
         yield
     except Exception as error:
@@ -169,11 +165,7 @@ def to_json(tree: Description) -> dict[str, Json]:
 
 
 def from_json(content: Json, where: str) -> Description:
-    """Return what `to_json` wrote.
-
-    Raises:
-        CheckpointError: It is something else, or of another version.
-    """
+    """Return what `to_json` wrote."""
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise CheckpointError(
             f"{where}: what describes its tree was not written by leafwise\n  got: {got(content)}"
@@ -187,12 +179,7 @@ def from_json(content: Json, where: str) -> Description:
 
 
 def describe_tree(tree: Any, start: str = "") -> Described:
-    """Describe a tree, which stands at a path and may have abstract leaves.
-
-    Raises:
-        StaticMutatedError: A static of a leafwise class changed in place.
-        CheckpointError: Two places of the tree have one path.
-    """
+    """Describe a tree, which stands at a path and may have abstract leaves."""
     found = description.describe_tree(tree, leaf_entry, start=start)
     if found.twice:
         raise CheckpointError(
@@ -282,13 +269,7 @@ def _scalar_kind(entry: Json) -> str | None:
 
 
 def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[str, Any]]:
-    """Return the description of a tree, and its arrays by path: of numpy or of JAX, no keys.
-
-    Raises:
-        CheckpointError: A leaf cannot be saved, or a static means nothing to another process and
-            `allow_opaque` is false; it names all of them.
-        StaticMutatedError: A static of a leafwise class changed in place.
-    """
+    """Return the description of a tree, and its arrays by path: of numpy or of JAX, no keys."""
     described = describe_tree(tree)
     for path, leaf in described.arrays.items():
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -340,12 +321,7 @@ def unpack(
     *,
     agree: Agree = lambda _: None,
 ) -> T:
-    """Return a tree like the target, with the arrays that were saved at `where`.
-
-    Raises:
-        CheckpointMismatchError: What was saved, or what `migrate` made of it, does not fit.
-        CheckpointError: The target has leaves that cannot be restored, or `migrate` is wrong.
-    """
+    """Return a tree like the target, with the arrays that were saved at `where`."""
     described = describe_tree(target)
     _refuse_problems(described)
     values: Mapping[str, Any] = {}

@@ -187,11 +187,7 @@ def _read_arrays(
 
 
 def _agree(directory: Path, own: CheckpointMismatchError | None) -> None:
-    """Let no process wait for one whose target does not fit: each tells the others.
-
-    Raises:
-        CheckpointMismatchError: That of another process.
-    """
+    """Let no process wait for one whose target does not fit: each tells the others."""
     here = processes()
     if here is None or here.count == 1:
         return

@@ -165,11 +165,7 @@ def _to_state_dict(instance: Any) -> dict[str, Any]:
 
 
 def _refuse_opaque(described: Described) -> None:
-    """Refuse statics of which nothing but type and name can be compared, unless allowed.
-
-    Raises:
-        CheckpointError: There are some.
-    """
+    """Refuse statics of which nothing but type and name can be compared, unless allowed."""
     if described.opaque and not _allow_opaque:
         problems = [
             f"{described.root}{path}: {explain_opaque(what, _SWITCH)}"
