@@ -11,7 +11,6 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.interop.chex import from_chex
 from leafwise.interop.equinox import Module
 
 pytestmark = pytest.mark.hazard
@@ -65,19 +64,7 @@ def in_equinox() -> Any:
     return P
 
 
-def by_chex() -> Any:
-    import chex
-
-    @from_chex(static=["a"])
-    @chex.dataclass
-    class P:
-        x: Any
-        a: int = 1
-
-    return P
-
-
-WAYS = {each.__name__: each for each in (plain, with_options, in_strings, in_equinox, by_chex)}
+WAYS = {each.__name__: each for each in (plain, with_options, in_strings, in_equinox)}
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -144,7 +131,7 @@ def test_the_frame_dies() -> None:
             x: "Any"
             a: "mark[int]" = 1
 
-        kept.extend([P, decorator, P(x=1.0), lw.pytree(order=True), from_chex(static=["a"])])
+        kept.extend([P, decorator, P(x=1.0), lw.pytree(order=True)])
         return weakref.ref(large)
 
     find = define()

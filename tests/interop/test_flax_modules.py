@@ -125,7 +125,7 @@ OTHERS: list[tuple[Any, Any, str]] = [
     (Net(1.0).times, Net(1.0).jitted, "Net.times, target"),
     (Net(1.0).times, Net(1.0, 3).times, "Net.n: saved 2, target 3"),
     (Net(1.0), Net(1.0).times, "BoundMethod.__self__: saved nothing, target a field"),
-    (Net(1.0).times, Net(1.0), "Net.__self__: saved a value, target no field"),
+    (Net(1.0).times, Net(1.0), "Net.__self__: saved a field, target nothing"),
 ]
 
 
@@ -138,30 +138,6 @@ def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
         serialization.from_state_dict([Holder(target)], state)
     assert text in str(raised.value)
     assert "./0/it" in str(raised.value)
-
-
-def test_methods_of_local_classes() -> None:
-    """A method is known by the name under which its class has it, also where that is local."""
-
-    @lw.pytree
-    class Local:
-        w: Any
-
-        def f(self) -> int:
-            return 1
-
-        def g(self) -> int:
-            return 2
-
-        h: Any = None
-        one = lambda self: 1  # noqa: E731
-
-    state = serialization.to_state_dict(Local(1.0).f)
-    assert serialization.from_state_dict(Local(0.0).f, state).__self__.w == 1
-    with pytest.raises(CheckpointMismatchError, match=r"Local\.f, target .*Local\.g"):
-        serialization.from_state_dict(Local(0.0).g, state)
-    with pytest.raises(CheckpointError, match=r"BoundMethod\.__func__: it has no description"):
-        serialization.to_state_dict(Local(1.0).one)
 
 
 def test_inherited_methods() -> None:
@@ -204,7 +180,7 @@ def test_fields_that_were_never_set() -> None:
     state = serialization.to_state_dict(Lazy(1.0))
     assert state.keys() == {"w", "__leafwise__"}
     same(serialization.from_bytes(Lazy(0.0), serialization.to_bytes(Lazy(1.0))), Lazy(1.0))
-    with pytest.raises(CheckpointMismatchError, match=r"Lazy\.d: saved a value, target no field"):
+    with pytest.raises(CheckpointMismatchError, match=r"Lazy\.d: saved a field, target nothing"):
         serialization.from_state_dict(Lazy(0.0), state | {"d": 1.0})
 
 
@@ -213,7 +189,7 @@ def test_modules_in_static_fields() -> None:
     """A keyed module without arrays can be a static: it is read by its fields."""
     state = serialization.to_state_dict(Mod(1.0, Config(2)))
     assert serialization.from_state_dict(Mod(0.0, Config(2)), state).w == 1
-    with pytest.raises(CheckpointMismatchError, match=r"Mod\.k: saved .*Config\(width=2\)"):
+    with pytest.raises(CheckpointMismatchError, match=r"Mod\.k\.width: saved 2, target 3"):
         serialization.from_state_dict(Mod(0.0, Config(3)), state)
 
 
@@ -317,7 +293,7 @@ structure = pickle.loads(bytes.fromhex(sys.argv[1]))
 made = jax.tree.unflatten(structure, [3.0])
 assert nnx.is_data(made)
 state = serialization.to_state_dict(made)
-assert state == {"x": 3.0, "__leafwise__": {"n": {"1": {}}}}, state
+assert state == {"x": 3.0, "__leafwise__": {".n": {"1": {}}}}, state
 """
 
 

@@ -140,7 +140,7 @@ OTHER_STATICS: list[tuple[Any, Any, str]] = [
     (1, True, "Layer.depth: saved 1, target True"),
     (1, 1.0, "Layer.depth: saved 1, target 1.0"),
     (0.0, -0.0, "Layer.depth: saved 0.0, target -0.0"),
-    ((1, 2), (1, 3), "Layer.depth: saved (1, 2), target (1, 3)"),
+    ((1, 2), (1, 3), "Layer.depth[1]: saved 2, target 3"),
     (Kind.BIG, Kind.SMALL, "Layer.depth: saved"),
     (jnp.tanh, jnp.sin, "Layer.depth: saved"),
     (lw.freeze(np.arange(3)), lw.freeze(np.arange(1, 4)), "Layer.depth: saved"),
@@ -159,7 +159,7 @@ def test_other_statics_are_refused(before: Any, now: Any, text: str) -> None:
         serialization.from_bytes({"net": [Layer(jnp.ones(2), **{name: now})]}, written)
     assert text in str(raised.value)
     assert "./net/0" in str(raised.value)
-    assert [each.path for each in raised.value.differences] == [f"Layer.{name}"]
+    assert [each.path[: 6 + len(name)] for each in raised.value.differences] == [f"Layer.{name}"]
 
 
 def test_flax_restores_in_silence() -> None:
@@ -177,21 +177,18 @@ def test_statics_can_be_left_out() -> None:
 
 WRONG: list[tuple[Any, str]] = [
     ({"w": 1}, "Layer.b: saved nothing, target a field"),
-    ({"w": 1, "b": 2, "bias": 3}, "Layer.bias: saved a value, target no field"),
-    ({"w": 1, "b": 2, "act": "relu"}, "Layer.act: saved a value, target no field"),
+    ({"w": 1, "b": 2, "bias": 3}, "Layer.bias: saved a field, target nothing"),
+    ({"w": 1, "b": 2, "act": "relu"}, "Layer.act: saved a field, target nothing"),
     ([1, 2], "Layer: a state dict of it has the keys w, b"),
     (None, "Layer: a state dict of it has the keys w, b"),
-    ({"w": 1, "b": 2, "__leafwise__": 3}, "what the state dict says of its statics is damaged"),
-    ({"w": 1, "b": 2, "__leafwise__": {"act": {}}}, "is damaged"),
-    ({"w": 1, "b": 2, "__leafwise__": {"act": {"re": {}}}}, "is damaged"),
-    ({"w": 1, "b": 2, "__leafwise__": {"act": {'"relu"': {}}}}, "Layer.depth: saved nothing"),
+    ({"w": 1, "b": 2, "__leafwise__": {".act": {'"relu"': {}}}}, "Layer.depth: saved nothing"),
     (
         {
             "w": 1,
             "b": 2,
-            "__leafwise__": {"act": {'"relu"': {}}, "depth": {"2": {}}, "n": {"1": {}}},
+            "__leafwise__": {".act": {'"relu"': {}}, ".depth": {"2": {}}, ".n": {"1": {}}},
         },
-        "Layer.n: saved 1, target no such static",
+        "Layer.n: saved the static 1, target nothing",
     ),
 ]
 

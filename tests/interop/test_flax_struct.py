@@ -189,7 +189,7 @@ def test_frozen_dicts() -> None:
     assert structure({"a": 1, "b": {"c": 2}}) == structure({"a": 1, "b": {"c": 2}})
     assert structure({"a": 1}) != structure({"a": True})
     assert structure({"a": 1, "b": 2}) != structure({"b": 2, "a": 1})
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.config: .* 'list'"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.config\['a'\]: a list"):
         structure({"a": [1]})
     frozen = flax.core.freeze({"a": Scale(jnp.ones(2))})
     assert flax.core.unfreeze(frozen)["a"].power == 2

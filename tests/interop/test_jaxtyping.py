@@ -1,4 +1,4 @@
-"""Types checked at run time: jaxtyping with beartype or typeguard, at construction only."""
+"""Types checked at run time: jaxtyping with beartype, at construction only."""
 
 # ruff: noqa: F722  # shapes are no forward references
 
@@ -23,18 +23,11 @@ from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Array, Float, Int, PyTree, TypeCheckError, install_import_hook, jaxtyped
 
 import leafwise as lw
-from leafwise.interop import typeguard as lw_typeguard
 
-CHECKERS: dict[str, Callable[..., Any]] = {
-    "beartype": beartype.beartype,
-    "typeguard": lw_typeguard.typechecked,
-}
 T = TypeVar("T")
 
-both = pytest.mark.parametrize("checker", CHECKERS.values(), ids=CHECKERS)
 
-
-def point(checker: Any, **options: Any) -> Any:
+def point(checker: Any = beartype.beartype, **options: Any) -> Any:
     """Return a class with two arrays of one length, and a static."""
 
     @jaxtyped(typechecker=checker)
@@ -62,12 +55,10 @@ WRONG: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.works("jaxtyping", "`@jaxtyped` above `@lw.pytree` with beartype: fields are checked")
-@pytest.mark.works("jaxtyping", "`@jaxtyped(typechecker=leafwise.interop.typeguard.typechecked)`")
-@both
 @pytest.mark.parametrize("options", [{}, {"slots": True}, {"many_statics": True}], ids=str)
-def test_checked_at_construction(checker: Any, options: dict[str, bool]) -> None:
+def test_checked_at_construction(options: dict[str, bool]) -> None:
     """Shapes, dtypes and statics are checked, fields with each other; class and field are named."""
-    cls = point(checker, **options)
+    cls = point(**options)
     assert cls(X, Y).act == "relu"
     for arguments, named, field in WRONG:
         with pytest.raises(TypeCheckError) as raised:
@@ -77,10 +68,9 @@ def test_checked_at_construction(checker: Any, options: dict[str, bool]) -> None
 
 
 @pytest.mark.works("jaxtyping", "`lw.replace` checks again")
-@both
-def test_checked_by_replace(checker: Any) -> None:
+def test_checked_by_replace() -> None:
     """A changed copy is constructed, so all fields are checked together."""
-    made = point(checker)(X, Y)
+    made = point()(X, Y)
     assert lw.replace(made, x=jnp.ones((2, 5))).x.shape == (2, 5)
     for changes in ({"y": jnp.ones(3)}, {"act": 1}, {"x": jnp.ones((4, 3))}):
         with pytest.raises(TypeCheckError):
@@ -90,13 +80,12 @@ def test_checked_by_replace(checker: Any) -> None:
 @pytest.mark.works(
     "jaxtyping", "no check when JAX rebuilds: `tree.map`, `vmap`, `eval_shape`, axes"
 )
-@both
-def test_not_checked_when_rebuilt(checker: Any) -> None:
+def test_not_checked_when_rebuilt() -> None:
     """JAX may put anything into the fields: other shapes, tracers, `object()`, None, axes."""
     calls: list[None] = []
 
     def counting(function: Any) -> Any:
-        inner = checker(function)
+        inner = beartype.beartype(function)
         return lambda *args, **kwargs: (calls.append(None), inner(*args, **kwargs))[1]
 
     cls = point(counting)
@@ -121,10 +110,9 @@ def test_not_checked_when_rebuilt(checker: Any) -> None:
 
 
 @pytest.mark.works("jaxtyping", "shapes are checked under `jit` and `vmap`, on tracers")
-@both
-def test_checked_while_tracing(checker: Any) -> None:
+def test_checked_while_tracing() -> None:
     """An instance that is made inside a traced function is checked, by its traced shapes."""
-    cls = point(checker)
+    cls = point()
     made = jax.jit(lambda x: cls(x, x[:, 0]))(X)
     assert type(made) is cls
     with pytest.raises(TypeCheckError, match="parameter 'y'"):
@@ -132,12 +120,11 @@ def test_checked_while_tracing(checker: Any) -> None:
     assert jax.vmap(lambda x: cls(x, x[:, 0]))(jnp.ones((5, 2, 3))).y.shape == (5, 2)
 
 
-@both
-def test_inheritance(checker: Any) -> None:
+def test_inheritance() -> None:
     """A decorated subclass checks the fields of its base and its own, together."""
-    base = point(checker, kw_only=True)
+    base = point(kw_only=True)
 
-    @jaxtyped(typechecker=checker)
+    @jaxtyped(typechecker=beartype.beartype)
     @lw.pytree
     class Sub(base):  # type: ignore[misc, valid-type]
         z: Int[Array, " d"]
@@ -148,12 +135,11 @@ def test_inheritance(checker: Any) -> None:
             Sub(z, x=X, y=y)
 
 
-@both
-def test_generics_and_trees(checker: Any) -> None:
+def test_generics_and_trees() -> None:
     """Generic classes, nested classes, unions and `PyTree` annotations are checked."""
-    nested = point(checker)
+    nested = point()
 
-    @jaxtyped(typechecker=checker)
+    @jaxtyped(typechecker=beartype.beartype)
     @lw.pytree
     class Box(Generic[T]):
         content: T
@@ -177,8 +163,7 @@ def test_generics_and_trees(checker: Any) -> None:
 
 
 @pytest.mark.works("jaxtyping", "`lw.field(converter=...)`: the converter's own type is checked")
-@both
-def test_converters(checker: Any) -> None:
+def test_converters() -> None:
     """A converter is given what the caller gave; a check sees what it returns, and the axes."""
 
     def as_array(x: list[float] | tuple[float, ...]) -> jax.Array:
@@ -187,7 +172,7 @@ def test_converters(checker: Any) -> None:
     def fits(x: Any) -> bool:
         return isinstance(x, Float[Array, " n"])
 
-    @jaxtyped(typechecker=checker)
+    @jaxtyped(typechecker=beartype.beartype)
     @lw.pytree
     class Converted:
         x: Float[Array, " n"]
@@ -203,11 +188,10 @@ def test_converters(checker: Any) -> None:
         Converted(Y, Y, {1.0})  # type: ignore[arg-type]
 
 
-@both
-def test_own_constructor(checker: Any) -> None:
+def test_own_constructor() -> None:
     """The parameters of a constructor written by hand are checked by their own annotations."""
 
-    @jaxtyped(typechecker=checker)
+    @jaxtyped(typechecker=beartype.beartype)
     @lw.pytree
     class Own:
         x: Float[Array, " n"]
@@ -363,26 +347,21 @@ def check_module(made: Any) -> None:
 
 
 FUTURE = "from __future__ import annotations"
-SETUPS = {
-    "beartype": ("import beartype", "beartype.beartype"),
-    "typeguard": ("import leafwise.interop.typeguard", "leafwise.interop.typeguard.typechecked"),
-}
+CHECKER = "beartype.beartype"
 
 
 @pytest.mark.works(
     "jaxtyping", "`from __future__ import annotations`, and names local to a function"
 )
-@pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS)
 @pytest.mark.parametrize("future", ["", FUTURE], ids=["objects", "strings"])
-def test_string_annotations(setup: tuple[str, str], future: str, folder: Path) -> None:
+def test_string_annotations(future: str, folder: Path) -> None:
     """Annotations are found as strings too, those of bases and of local classes included."""
-    imports, checker = setup
     made = module(
         folder,
-        f"written_{len(future)}_{checker.partition('.')[0]}",
+        f"written_{len(future)}",
         future=future,
-        imports=f"{imports}\nfrom jaxtyping import jaxtyped",
-        decorator=f"@jaxtyped(typechecker={checker})",
+        imports="import beartype\nfrom jaxtyping import jaxtyped",
+        decorator=f"@jaxtyped(typechecker={CHECKER})",
     )
     check_module(made)
     if future:
@@ -391,14 +370,12 @@ def test_string_annotations(setup: tuple[str, str], future: str, folder: Path) -
 
 
 @pytest.mark.works("jaxtyping", "`install_import_hook` over modules of leafwise classes")
-@pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS)
 @pytest.mark.parametrize("future", ["", FUTURE], ids=["objects", "strings"])
-def test_import_hook(setup: tuple[str, str], future: str, folder: Path) -> None:
+def test_import_hook(future: str, folder: Path) -> None:
     """The hook decorates classes and their methods; both are checked."""
-    imports, checker = setup
-    name = f"hooked_{len(future)}_{checker.partition('.')[0]}"
-    with install_import_hook(name, checker):
-        made = module(folder, name, future=future, imports=imports)
+    name = f"hooked_{len(future)}"
+    with install_import_hook(name, CHECKER):
+        made = module(folder, name, future=future, imports="import beartype")
     check_module(made)
     point = made.Point(X, Y)
     assert point.tail(Y, 0).shape == (2,)
@@ -465,7 +442,7 @@ def test_wrong_order(decorator: Any) -> None:
     "jaxtyping",
     "`@jaxtyped(typechecker=typeguard.typechecked)`",
     cannot="typeguard 4 rewrites source, which a generated constructor has not, here or in a "
-    "plain dataclass; `leafwise.interop.typeguard.typechecked` does without",
+    "plain dataclass; use beartype",
 )
 @pytest.mark.parametrize(
     "decorator", [lw.pytree, dataclasses.dataclass], ids=["leafwise", "dataclass"]
@@ -541,27 +518,3 @@ def test_beartype_and_methods() -> None:
         assert call(1) is not None
         with pytest.raises(BeartypeCallHintViolation):
             call("text")
-
-
-def test_typeguard_of_functions() -> None:
-    """`typechecked` checks arguments of every kind, and the result."""
-
-    @lw_typeguard.typechecked
-    def total(x: int, /, *rest: int, scale: "float" = 1.0, **named: str) -> int:
-        return (x + sum(rest)) if scale else "text"  # type: ignore[return-value]
-
-    assert total(1, 2, 3, scale=0.5, a="b") == 6
-    calls: list[tuple[Callable[[], Any], str]] = [
-        (lambda: total("1"), "argument 'x'"),  # type: ignore[arg-type]
-        (lambda: total(1, "2"), "argument 'rest'"),  # type: ignore[arg-type]
-        (lambda: total(1, scale="a"), "argument 'scale'"),  # type: ignore[arg-type]
-        (lambda: total(1, a=1), "argument 'named'"),  # type: ignore[arg-type]
-        (lambda: total(1, scale=0.0), "result"),
-    ]
-    for call, where in calls:
-        with pytest.raises(typeguard.TypeCheckError) as raised:
-            call()
-        assert where in raised.value.__notes__[0]
-        assert "total" in raised.value.__notes__[0]
-    with pytest.raises(TypeError, match=r"got the class int\n.*fix: @jaxtyped"):
-        lw_typeguard.typechecked(int)

@@ -78,13 +78,10 @@ def test_a_module_names_its_extra(extra: str) -> None:
     assert f"pip install 'leafwise[{extra}]'" in str(caught.value)
 
 
-@pytest.mark.parametrize("library", ["flax", "typeguard"])
-def test_a_module_names_its_library(library: str) -> None:
+def test_a_module_names_its_library() -> None:
     """So does a module for a library that no extra brings."""
-    with pytest.raises(
-        ImportError, match=f"{library} is not installed\n  fix: pip install {library}"
-    ):
-        importlib.import_module(f"leafwise.interop.{library}")
+    with pytest.raises(ImportError, match=r"flax is not installed\n  fix: pip install flax"):
+        importlib.import_module("leafwise.interop.flax")
 
 
 def test_the_kit_names_its_extra() -> None:

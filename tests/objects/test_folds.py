@@ -10,6 +10,7 @@ import leafwise as lw
 from leafwise._captures.forms import check_of, fingerprint
 from leafwise._objects.parts import kind_of
 from leafwise._statics.hash_nodes import hash_node_of
+from leafwise._statics.portable import PortableReader, dump
 from leafwise._statics.snapshot import Snapshot
 from leafwise._trees.equality import first_difference
 
@@ -116,3 +117,18 @@ def test_first_differences(sample: Sample) -> None:
         path, one, its = first_difference((value,), (other,))
         assert path.startswith("[0]")
         assert one is not its
+
+
+@each_sample
+def test_descriptions(sample: Sample) -> None:
+    """Indistinguishable values have one description, others do not; or a value is noted."""
+
+    def described(value: Any) -> str | None:
+        reader = PortableReader()
+        found = dump(reader.read(value, "P.s"))
+        return None if reader.opaque else found
+
+    found = described(sample.make())
+    assert found is None or described(sample.make()) == found
+    for other in [described(make()) for make in sample.others]:
+        assert other is None or other != found

@@ -94,7 +94,7 @@ _DECORATORS: Final = (
     (
         {"to_tuple", "from_tuple"},
         "@chex.dataclass",
-        "@lw.pytree in its place, or @leafwise.interop.chex.from_chex, which keeps its methods",
+        "@lw.pytree in its place",
     ),
     (
         {"__mutability__"},

@@ -2,11 +2,9 @@
 
 - `equinox`: an `equinox.Module` with leafwise's key.
 - `flax`: pytree classes in state dicts and as data of `flax.nnx` modules.
-- `chex`: its assertions as checks of fields (`_chex_checks`), its dataclasses as pytree classes
-  (`_chex_classes`).
-- `orbax`, `safetensors`: checkpoints. Both write what `_checkpoint` makes of a tree; start there
-  with `_checkpoint.checkpoint`.
-- `treescope`, `typeguard`: what the two show and check.
+- `chex`: its assertions as checks of fields.
+- `orbax`, `safetensors`: checkpoints. Both write what `_checkpoint` makes of a tree.
+- `treescope`: what it shows.
 
 Users import these modules, so files that are not public have an underscore. Nothing in leafwise
 imports them but `leafwise._classes.display`, which loads `treescope` when treescope asks it.

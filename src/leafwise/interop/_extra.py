@@ -5,16 +5,7 @@ from typing import Any
 
 
 def import_extra(module: str, extra: str = "", library: str = "") -> Any:
-    """Import a module that needs a library which may be missing.
-
-    Args:
-        module: The module, of the library or of leafwise.
-        extra: The extra of leafwise that brings the library, if there is one.
-        library: The library; the package of `module` if not given.
-
-    Raises:
-        ModuleNotFoundError: The library is missing; the message says how to install it.
-    """
+    """Import a module that needs a library which may be missing."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

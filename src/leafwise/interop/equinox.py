@@ -138,11 +138,7 @@ def _refuse_properties(cls: Any) -> None:
 
 
 def _declare(cls: type, name: str, annotation: Any) -> None:
-    """Let equinox see that a field is static, and validate it, whatever declares it so.
-
-    Raises:
-        DefinitionError: The declarations contradict each other, or a base class.
-    """
+    """Let equinox see that a field is static, and validate it, whatever declares it so."""
     written = annotation
     if isinstance(annotation, str):
         annotation = annotations.resolve(cls, name, annotation, annotations.scopes_of(cls))
@@ -190,11 +186,7 @@ def _seal_before_checks(cls: Any) -> None:
 
 
 def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
-    """Return the static fields whose values are kept on instances, but not the key's own.
-
-    Raises:
-        DefinitionError: Equinox flattens other fields than the class has.
-    """
+    """Return the static fields whose values are kept on instances, but not the key's own."""
     kept = [each for each in dataclasses.fields(cls) if not _is_hidden(cls, each.name)]
     _check_flattened(cls, [each.name for each in kept if not each.metadata.get("static", False)])
     notify_registered(cls)  # not in `__init_subclass__`, which runs before it is a pytree

@@ -2,22 +2,24 @@
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+import operator
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
 import jax
 
 from leafwise._classes.foreign import LazyOwner
-from leafwise._classes.registry import registered_names, spec_of
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.registry import field_names
+from leafwise._compare import description
+from leafwise._compare.description import Described, Description, differences
 from leafwise._objects.class_map import on_registered
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
-from leafwise._statics.key import KEY, table_of
-from leafwise._statics.portable import Json, PortableReader, dump, format_json
-from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
-from leafwise.interop._checkpoint.checkpoint import explain_opaque
+from leafwise._statics.key import table_of
+from leafwise._statics.portable import dump
+from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.interop._checkpoint import explain_opaque
 from leafwise.interop._extra import import_extra
 
 __all__ = ["register_nnx_data", "register_serialization"]
@@ -27,10 +29,7 @@ _flax: Any = import_extra("flax.serialization")
 _STATICS: Final = "__leafwise__"
 """The entry of a state dict that says what the statics were. No field has this name."""
 
-_NOTHING: Final = "nothing"
-
 _SWITCH: Final = "register_serialization(allow_opaque=True)"
-
 
 _allow_opaque: bool = False
 
@@ -119,9 +118,7 @@ def make_serializable(cls: type) -> None:
 
 
 def _has_children(cls: type) -> bool:
-    if is_decorated(cls):
-        return bool(spec_of(cls).dynamic_names)
-    names = registered_names(cls)
+    names = field_names(cls)
     if names is not None:
         return bool(names[1])
     # A method has its instance, a module of equinox the fields that equinox takes for children.
@@ -130,141 +127,86 @@ def _has_children(cls: type) -> bool:
     )
 
 
-def _static_names(cls: type) -> tuple[str, ...]:
-    return ("__func__",) if cls is BoundMethod else table_of(cls).owner.static_names
-
-
-def _children(instance: Any) -> tuple[dict[str, Any], Any]:
-    """Return all children by name, those that are not fields included, and the treedef."""
+def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
+    """Return all children by name, the treedef, and the description of an instance alone."""
 
     def is_child(node: object) -> bool:
         return node is not instance
 
     pairs, structure = jax.tree_util.tree_flatten_with_path(instance, is_leaf=is_child)
-    return {path[0].name: child for path, child in pairs}, structure
+    alone = jax.tree.unflatten(structure, [0.0] * len(pairs))
+    described = description.describe_tree(alone, lambda _: {"python": "float"})
+    return {path[0].name: child for path, child in pairs}, structure, described
 
 
-def _is_field(instance: Any, name: str) -> bool:
-    """Return whether a child is a field's value.
+def _fields(instance: Any, described: Described) -> list[str]:
+    """Return the names of the children that are values of fields.
 
     Others are the hash node of ``many_statics``, and equinox's mark for a field that was never set.
     """
+    names = [path[1:] for path in described.arrays]
     cls = type(instance)
     if cls is not BoundMethod and isinstance(table_of(cls).owner, LazyOwner):
-        return name in vars(instance)
-    return not name.startswith(KEY)
+        return [name for name in names if name in vars(instance)]
+    return names
 
 
 def _to_state_dict(instance: Any) -> dict[str, Any]:
-    children, _ = _children(instance)
-    state = {
-        name: _flax.to_state_dict(child)
-        for name, child in children.items()
-        if _is_field(instance, name)
-    }
-    static = _static_names(type(instance))
-    if static:
-        reader = PortableReader()
-        state[_STATICS] = {name: {_read(reader, instance, name): {}} for name in static}
-        _refuse_opaque(reader.opaque)
+    children, _, described = _one_level(instance)
+    names = _fields(instance, described)
+    state = {name: _flax.to_state_dict(children[name]) for name in names}
+    statics = described.description.statics
+    if statics:
+        # `flatten_dict` joins keys by slashes, and splits them there again.
+        texts = {path: dump(static).replace("/", "\\u002f") for path, static in statics.items()}
+        state[_STATICS] = {path: {text: {}} for path, text in texts.items()}
+        _refuse_opaque(described)
     return state
 
 
-def _read(reader: PortableReader, instance: Any, name: str) -> str:
-    value, path = getattr(instance, name), f"{type(instance).__name__}.{name}"
-    text = dump(_method_name(instance) or reader.read(value, path))
-    # `flatten_dict` joins keys by slashes, and splits them there again.
-    return text.replace("/", "\\u002f")
-
-
-def _method_name(instance: Any) -> Json:
-    """Return the name of a method that is an attribute of its instance's class.
-
-    The class may be a local one, which has no portable name: flax never compares classes, and the
-    target brings its own.
-    """
-    if type(instance) is not BoundMethod:
-        return None
-    function: Any = instance.__func__
-    found = getattr(type(instance.__self__), getattr(function, "__name__", ""), None)
-    if found is None or found is not function:
-        return None
-    return {"name": f"{function.__module__}:{function.__qualname__}"}
-
-
-def _refuse_opaque(opaque: list[tuple[str, str]]) -> None:
-    """Refuse statics of which nothing but type and name can be compared.
-
-    Raises:
-        CheckpointError: There are some, and they have not been allowed.
-    """
-    if opaque and not _allow_opaque:
-        problems = [f"{path}: {explain_opaque(what, _SWITCH)}" for path, what in opaque]
+def _refuse_opaque(described: Described) -> None:
+    """Refuse statics of which nothing but type and name can be compared, unless allowed."""
+    if described.opaque and not _allow_opaque:
+        problems = [
+            f"{described.root}{path}: {explain_opaque(what, _SWITCH)}"
+            for path, what in described.opaque
+        ]
         raise CheckpointError("\n".join(problems) + _at_path())
 
 
 def _from_state_dict(target: Any, state: Any) -> Any:
-    children, structure = _children(target)
-    fields = _check_state(target, state, [name for name in children if _is_field(target, name)])
+    children, structure, described = _one_level(target)
+    names = _fields(target, described)
+    if not isinstance(state, Mapping):
+        raise CheckpointError(
+            f"{described.root}: a state dict of it has the keys "
+            f"{', '.join(names) or '(none)'}\n  got: {got(state)}{_at_path()}"
+        )
+    fields: dict[str, Any] = dict(state)
+    texts = fields.pop(_STATICS, None)
+    statics = {} if texts is None else described.description.statics
+    saved = {path: json.loads(next(iter(text))) for path, text in (texts or {}).items()}
+    found = differences(
+        Description({f".{name}": "a field" for name in fields}, saved, {}),
+        Description({f".{name}": "a field" for name in names}, statics, {}),
+        described.root,
+        operator.eq,
+    )
+    if found:
+        lines = "\n".join(f"  {difference}" for difference in found)
+        raise CheckpointMismatchError(
+            f"{described.root}: the state dict is not one of this target\n{lines}{_at_path()}\n"
+            f"  fix: restore into an instance with the fields and statics that were saved, or "
+            f"delete state[{_STATICS!r}] to restore into other statics",
+            found,
+        )
+    if texts is not None:
+        _refuse_opaque(described)
     restored = [
         _flax.from_state_dict(child, fields[name], name=name) if name in fields else child
         for name, child in children.items()
     ]
     return jax.tree.unflatten(structure, restored)
-
-
-def _check_state(target: Any, state: Any, dynamic: Collection[str]) -> dict[str, Any]:
-    """Return the dynamic fields of a state dict; refuse one that does not fit the target."""
-    name = type(target).__name__
-    if not isinstance(state, Mapping):
-        raise CheckpointError(
-            f"{name}: a state dict of it has the keys {', '.join(dynamic) or '(none)'}\n"
-            f"  got: {got(state)}{_at_path()}"
-        )
-    fields: dict[str, Any] = dict(state)
-    saved = fields.pop(_STATICS, None)
-    lost = [
-        Difference(f"{name}.{key}", _NOTHING, "a field") for key in dynamic if key not in fields
-    ]
-    lost += [
-        Difference(f"{name}.{key}", "a value", "no field") for key in fields if key not in dynamic
-    ]
-    reader = PortableReader()
-    found = [*lost, *([] if saved is None else _static_differences(target, saved, reader))]
-    if found:
-        lines = "\n".join(f"  {difference}" for difference in found)
-        hint = (
-            "give the target the statics that were saved, or delete "
-            f"state[{_STATICS!r}] to restore the arrays all the same"
-            if not lost
-            else "restore into an instance of the class that was saved"
-        )
-        raise CheckpointMismatchError(
-            f"{name}: the state dict is not one of this target\n{lines}{_at_path()}\n  fix: {hint}",
-            tuple(found),
-        )
-    _refuse_opaque(reader.opaque)
-    return fields
-
-
-def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list[Difference]:
-    now = {name: _read(reader, target, name) for name in _static_names(type(target))}
-    try:
-        before = {name: next(iter(texts)) for name, texts in saved.items()}
-        shown = {name: format_json(json.loads(text)) for name, text in before.items()}
-    except (AttributeError, TypeError, ValueError, StopIteration, RecursionError) as error:
-        kind = type(target).__name__
-        msg = f"{kind}: what the state dict says of its statics is damaged\n  got: {got(saved)}"
-        raise CheckpointError(msg + _at_path()) from error
-    return [
-        Difference(
-            f"{type(target).__name__}.{name}",
-            shown.get(name, _NOTHING),
-            format_json(json.loads(now[name])) if name in now else "no such static",
-        )
-        for name in {**now, **before}
-        if now.get(name) != before.get(name)
-    ]
 
 
 def _at_path() -> str:

@@ -5,43 +5,19 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    dataclass_transform,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, overload
 
 from leafwise._classes import fields, instance
 from leafwise._classes.annotations import caller_scopes, scopes_of
-from leafwise._classes.fields import StaticFieldArguments, static_field
+from leafwise._classes.fields import static_field
 from leafwise._classes.pytree import PytreeOptions, check_frozen, decorate
 from leafwise.interop.flax import make_serializable
 
 __all__ = ["PyTreeNode", "dataclass", "field"]
 
-T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
 
-@overload
-def field(
-    pytree_node: bool = ..., *, default: T, **arguments: Unpack[StaticFieldArguments]
-) -> T: ...
-@overload
-def field(
-    pytree_node: bool = ...,
-    *,
-    default_factory: Callable[[], T],
-    **arguments: Unpack[StaticFieldArguments],
-) -> T: ...
-@overload
-def field(pytree_node: bool = ..., **arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def field(pytree_node: bool = True, **arguments: Any) -> Any:
     """Declare a field as `flax.struct.field` does.
 
@@ -57,38 +33,14 @@ def field(pytree_node: bool = True, **arguments: Any) -> Any:
     return declare(**arguments)
 
 
-class Options(TypedDict, total=False):
-    """What a class can be asked for, as `leafwise.pytree` documents it."""
-
-    kw_only: bool
-    order: bool
-    repr: bool
-    eq: bool
-    init: bool
-    frozen: Literal[True]
-    many_statics: bool
-
-
-class SlotOptions(Options, total=False):
-    """What a decorated class can be asked for."""
-
-    slots: bool
-
-
 @overload
-@dataclass_transform(
-    eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
-)
 def dataclass(cls: C, /) -> C: ...
 @overload
+def dataclass(**options: bool) -> Callable[[C], C]: ...
 @dataclass_transform(
     eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
-def dataclass(**options: Unpack[SlotOptions]) -> Callable[[C], C]: ...
-@dataclass_transform(
-    eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
-)
-def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
+def dataclass(cls: C | None = None, /, **options: bool) -> C | Callable[[C], C]:
     """Make a class what ``leafwise.pytree(replace=True)`` makes of it.
 
     It is in the place of `flax.struct.dataclass`: with ``.replace``, and known to
@@ -118,11 +70,8 @@ def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
     return lambda decorated: _made(decorated, options, caller_scopes(2))
 
 
-def _made(cls: C, options: dict[str, Any], scopes: list[Mapping[str, Any]]) -> C:
+def _made(cls: C, options: dict[str, bool], scopes: list[Mapping[str, Any]]) -> C:
     check_frozen(frozen=options.pop("frozen", True))
-    unknown = options.keys() - set(PytreeOptions._fields)
-    if unknown:
-        raise TypeError(f"{cls.__name__}: {min(unknown)}= is not an option of a pytree class")
     made: C = decorate(cls, PytreeOptions(**options, replace=True), scopes)
     make_serializable(made)
     return made
@@ -144,10 +93,10 @@ class PyTreeNode:
         State(x=1)
     """
 
-    def __init_subclass__(cls, **options: Unpack[Options]) -> None:
+    def __init_subclass__(cls, **options: bool) -> None:
         """Make a subclass a pytree class."""
         super().__init_subclass__()
-        _made(cls, dict(options), scopes_of(cls))
+        _made(cls, options, scopes_of(cls))
 
     if TYPE_CHECKING:
 

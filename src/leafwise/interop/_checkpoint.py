@@ -1,36 +1,57 @@
-"""Saving and restoring trees, whatever the arrays are written with."""
+"""Checkpoints, whatever writes the arrays.
 
+`pack` takes a tree apart into a description and arrays, `unpack` restores a target from them, and
+`SavedTree` is what users get to migrate. Used by `leafwise.interop.orbax` and `.safetensors`.
+"""
+
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.description import Described, Description, format_array, is_at_or_below
+from leafwise._compare import description
+from leafwise._compare.description import Described, Description, differences, is_at_or_below
 from leafwise._objects.text import got, shorten
-from leafwise._statics.portable import Json, PortableReader, class_name
+from leafwise._statics.findings import is_tracer
+from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import weakly_typed
 from leafwise._trees.spread import put
-from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint.files import damaged
-from leafwise.interop._checkpoint.stored import (
-    SCALARS,
-    check_equal,
-    describe_tree,
-    key_kinds,
-    leaf_entry,
-    stored_entry,
-)
+from leafwise.errors import CheckpointError, CheckpointMismatchError
 
 T = TypeVar("T")
 
 ROOT: Final = "tree"
 """The name of a tree that is itself one array: its key path is empty."""
 
+VERSION: Final = 1
+"""The version of the format: raised when an older leafwise could misread what is written."""
+
+_FORMAT: Final = "leafwise tree"
+_SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
+"""The Python scalars that JAX takes for arrays, by name."""
+
 Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes a sharding, or None for numpy arrays, by path; returns the arrays that were written."""
+
+Agree: TypeAlias = Callable[[CheckpointMismatchError | None], None]
+"""Tells other processes whether what was saved fits in this one."""
+
+
+@contextlib.contextmanager
+def reading(where: object) -> Generator[None, None, None]:
+    """Let whatever a library says of a file be an error that names it."""
+    try:
+        yield
+    except Exception as error:
+        raise CheckpointError(
+            f"{where}: cannot be read: {type(error).__name__}: {error}\n"
+            f"  fix: restore another copy of it, or save the tree again"
+        ) from error
 
 
 @dataclasses.dataclass
@@ -64,16 +85,11 @@ class SavedTree:
         Raises:
             KeyError: Nothing is at `old`, or something is at `new`.
         """
-        self._at(old)
+        moved = self._at(old)
         if any(new in part for part in self._parts):
             raise KeyError(f"rename({old!r}, {new!r}): there is something at {new!r} already")
-        for part in self._parts:
-            moved = {
-                new + path[len(old) :] if is_at_or_below(path, old) else path: value
-                for path, value in part.items()
-            }
-            part.clear()
-            part.update(moved)
+        for part, path in moved:
+            part[new + path[len(old) :]] = part.pop(path)
 
     def drop(self, path: str) -> None:
         """Remove all that is at and below a path.
@@ -96,17 +112,17 @@ class SavedTree:
         """
         described = describe_tree(tree, path)
         _refuse_problems(described)
-        for part in self._parts:
-            for found in [each for each in part if is_at_or_below(each, path)]:
-                del part[found]
+        for part, found in self._below(path):
+            del part[found]
         self.classes |= described.description.classes
         self.statics |= described.description.statics
         self.leaves |= described.arrays
 
+    def _below(self, path: str) -> list[tuple[dict[str, Any], str]]:
+        return [(part, each) for part in self._parts for each in part if is_at_or_below(each, path)]
+
     def _at(self, path: str) -> list[tuple[dict[str, Any], str]]:
-        found = [
-            (part, each) for part in self._parts for each in part if is_at_or_below(each, path)
-        ]
+        found = self._below(path)
         if not found:
             raise KeyError(
                 f"nothing was saved at {path!r}: there is {', '.join(map(repr, self.leaves))}"
@@ -140,21 +156,120 @@ class SavedTree:
 Migrate: TypeAlias = Callable[[SavedTree], object]
 
 
+# ------------------------------------------------------------------------ describing
+
+
+def to_json(tree: Description) -> dict[str, Json]:
+    """Return the JSON that stands in a checkpoint."""
+    return {"format": _FORMAT, "version": VERSION, **vars(tree)}
+
+
+def from_json(content: Json, where: str) -> Description:
+    """Return what `to_json` wrote."""
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise CheckpointError(
+            f"{where}: what describes its tree was not written by leafwise\n  got: {got(content)}"
+        )
+    if content["version"] != VERSION:
+        raise CheckpointError(
+            f"{where}: its format is {shorten(content['version'])}, and this leafwise reads "
+            f"{VERSION}\n  fix: install the leafwise that wrote it, or a newer one"
+        )
+    return Description(content["classes"], content["statics"], content["leaves"])
+
+
+def describe_tree(tree: Any, start: str = "") -> Described:
+    """Describe a tree, which stands at a path and may have abstract leaves."""
+    found = description.describe_tree(tree, leaf_entry, start=start)
+    if found.twice:
+        raise CheckpointError(
+            f"{found.root}{found.twice[0]}: two places of the tree have this path, so what "
+            f"is saved of one could be restored into the other\n"
+            f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
+        )
+    return found
+
+
+def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
+    """Return the entry of an array; why it cannot be saved; None if it is not an array."""
+    if type(leaf) in _SCALARS.values():
+        return {"python": type(leaf).__name__}
+    if is_tracer(leaf):
+        return (
+            "a traced value exists only while JAX traces: it can be neither saved nor restored\n"
+            "  fix: save and restore outside the traced function"
+        )
+    if not isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
+        return None
+    if isinstance(leaf, jax.Array) and leaf.is_deleted():
+        return "the array was deleted or donated\n  fix: save it before, or save what came back"
+    shape, dtype = list(leaf.shape), str(leaf.dtype)
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if dtype in _key_kinds():
+            return {"key": dtype, "shape": shape}
+        return (
+            f"no other process knows this implementation of PRNG keys, {dtype}\n"
+            f"  fix: save jax.random.key_data of it"
+        )
+    if isinstance(leaf, np.ndarray | np.generic):
+        try:
+            jax.typeof(leaf)
+        except (TypeError, ValueError):
+            return (
+                f"JAX has no arrays like this one, of dtype {dtype}\n"
+                f"  fix: convert it to a plain array of numbers, or keep it in a static field"
+            )
+    return {"dtype": dtype, "shape": shape}
+
+
+@functools.cache
+def _key_kinds() -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the implementations of PRNG keys by dtype, each with the shape of a key's data."""
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name in ("threefry2x32", "rbg", "unsafe_rbg"):
+        key = jax.eval_shape(functools.partial(jax.random.key, 0, impl=name))
+        found[str(key.dtype)] = name, jax.eval_shape(jax.random.key_data, key).shape
+    return found
+
+
+def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and dtype of the array that is written for a leaf: of the data of PRNG keys."""
+    if "python" in entry:
+        return (), np.asarray(_SCALARS[entry["python"]]()).dtype
+    if "key" in entry:
+        _, inner = _key_kinds()[entry["key"]]
+        return (*entry["shape"], *inner), np.dtype(np.uint32)
+    return tuple(entry["shape"]), jnp.dtype(entry["dtype"])
+
+
+def fits(saved: Json, target: Json) -> bool:
+    """Return whether a saved array can be restored where `target` stands.
+
+    A Python scalar and an array without dimensions fit if they are of one kind: the target
+    says what comes back.
+    """
+    if "python" in saved or "python" in target:
+        return _scalar_kind(saved) == _scalar_kind(target) is not None
+    return dump(saved) == dump(target)
+
+
+_KINDS: Final = {np.bool_: "bool", np.integer: "int", np.floating: "float"}
+
+
+def _scalar_kind(entry: Json) -> str | None:
+    if "python" in entry:
+        return str(entry["python"])
+    if entry["shape"] or "key" in entry:
+        return None
+    dtype = jnp.dtype(entry["dtype"])
+    return next((kind for each, kind in _KINDS.items() if jnp.issubdtype(dtype, each)), "complex")
+
+
 # ------------------------------------------------------------------------ saving
 
 
 def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[str, Any]]:
-    """Return the description of a tree, and its arrays by path: of numpy or of JAX, no keys.
-
-    Args:
-        tree: Any pytree of arrays.
-        allow_opaque: Whether to accept statics that mean nothing to another process.
-
-    Raises:
-        CheckpointError: A leaf cannot be saved, or a static means nothing to another process;
-            it names all of them.
-        StaticMutatedError: A static of a leafwise class changed in place.
-    """
+    """Return the description of a tree, and its arrays by path: of numpy or of JAX, no keys."""
     described = describe_tree(tree)
     for path, leaf in described.arrays.items():
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -197,39 +312,44 @@ def _plain(leaf: Any) -> Any:
 # ------------------------------------------------------------------------ restoring
 
 
-def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migrate | None) -> T:
-    """Return a tree like the target, with the arrays that were saved.
-
-    Args:
-        target: An instance, or the tree that `jax.eval_shape` returns.
-        saved: The description in the checkpoint.
-        where: The checkpoint, for messages.
-        read: Reads the arrays.
-        migrate: Changes what was saved so that it fits.
-
-    Raises:
-        CheckpointMismatchError: What was saved, or what `migrate` made of it, does not fit.
-        CheckpointError: The target has leaves that cannot be restored, or `migrate` is wrong.
-    """
+def unpack(
+    target: T,
+    saved: Description,
+    where: str,
+    read: Read,
+    migrate: Migrate | None,
+    *,
+    agree: Agree = lambda _: None,
+) -> T:
+    """Return a tree like the target, with the arrays that were saved at `where`."""
     described = describe_tree(target)
     _refuse_problems(described)
-    wanted, root = described.description, described.root
-    if migrate is None:
-        check_equal(saved, wanted, root, where, _FIX)
-        shardings = {path: sharding_of(leaf) for path, leaf in described.arrays.items()}
-        values = _checked(read(shardings), saved, where)
-    else:
-        tree = _saved_tree(saved, _checked(read(dict.fromkeys(saved.leaves)), saved, where))
+    values: Mapping[str, Any] = {}
+    fix = _FIX
+    if migrate is not None:
+        tree = _saved_tree(saved, read(dict.fromkeys(saved.leaves)))
         result = migrate(tree)
         if result is not None and result is not tree:
             raise CheckpointError(
                 f"migrate: it has to change the tree in place, but returned {result!r}"
             )
-        saved = tree.describe()
-        check_equal(saved, wanted, root, f"{where}, after migrate", _MIGRATE_FIX)
+        saved, where, fix = tree.describe(), f"{where}, after migrate", _MIGRATE_FIX
         values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
+    found = differences(saved, described.description, described.root, fits)
+    if found:
+        lines = "".join(f"\n  {each}" for each in found)
+        error = CheckpointMismatchError(
+            f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}", found
+        )
+        agree(error)
+        raise error
+    agree(None)
+    if migrate is None:
+        values = read({path: sharding_of(leaf) for path, leaf in described.arrays.items()})
     leaves = [
-        leaf if path is None else _restore(values[path], saved.leaves[path], leaf, root + path)
+        leaf
+        if path is None
+        else _restore(values[path], saved.leaves[path], leaf, described.root + path)
         for path, leaf in zip(described.leaf_paths, described.leaves, strict=True)
     ]
     restored: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
@@ -250,28 +370,12 @@ def sharding_of(leaf: Any) -> Any:
     return getattr(leaf, "sharding", None)
 
 
-def _checked(values: Mapping[str, Any], saved: Description, where: str) -> Mapping[str, Any]:
-    """Return the arrays that were read; refuse those that differ from the description.
-
-    Raises:
-        CheckpointError: Some are missing, or are of another shape or dtype.
-    """
-    for path, entry in saved.leaves.items():
-        value, stored = values.get(path), stored_entry(entry)
-        found = None if value is None else leaf_entry(value)
-        if found != stored:
-            has = format_array(found) if isinstance(found, dict) else "no array"
-            what = f"{path or 'it'} should be {format_array(stored)}, and is {has}"
-            raise damaged(where, what)
-    return values
-
-
 def _saved_tree(saved: Description, values: Mapping[str, Any]) -> SavedTree:
     leaves: dict[str, Any] = {}
     for path, entry in saved.leaves.items():
         value = values[path]
         if "python" in entry:
-            value = SCALARS[entry["python"]](np.asarray(value).item())
+            value = _SCALARS[entry["python"]](np.asarray(value).item())
         elif "key" in entry:
             value = _wrap_keys(value, entry)
         leaves[path] = value
@@ -280,7 +384,7 @@ def _saved_tree(saved: Description, values: Mapping[str, Any]) -> SavedTree:
 
 def _wrap_keys(data: Any, entry: Json) -> Any:
     """Return PRNG keys of their key data."""
-    name, _ = key_kinds()[entry["key"]]
+    name, _ = _key_kinds()[entry["key"]]
     return jax.random.wrap_key_data(jnp.asarray(data), impl=name)
 
 
@@ -288,7 +392,7 @@ def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
     """Return what was saved, as the kind of leaf that the target has."""
     if "key" in entry:
         return _placed(_wrap_keys(value, entry), leaf)
-    if type(leaf) in SCALARS.values():
+    if type(leaf) in _SCALARS.values():
         return type(leaf)(np.asarray(value).item())
     restored: Any = value
     if value.dtype != leaf.dtype:
