@@ -11,6 +11,7 @@ import pytest
 import leafwise as lw
 from leafwise._compare.program import read_program
 from leafwise._jax import compiles
+from leafwise._jax.compiles import Compile
 from leafwise.cli import program_records
 from leafwise.cli.program_records import packed, unpacked
 
@@ -106,8 +107,8 @@ def test_nothing_is_kept_unless_asked(explained: Explained) -> None:
 
 def test_a_large_program_is_kept_as_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the text is too large there are a hash and the line of each operation, or less."""
-    text = "module @jit_f {\n  func.func public @main() {\n    return\n  }\n}"
-    program = read_program(text)
+    module = jax.jit(scaled).lower(1.0).compiler_ir()
+    program = read_program(Compile(module, None, None, None))
     whole = packed(program)
     assert unpacked(whole) == program
     assert not whole["hashed"]
