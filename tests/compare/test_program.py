@@ -229,6 +229,9 @@ def test_regions_and_callbacks_are_read() -> None:
     assert all("loc(" not in each.text for each in program.operations)
     found = [each for each in program.operations[2:] if not each.text.startswith("  return")]
     assert all(each.source.startswith(__file__) for each in found)
+    # The reduction in the loop has an operation inside that has no line of its own.
+    (last,) = (each for each in found if "custom_call" in each.text and "%1#2" not in each.text)
+    assert last.source == line_of("return jax.pure_callback(np.asarray")
     saved = json.loads(json.dumps(program.to_json()))
     assert LoweredProgram.from_json(saved) == program
     assert LoweredProgram.from_json(saved).fingerprint == saved["fingerprint"]
