@@ -3,7 +3,7 @@
 `leafwise-explain.pth` lies in ``site-packages``: Python reads it when it starts, and calls `start`
 if the environment has ``LEAFWISE_EXPLAIN``, the folder for the records of each process. What
 remains is a finder in `sys.meta_path` that waits for JAX. Nothing is imported here that Python does
-not load by itself, and the script does not find this module among its own.
+not load by itself.
 """
 
 import os
@@ -12,8 +12,6 @@ import sys
 TYPE_CHECKING = False  # `typing` would be one more module that the script finds
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable
-    from importlib.machinery import ModuleSpec
     from typing import Any
 
 VARIABLE = "LEAFWISE_EXPLAIN"
@@ -25,25 +23,23 @@ _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 def start() -> None:
     """Wait for JAX to be imported in this process, and record from then on."""
-    del sys.modules[__name__]
     # Its children may run in another folder.
     folder = os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])  # noqa: PTH100
     # In a virtual environment `site` reads the folder twice.
-    if all(type(each).__module__ != __name__ for each in sys.meta_path):
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder(folder))
 
 
 def write(folder: str, **record: object) -> None:
     """Append a record to the file of this process, which has its rank and its number.
 
-    The file is closed each time. So the script gets the file descriptors that it would get without
-    us, a forked child has a file of its own, and what is written outlives any end of the process.
+    The file is closed each time: a forked child has a file of its own, and what is written outlives
+    any end of the process.
     """
-    try:
-        # Not in every Python, but where there is something to record. `json.dumps` is what
-        # scripts put another library in the place of.
-        from json.encoder import JSONEncoder  # noqa: PLC0415
+    # Not in every Python. A script may have put another library in the place of `json.dumps`.
+    from json.encoder import JSONEncoder  # noqa: PLC0415
 
+    try:
         line = JSONEncoder().encode(record).encode() + b"\n"
         rank = next((os.environ[each] for each in _RANKS if each in os.environ), "")
         name = f"{folder}/rank{rank}-{os.getpid()}.jsonl"
@@ -52,7 +48,7 @@ def write(folder: str, **record: object) -> None:
             os.write(file, line)
         finally:
             os.close(file)
-    except Exception:  # noqa: BLE001, S110  # the report is done, the disk is full, `os` is patched
+    except OSError:  # the report is done, or the disk is full
         pass
 
 
@@ -73,56 +69,30 @@ def _record(folder: str) -> None:
 
 
 class _Finder:
-    """Finds modules as the other finders do, and begins to record once JAX is loaded."""
+    """Leaves modules to the other finders, and begins to record once JAX is loaded."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def find_spec(
-        self, name: str, path: "Any" = None, target: "types.ModuleType | None" = None
-    ) -> "ModuleSpec | None":
-        if name.startswith("leafwise.") and name not in _LIGHT and "jax" not in sys.modules:
+    def find_spec(self, name: str, *_: object) -> "Any":
+        if name.startswith("leafwise.") and name not in _LIGHT:
             # JAX first: what records is imported after it, and this module would be half done.
             try:  # noqa: SIM105  # `contextlib` is not there yet
                 __import__("jax")
             except ImportError:
                 pass
-        if name != "jax" or not self.folder:  # loaded again
+        if name != "jax":
             return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            found: ModuleSpec | None = None if find is None else find(name, path, target)
-            if found is not None:
-                loader: Any = _Loader(found.loader, self._act)
-                found.loader = loader
-                return found
-        return None
+        from importlib.util import find_spec  # noqa: PLC0415  # not in every Python
 
-    def _act(self) -> None:
-        folder, self.folder = self.folder, ""
-        if folder:
-            _record(folder)
+        sys.meta_path.remove(self)
+        found: Any = find_spec(name)
+        if found is not None:
+            load = found.loader.exec_module
 
+            def exec_module(module: "types.ModuleType") -> None:
+                load(module)
+                _record(self.folder)
 
-class _Loader:
-    """The loader of a module, and what to do once the module is loaded."""
-
-    def __init__(self, loader: "Any", action: "Callable[[], None]") -> None:
-        self.loader = loader
-        self.action = action
-
-    def __getattr__(self, name: str) -> "Any":
-        return getattr(self.loader, name)
-
-    def exec_module(self, module: "types.ModuleType") -> None:
-        spec: Any = module.__spec__
-        spec.loader = module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.action()
-
-
-# Python keeps its import system out of tracebacks, and out of the count of frames by which a
-# warning finds its line: it goes by the name of the file.
-_Loader.exec_module.__code__ = _Loader.exec_module.__code__.replace(
-    co_filename="<frozen importlib._bootstrap_external>"
-)
+            found.loader.exec_module = exec_module
+        return found

@@ -115,14 +115,13 @@ def check_statics() -> Generator[None, None, None]:
 
 
 def explain_errors() -> "Explaining":
-    """Say in JAX's errors which parts of two trees differ, by path.
+    """Say in JAX's errors on derivatives which parts of two trees differ, by path.
 
-    When JAX refuses a tree in this block, the exception gets a note with the reasons: class,
-    static, structure, shape and dtype of each place, as `leafwise.diff` has them, and what to
-    do. That covers the carries of ``scan``, ``while_loop`` and ``fori_loop``, the branches of
-    ``cond`` and ``switch``, trees of axes and of partition specs, ``custom_jvp`` and
-    ``custom_vjp``, ``jvp``, ``vjp``, ``linearize`` and ``linear_transpose``, calls of compiled
-    programs, and ``jax.tree.map``.
+    Where JAX refuses a tree in this block and prints nothing but treedefs, the exception gets a
+    note with the reasons: class, static, structure, shape and dtype of each place, as
+    `leafwise.diff` has them, and what to do. Those are the backward rule of ``custom_vjp``, the
+    rule of ``custom_jvp``, ``jvp``, ``linearize`` and ``linear_transpose``. Other errors of JAX
+    name the place themselves.
 
     Where JAX needs to know a value that it traces (``if``, ``range``, ``int``, a shape), or gets a
     function for an array, the note says which field of which class to make static.
@@ -141,7 +140,7 @@ def explain_errors() -> "Explaining":
 
     Examples:
         >>> with explain_errors():
-        ...     jax.lax.scan(step, carry, xs)  # doctest: +SKIP
+        ...     jax.jvp(loss, (params,), (tangents,))  # doctest: +SKIP
     """
     from leafwise._compare.jax_errors import Explaining  # noqa: PLC0415  # few programs ask for it
 

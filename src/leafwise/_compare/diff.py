@@ -112,9 +112,7 @@ def assert_same_structure(
         )
 
 
-def compare(
-    label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None, prefix: bool = False
-) -> list[Reason]:
+def compare(label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None) -> list[Reason]:
     """Return all differences between two trees.
 
     Args:
@@ -122,9 +120,8 @@ def compare(
         a: A tree.
         b: Another.
         tolerance: How the data of leaves is compared; None if it is not.
-        prefix: Whether a leaf of `a` may stand for any tree of `b`.
     """
-    trees = _ExactComparison((label, a), (label, b), tolerance=tolerance, prefix=prefix)
+    trees = _ExactComparison((label, a), (label, b), tolerance)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
         each if len(set(each.words)) == 1 else each._replace(cause=Advice())
@@ -168,18 +165,12 @@ class _ExactComparison(TreeComparison):
     """A comparison in which types count, also where JAX does not look at them."""
 
     def __init__(
-        self,
-        before: tuple[str, Any],
-        after: tuple[str, Any],
-        *,
-        tolerance: Tolerance | None,
-        prefix: bool,
+        self, before: tuple[str, Any], after: tuple[str, Any], tolerance: Tolerance | None
     ) -> None:
         one, other = _RecordedTree(*before), _RecordedTree(*after)
         super().__init__(one.signature, other.signature)
         self._values = one.values, other.values
         self._tolerance = tolerance
-        self._prefix = prefix
 
     def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         yield from super()._compare_nodes(path, mine, its)
@@ -191,16 +182,8 @@ class _ExactComparison(TreeComparison):
         yield from super().unsound_reasons(path, mine, its)
         yield from _unnamed_aux_reasons(path, mine, its)
 
-    def is_unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:
-        """Whether the nodes themselves differ, though the first tree may end before the second."""
-        if self._prefix and jax_equal(mine.aux, its.aux) is True:
-            return False
-        return super().is_unexplained(mine, its, found)
-
     def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
         """Name another class, or another structure."""
-        if self._prefix and isinstance(mine, int):
-            return
         classes = _class_of_node(mine), _class_of_node(its)
         if None in classes:
             yield from super().mismatch_reasons(path, mine, its)

@@ -10,7 +10,7 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.tracer_uses import named_arguments, uses_in
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
-from leafwise._jax.refusals import Refusal, refusals_in
+from leafwise._jax.refusals import Refusal, refusal_in
 from leafwise._objects.code import refuse_to_decorate
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -61,17 +61,15 @@ class Explaining(contextlib.ContextDecorator):
 
 def explanation(error: Exception) -> str:
     """Return which parts differ of the trees that JAX compared; empty if that is not known."""
-    parts: list[str] = []
-    for pair in refusals_in(error):
-        every = compare(pair.label, pair.before, pair.after, prefix=pair.prefix)
-        found = [each for each in every if _is_refused(each, pair)]
-        if found:
-            lines = [f"  {each}" for each in found[:_SHOWN]]
-            lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-            lines += [f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(found, pair))]
-            parts.append("\n".join([pair.check, *lines]))
-    parts = parts or uses_in(error)
-    return _HEADER + "\n".join(parts) if parts else ""
+    pair = refusal_in(error)
+    every = [] if pair is None else compare(pair.label, pair.before, pair.after)
+    found = [each for each in every if pair is not None and _is_refused(each, pair)]
+    lines = uses_in(error)
+    if pair is not None and found:
+        lines = [pair.check, *(f"  {each}" for each in found[:_SHOWN])]
+        lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        lines += [f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(found))]
+    return _HEADER + "\n".join(lines) if lines else ""
 
 
 def add_uses(
@@ -87,51 +85,16 @@ def add_uses(
                 error.add_note(_HEADER + "\n".join(found))
 
 
-_STRUCTURAL: Final = {
-    ReasonKind.CLASS,
-    ReasonKind.STRUCTURE,
-    ReasonKind.STATIC,
-    ReasonKind.COMPARISON,
-}
-
-
 def _is_refused(reason: Reason, pair: Refusal) -> bool:
     """Whether JAX refuses trees for a difference: not for a weak type, which it promotes."""
-    if reason.outcome is Outcome.REUSE or reason.kind is ReasonKind.WEAK_TYPE:
-        return False
-    if pair.family == "cotangents" and format_value(reason.after) == "None":  # stands for zeros
-        return False
-    return not pair.prefix or reason.kind in _STRUCTURAL
+    is_zero = pair.none_is_zero and format_value(reason.after) == "None"
+    is_weak = reason.kind is ReasonKind.WEAK_TYPE
+    return not (reason.outcome is Outcome.REUSE or is_weak or is_zero)
 
 
-def _fixes_for(found: list[Reason], pair: Refusal) -> Iterator[str]:
-    kinds = {reason.kind for reason in found}
-    if pair.family in _BY_FAMILY:
-        yield _BY_FAMILY[pair.family]
-        return
-    if pair.family == "carry" and ReasonKind.DTYPE in kinds:
-        yield _CARRIED
+def _fixes_for(found: list[Reason]) -> Iterator[str]:
     for reason in found:
         if reason.kind is ReasonKind.STRUCTURE and "None" in (reason.before, reason.after):
             yield reason._replace(cause=Cause.STRUCTURE).fix
-    if ReasonKind.STATIC in kinds:
-        yield _STATIC
-
-
-_BY_FAMILY: Final = {
-    "axes": "lw.axes(tree, field=0) makes such a tree for `tree`, with its classes and statics",
-    "placement": (
-        "give one for all values; or `jax.tree.map(lambda _: ..., tree)` makes such a tree for "
-        "`tree`, with its classes and statics"
-    ),
-    "exported": (
-        "export the function for these arguments as well; `jax.export.symbolic_shape` leaves "
-        "sizes open"
-    ),
-    "call": "lower and compile for these arguments as well, or call the jitted function",
-}
-_CARRIED: Final = (
-    "convert where the body returns it, as `x.astype(...)` does, or start from "
-    "`lw.stable_carry(step, carry)`"
-)
-_STATIC: Final = "a static has one value while JAX traces: keep it, or make the field dynamic"
+    if any(reason.kind is ReasonKind.STATIC for reason in found):
+        yield "a static has one value while JAX traces: keep it, or make the field dynamic"

@@ -247,7 +247,9 @@ _EMPTY: Final = {LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID}
 def _element_reasons(
     path: str, one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]", tolerance: Tolerance
 ) -> Iterator[Reason]:
-    if _same_bytes(one, other):
+    # A view of the bytes costs no memory where an array is contiguous.
+    flat = [np.ascontiguousarray(each).reshape(-1) for each in (one, other)]
+    if np.array_equal(flat[0].view(np.uint8), flat[1].view(np.uint8)):
         return
     mask = unequal(one, other, tolerance)
     count = int(mask.sum())
@@ -263,12 +265,6 @@ def _element_reasons(
         by = f", by {most} at most" if most is not None else ""
         after += f" ({count} of {mask.size} elements differ{by})"
     yield _value_reason(path, before, after)
-
-
-def _same_bytes(one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]") -> bool:
-    """Whether two arrays are the same, at no cost in memory for those that are contiguous."""
-    flat = [np.ascontiguousarray(each).reshape(-1) for each in (one, other)]
-    return bool(np.array_equal(flat[0].view(np.uint8), flat[1].view(np.uint8)))
 
 
 def unequal(

@@ -173,15 +173,11 @@ class TreeComparison:
         if mine.cls is its.cls or mine.steps == its.steps:
             for step, children, below in _common_children(mine, its, treedefs):
                 found += self._compare_subtrees(path + step, *children, below)
-        if self.is_unexplained(mine, its, found):
+        # Treedefs that differ retrace, which nothing milder explains.
+        if all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
             aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
         yield from found
-
-    def is_unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
-        """Whether two nodes differ to JAX though none of the reasons found says how."""
-        # Treedefs that differ retrace, which nothing milder explains.
-        return all(each.outcome.severity < Outcome.RETRACE.severity for each in found)
 
     def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""

@@ -135,7 +135,9 @@ class Finding:
             shown = ", ".join(sizes[:_MOST_SIZES]) + ", ..." * (len(sizes) > _MOST_SIZES)
             return f"{name} compiled for {len(sizes)} batch sizes under `vmap`: {shown}"
         verb = "retraced" if self.retraces else "recompiled"
-        return f"{name} {verb} {_times(len(self.programs))}{self._role()}"
+        number = len(self.programs)
+        times = "once" if number == 1 else f"{number:,} times"
+        return f"{name} {verb} {times}{self._role()}"
 
     def _role(self) -> str:
         roles = {each.first.get("role", "").rpartition(" ")[2] for each in self.programs}
@@ -150,7 +152,7 @@ class Finding:
 
     def _what_outside(self) -> str:
         noun, verb = ("program", "compiled") if self.recompiles else ("trace", "made")
-        if all(map(_is_of_sizes, self.programs)):
+        if all(each["kind"] == "shape" for each in self._every_reason()):
             found = (each.explanation for each in self.programs)
             sizes = max(why["nearest"] or 0 for why in found if why is not None) + 2
             # Of several operations in a package what the line calls, if that is one function.
@@ -232,10 +234,6 @@ _ROLES: Final = {
 }
 
 
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
-
-
 def acted(explanation: ExplanationRecord | None) -> list[ReasonRecord]:
     """Return the reasons that JAX acted upon, and then statics that only look equal."""
     if explanation is None:
@@ -288,10 +286,6 @@ def _line_and_cause(program: Made, forward: dict[Any, Any]) -> Any:
     if role.endswith("forward"):
         forward[line, name, defined] = found
     return found
-
-
-def _is_of_sizes(program: Made) -> bool:
-    return all(each["kind"] == "shape" for each in acted(program.explanation))
 
 
 def once_each(report: Report, found: Iterable[Finding]) -> list[tuple[str, int, float]]:

@@ -7,7 +7,6 @@ is replaced as long as somebody listens. Where JAX is not one that was tested no
 import contextlib
 import functools
 import hashlib
-import importlib
 import os
 import re
 from collections.abc import Callable
@@ -15,15 +14,19 @@ from typing import Any, Final, NamedTuple
 
 import jax
 import jaxlib
+from jax.extend.mlir import ir, passmanager
 
 from leafwise._jax import compat
 from leafwise._jax.events import LOCK
 
+_TPU: Final = "LIBTPU_INIT_ARGS"
 _LARGE: Final = 32
 """Constants of more elements are shown by a digest."""
 
-_TPU: Final = "LIBTPU_INIT_ARGS"
-_ELIDED: Final = re.compile(r"dense(?:_resource)?<__elided__>")
+_ELIDED: Final = "__elided__"
+_CONSTANT: Final = "stablehlo.constant"
+_REGION: Final = re.compile(r"\s*(?:[}^#]|cond \{|reducer\(|$)")
+"""The beginnings of lines that are no operation."""
 
 
 class Compile(NamedTuple):
@@ -46,20 +49,36 @@ class Compile(NamedTuple):
         """The name of the module: ``jit_step``."""
         return str(self.module.operation.attributes["sym_name"].value)
 
-    def text(self) -> str:
-        """Return the module as MLIR text with locations, with large constants by digest."""
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the lines of the module as MLIR text, without its name, and their locations.
+
+        The text of one operation takes as long as that of all, so that all are printed at once.
+        Lines that open or end a region have no location. A constant has that of its first use: JAX
+        gives it the place of the call, or none.
+        """
         with self.module.context:
-            text = self.module.operation.get_asm(
-                enable_debug_info=True, large_elements_limit=_LARGE, large_resource_limit=_LARGE
-            )
-            count = len(_ELIDED.findall(text))
-            if not count:
-                return str(text)
-            found = _large_constants(self.module)
-            if len(found) == count:
-                left = iter(found)
-                return _ELIDED.sub(lambda _: next(left), text)
-            return str(self.module.operation.get_asm(enable_debug_info=True))
+            stripped = self.module.operation.clone()
+            passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(stripped)
+            del stripped.attributes["sym_name"]
+            text = stripped.get_asm(large_elements_limit=_LARGE, large_resource_limit=_LARGE)
+            lines = str(text).splitlines()
+            found = dict.fromkeys(range(len(lines)), "")
+            operations = (at for at, line in enumerate(lines) if not _REGION.match(line))
+
+            def locate(operation: Any) -> Any:
+                at = next(operations, len(lines) - 1)
+                uses = list(operation.results[0].uses) if operation.name == _CONSTANT else []
+                found[at] = str(uses[-1].owner.location if uses else operation.location)
+                if _ELIDED in lines[at] and operation.name in lines[at]:
+                    lines[at] = lines[at].replace(_ELIDED, f"sha256:{_digest(operation)}")
+                # The operation in a short reduction has no line of its own.
+                is_short = " applies " in lines[at]
+                return ir.WalkResult.SKIP if is_short else ir.WalkResult.ADVANCE
+
+            self.module.operation.walk(locate, ir.WalkOrder.PRE_ORDER)
+            if any(_ELIDED in line for line in lines):  # in an operation with a text of its own
+                lines = str(stripped.get_asm()).splitlines()
+        return list(zip(lines, found.values(), strict=True))
 
     def options(self) -> dict[str, str]:
         """Return what the compile depends on next to the module, as text.
@@ -165,27 +184,12 @@ def _unhook() -> None:
         compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 
-def _large_constants(module: Any) -> list[str]:
-    """Return the large constants of a module by digest, in the order in which they are printed."""
-    ir: Any = importlib.import_module("jax._src.lib.mlir").ir
-    found: list[str] = []
-
-    def collect(operation: Any) -> Any:
-        # Some constants, complex ones, have no class in Python: one too few is found.
-        with contextlib.suppress(TypeError, ValueError):
-            for each in operation.attributes.values():
-                is_dense = isinstance(each, ir.DenseElementsAttr) and not each.is_splat
-                if is_dense and len(each) > _LARGE:
-                    found.append(f"dense<sha256:{_digest(each)}>")
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(collect, ir.WalkOrder.PRE_ORDER)
-    return found
-
-
-def _digest(dense: Any) -> str:
+def _digest(operation: Any) -> str:
+    """Return a digest of the constants in an operation."""
+    found = hashlib.sha256()
     try:
-        content: Any = memoryview(dense).cast("B")
-    except (ValueError, TypeError, BufferError):  # bfloat16, for one, is not in Python's formats
-        content = str(dense).encode()
-    return hashlib.sha256(content).hexdigest()
+        for each in operation.attributes.values():
+            found.update(memoryview(each).cast("B"))
+    except (ValueError, TypeError, BufferError):  # not of numbers, or not in Python's formats
+        found.update(str(operation.get_asm()).encode())
+    return found.hexdigest()

@@ -266,7 +266,7 @@ def _on_compile(compiled: Compile) -> None:
         return
     body, lowered = _body_of(compiled)
     if body is not None:
-        program = read_program(compiled.text(), compiled.options())
+        program = read_program(compiled, compiled.options())
         traced = body.program_log.programs[-1:]
         with _leaving(here, body, traced[0] if traced else None) as words:
             _compare_programs(here, lowered, body, program, words)

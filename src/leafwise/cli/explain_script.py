@@ -4,9 +4,7 @@ This process keeps what the script's processes recorded, waits, and writes the r
 JAX, and the script has no part in any of that: however it ends, its records are there.
 """
 
-import contextlib
 import importlib.util
-import itertools
 import json
 import os
 import signal
@@ -95,14 +93,12 @@ def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape
         options: What the processes of the script find in ``options.json``.
 
     Returns:
-        The report, and how the script ended: its exit code, or the number of the signal that
-        ended it, negative.
+        The report, and the exit code of the script: 128 and its number for a signal, as a shell
+        has it.
     """
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
-        # How this interpreter is kept to itself is not meant for the script.
-        given = [each for each in options_of(sys.orig_argv) if each[0][1] not in "IEsSPi"]
-        command = [sys.executable, *itertools.chain(*given), *target.command]
+        command = [sys.executable, *_options(), *target.command]
         began = time.time()
         pid, code = _run(command, {**os.environ, leafwise_explain.VARIABLE: folder})
         seconds = time.time() - began
@@ -112,7 +108,7 @@ def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape
     report["seconds"] = seconds
     errors = [] if main is None else list(main.every("error"))
     report["exit"], report["ended"] = (code if code >= 0 else 128 - code), _reason(code, errors)
-    return report, code
+    return report, report["exit"]
 
 
 def read(folder: Path, version: str) -> shape.Report:
@@ -136,67 +132,32 @@ def _reason(code: int, errors: Sequence[str]) -> str:
     return errors[-1] if code == 1 and errors else f"exit code {code}" if code else ""
 
 
-def options_of(command: Sequence[str]) -> list[list[str]]:
-    """Return the interpreter's own options of a command line, one by one, each with its value."""
-    found: list[list[str]] = []
-    rest = list(command[1:])
-    while rest and rest[0][:1] == "-" and rest[0] not in ("-", "--"):
-        word = rest.pop(0)
-        if word.startswith("--"):  # --check-hash-based-pycs
-            found.append([word, *rest[:1]])
-            del rest[:1]
-            continue
-        for at, letter in enumerate(word[1:], 2):
-            if letter in "cm":
-                return found
-            if letter in "WX":
-                found.append([f"-{letter}{word[at:]}", *([] if word[at:] else rest[:1])])
-                del rest[: not word[at:]]
-                break
-            found.append([f"-{letter}"])
-    return found
-
-
-# ------------------------------------------------------------------------ the process
-
-_IGNORED: Final = ("SIGINT", "SIGQUIT", "SIGHUP")
-"""What a terminal sends to the whole group: the script has it as well."""
-
-_PASSED: Final = ("SIGTERM", "SIGUSR1", "SIGUSR2")
-"""What somebody sends to this process alone, and means the script."""
+def _options() -> list[str]:
+    """Return the options of this interpreter, but those that keep it to itself."""
+    found: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()
+    unbuffered = ["-u"] if getattr(sys.stdout, "write_through", False) else []
+    return [*(each for each in found if each not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, int]:
-    """Run a command, and pass on signals; return its process number and how it ended."""
+    """Run a command; return its process number and how it ended.
+
+    Ctrl-C reaches it from the terminal, and SIGTERM, which this process alone has got, by us.
+    """
     process: subprocess.Popen[bytes] | None = None
 
     def handle(number: int, _: object) -> None:
-        if process is not None and signal.Signals(number).name in _PASSED:
-            process.send_signal(number)
+        if process is not None and number == signal.SIGTERM:
+            process.terminate()
 
-    known = [getattr(signal, name) for name in (*_IGNORED, *_PASSED) if hasattr(signal, name)]
-    before = {each: signal.getsignal(each) for each in known}
+    # A handler is not inherited, unlike a signal that is ignored: one that is stays so.
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        # A handler is not inherited, unlike a signal that is ignored: one that is stays so.
-        for each in known:
-            if before[each] != signal.SIG_IGN:
+        for each, handler in before.items():
+            if handler != signal.SIG_IGN:
                 signal.signal(each, handle)
         process = subprocess.Popen(command, env=environment)  # noqa: S603  # as the user said it
         return process.pid, process.wait()
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def end_as(code: int) -> int:
-    """End this process by the signal that ended the script; return an exit code otherwise."""
-    if code >= 0:
-        return code
-    import resource  # noqa: PLC0415  # not on Windows, where no signal ends a process
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset
-        signal.signal(-code, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
-    os.kill(os.getpid(), -code)
-    return 128 - code

@@ -160,7 +160,7 @@ def explain(options: argparse.Namespace) -> int:
             _print_report(report, file, options.output_format)
     elif sys.stderr is not None and not options.quiet:  # `2>&-`
         _print_report(report, sys.stderr, options.output_format)
-    return explain_script.end_as(code or _failed(report, options))
+    return code or _failed(report, options)
 
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:

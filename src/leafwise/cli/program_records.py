@@ -67,7 +67,7 @@ class ProgramRecorder:
         """Read a program on the thread that is about to compile it."""
         began = time.perf_counter()
         try:
-            program = packed(read_program(compiled.text(), compiled.options()))
+            program = packed(read_program(compiled, compiled.options()))
             self._here.read = program, compiled.cache_key() if is_on() else None
         except Exception as error:  # noqa: BLE001  # the script goes on
             self._write(fault=f"{compiled.name}: {type(error).__name__}: {message_of(error)}")
