@@ -71,35 +71,18 @@ class _FrameScope(Mapping[str, Any]):
         return self._frame.f_globals is names
 
     def __getitem__(self, name: str) -> Any:
-        """Return a local variable, and keep none of the others alive.
-
-        Raises:
-            KeyError: There is none of this name.
-        """
-        frame, code = self._frame, self._frame.f_code
-        if not code.co_flags & inspect.CO_OPTIMIZED:  # a module, or the body of a class
-            return frame.f_locals[name]
-        if name not in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        """Return a local variable; before Python 3.13 a function keeps all it has until it ends."""
+        code = self._frame.f_code
+        names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+        if code.co_flags & inspect.CO_OPTIMIZED and name not in names:  # else they are kept
             raise KeyError(name)
-        found = frame.f_locals
-        try:
-            return found[name]
-        finally:
-            # Before Python 3.13 this is a copy, which the frame keeps until the function returns.
-            # Somebody else may have it too: from `locals()`, or a debugger at work in the frame.
-            unshared = type(found) is dict and sys.getrefcount(found) <= _REFERENCES_TO_COPY
-            if unshared and frame.f_trace is None:
-                found.clear()
+        return self._frame.f_locals[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._frame.f_locals)
 
     def __len__(self) -> int:
         return len(self._frame.f_locals)
-
-
-_REFERENCES_TO_COPY: Final = 3
-"""Those of the frame, of the variable that holds it, and of the call that counts."""
 
 
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
