@@ -176,14 +176,6 @@ def test_fields_that_no_parameter_sets() -> None:
     }
 
 
-def test_converters_in_the_twin_rows() -> None:
-    """Where a converter makes an equal value the same again, no retrace is promised."""
-    report = report_of(Converted)
-    row = kinds(report, "size")["type"]
-    assert (row.change, row.predicted) == ("2 -> 2.0 (float), converted to 2", "reuse")
-    assert kinds(report, "shape")["type"].predicted == "reuse"
-
-
 @pytest.mark.parametrize(
     "converter",
     [

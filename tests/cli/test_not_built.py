@@ -94,7 +94,7 @@ def test_a_strategy_for_the_class_itself() -> None:
 
     report = report_of(Fitting)
     assert not report.passed
-    for words in ("Fitting", "these do not fit", "builds(Fitting, n=..., m=...)"):
+    for words in ("Fitting", "these do not fit", "instances(Fitting, n=..., m=...)"):
         assert words in report.error
     st.register_type_strategy(Fitting, st.builds(Fitting, n=st.just(1000), m=st.just(2000)))
     assert report_of(Fitting).instance == "Fitting(n=1000, m=2000)"

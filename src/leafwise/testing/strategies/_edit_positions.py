@@ -69,9 +69,12 @@ def _itself(new: Any) -> Any:
     return new
 
 
-def edit_positions(tree: Any) -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
-    yield from _positions(tree, "", _itself)
+def edit_positions(tree: Any, arguments: dict[str, Any] | None = None) -> Iterator[EditPosition]:
+    """Yield all positions of a pytree, outer ones first: leaves, statics and containers.
+
+    The arguments are those that the tree was made of, where its attributes are others.
+    """
+    yield from _positions(tree, "", _itself, arguments=arguments)
 
 
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
@@ -93,17 +96,22 @@ def is_below(path: str, paths: Iterable[str]) -> bool:
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
-def owner_at(tree: Any, path: str) -> type | None:
-    """Return the class of the node whose attribute a path leads to, or leads through last."""
+def owner_at(tree: Any, path: str) -> Any:
+    """Return the node whose attribute a path leads to, or leads through last; the tree if none.
+
+    It is the first node of its class.
+    """
     try:
         above = [
             position
             for position in edit_positions(tree)
             if position.holder and is_below(path, [position.path])
         ]
+        owner = max(above, key=lambda position: len(position.path)).holder if above else None
+        nodes = jax.tree_util.tree_leaves(tree, is_leaf=lambda node: type(node) is owner)
     except Exception:  # noqa: BLE001  # a flatten that is at fault
-        return None
-    return max(above, key=lambda position: len(position.path)).holder if above else None
+        return tree
+    return next((node for node in nodes if type(node) is owner), tree)
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
@@ -127,7 +135,11 @@ _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
 
 
 def _positions(
-    value: Any, path: str, around: Change, owner: _Owner = (None, "")
+    value: Any,
+    path: str,
+    around: Change,
+    owner: _Owner = (None, ""),
+    arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
@@ -146,7 +158,7 @@ def _positions(
         put = functools.partial(_put_child, around, structure, children, place)
         holder = (type(value), name) if name else (None, "")
         yield from _positions(child, f"{path}{step}".lstrip("."), put, holder)
-    arguments = arguments_of(value) if names.static else {}
+    arguments = (arguments_of(value) or arguments or {}) if names.static else {}
     for name in names.static:
         parameter = parameter_for(parameters(type(value)), name) if arguments else None
         make: Change | None = None

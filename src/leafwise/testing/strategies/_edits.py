@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from leafwise._objects.class_map import per_class
+from leafwise._classes.annotations import unwrap
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._format import (
@@ -22,11 +22,14 @@ from leafwise.testing._format import (
     short_repr,
 )
 from leafwise.testing.strategies import _changes
+from leafwise.testing.strategies._annotations import argument_for, says_nothing
+from leafwise.testing.strategies._constructor import FieldContext
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
     edit_positions,
     is_below,
+    parameter_for,
     parameters,
 )
 from leafwise.testing.strategies._leaves import (
@@ -91,10 +94,8 @@ class Edit(Generic[T]):
     def change(self) -> str:
         """The change as text: ``2 -> 3``."""
         if self.kind is EditKind.STATIC_TYPE:
-            kind = type(self.given)
-            text = f"{format_static(self.before)} -> {short_repr(self.given)} ({kind.__name__})"
-            same = type(self.after) is kind
-            return text if same else f"{text}, converted to {format_static(self.after)}"
+            kind = type(self.after).__name__
+            return f"{format_static(self.before)} -> {short_repr(self.after)} ({kind})"
         if self.kind is EditKind.STATIC_VALUE:
             return format_change(_typed(self.before, self.after), _typed(self.after, self.before))
         if self.kind is EditKind.CONTAINER:
@@ -153,10 +154,11 @@ def _others(kind: EditKind, position: EditPosition) -> "st.SearchStrategy[Any] |
         return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
     if (kind is EditKind.CONTAINER) is (role is Role.STATIC):
         return None
-    choices = _choices(position.holder).get(position.name) if position.holder else None
-    if choices and kind is EditKind.STATIC_VALUE:  # no other than those that it lists
-        others = [choice for choice in choices if is_distinct(choice, value)]
-        return st.sampled_from(others) if others else None
+    if position.holder is not None and kind is EditKind.STATIC_VALUE:
+        parameter = parameter_for(parameters(position.holder), position.name)
+        if parameter is not None and (choices := _literals(parameter.kind)):
+            others = [choice for choice in choices if is_distinct(choice, value)]
+            return st.sampled_from(others) if others else None
     return _OTHER_EDITS[kind](value)
 
 
@@ -171,18 +173,18 @@ def can_be_other(kind: EditKind, leaf: Any) -> bool:
     return kind is EditKind.SHAPE or not is_key(leaf)
 
 
-@per_class
-def _choices(holder: type) -> dict[str, tuple[Any, ...]]:
-    """Return the values that ``Literal[...]`` lists for the parameters of a constructor."""
-    try:
-        return {each.name: _literals(each.kind) for each in parameters(holder)}
-    except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
-        return {}
+def by_annotation(position: EditPosition) -> "st.SearchStrategy[Any] | None":
+    """Return a strategy for what a static is given, if its annotation says anything."""
+    holder, name = position.holder, position.name
+    parameter = parameter_for(parameters(holder), name) if holder else None
+    if holder is None or parameter is None or says_nothing(parameter.kind):
+        return None
+    where = FieldContext(f"{holder.__name__}.{name}", parameter.owner, static=True)
+    return argument_for(holder, parameter, where)
 
 
 def _literals(kind: Any) -> tuple[Any, ...]:
-    while typing.get_origin(kind) in (typing.Annotated, typing.Final):
-        kind = typing.get_args(kind)[0]
+    kind = unwrap(kind)
     return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
