@@ -14,7 +14,7 @@ from leafwise._objects.text import got, without_addresses
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import field_order, names_of
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
-from leafwise.cli.targets import for_jit, is_abstract
+from leafwise.cli.targets import for_jit
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
@@ -45,7 +45,7 @@ from leafwise.testing.strategies._edits import (
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._objects import is_user_registered
+from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
 
 class Example:

@@ -11,9 +11,9 @@ from leafwise._trees.roles import Names, names_of
 from leafwise.testing._format import format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.same import difference, same_leaf
+from leafwise.testing._laws.same import difference
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import is_numeric, put
+from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
 

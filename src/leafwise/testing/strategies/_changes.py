@@ -97,10 +97,8 @@ def _sets(value: frozenset[Any]) -> Strategy:
 
 def _arrays(value: StaticArray) -> Strategy:
     elements = np.asarray(value)
-    if not elements.size or elements.dtype.kind not in "iufcb":
-        return st.just(StaticArray(np.ones(2, "int8")))
-    zero, one = np.zeros_like(elements), np.ones_like(elements)
-    return st.just(StaticArray(np.where(elements == 0, one, zero).astype(elements.dtype)))
+    is_full = elements.size and elements.dtype.kind in "iufcb"
+    return st.just(StaticArray(other_value(elements) if is_full else np.ones(2, "int8")))
 
 
 def _raw_arrays(value: Any) -> Strategy | None:

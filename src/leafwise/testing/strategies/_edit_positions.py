@@ -14,7 +14,6 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import jax
-import numpy as np
 
 from leafwise._objects.class_map import per_class
 from leafwise._objects.frozen import FrozenMapping
@@ -22,6 +21,7 @@ from leafwise._trees.equality import is_distinct
 from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.roles import Names, field_order, names_of
 from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
+from leafwise.testing.strategies._leaves import same_leaf
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -226,14 +226,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if mine == again and mine != its:
         return False  # the constructor makes a static that equals no other
     leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
-    return len(leaves[0]) == len(leaves[1]) and all(map(_is_same_leaf, *leaves))
-
-
-def _is_same_leaf(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    mine, its = np.asarray(one), np.asarray(other)
-    return mine.dtype == its.dtype and mine.shape == its.shape and mine.tobytes() == its.tobytes()
+    return len(leaves[0]) == len(leaves[1]) and all(map(same_leaf, *leaves))
 
 
 def _static_positions(
