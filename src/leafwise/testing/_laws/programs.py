@@ -93,10 +93,6 @@ def _scan(function: Function, x: Any) -> Any:
     return last
 
 
-def _eval_shape(function: Function, x: Any) -> Any:
-    return jax.eval_shape(function, x)
-
-
 def _checkpoint(function: Function, x: Any) -> Any:
     return jax.checkpoint(function)(x)
 
@@ -106,7 +102,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.vmap": (_vmap, True),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, True),
-    "jax.eval_shape": (_eval_shape, False),
+    "jax.eval_shape": (jax.eval_shape, False),
     "jax.checkpoint": (_checkpoint, True),
 }
 """How each is called, and whether it returns the leaves that it was given."""

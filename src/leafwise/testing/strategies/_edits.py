@@ -156,8 +156,10 @@ def _others(kind: EditKind, position: EditPosition) -> "st.SearchStrategy[Any] |
         return None
     if position.holder is not None and kind is EditKind.STATIC_VALUE:
         parameter = parameter_for(parameters(position.holder), position.name)
-        if parameter is not None and (choices := _literals(parameter.kind)):
-            others = [choice for choice in choices if is_distinct(choice, value)]
+        annotation = unwrap(parameter.kind) if parameter else None
+        if typing.get_origin(annotation) is typing.Literal:
+            listed = typing.get_args(annotation)
+            others = [choice for choice in listed if is_distinct(choice, value)]
             return st.sampled_from(others) if others else None
     return _OTHER_EDITS[kind](value)
 
@@ -181,11 +183,6 @@ def by_annotation(position: EditPosition) -> "st.SearchStrategy[Any] | None":
         return None
     where = FieldContext(f"{holder.__name__}.{name}", parameter.owner, static=True)
     return argument_for(holder, parameter, where)
-
-
-def _literals(kind: Any) -> tuple[Any, ...]:
-    kind = unwrap(kind)
-    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
 def edits(
@@ -228,7 +225,12 @@ def edits(
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
     positions = list(edit_positions(instance))
     if paths is not None:
-        _check_paths(instance, paths, [position.path for position in positions])
+        known = [position.path for position in positions]
+        for path in paths:
+            if not any(is_below(each, [path]) for each in known):
+                names = ", ".join(dict.fromkeys(filter(None, known)))
+                kind = type(instance).__name__
+                raise ValueError(f"{kind}: nothing is at {path!r}; there is {names}")
         positions = [each for each in positions if is_below(each.path, paths)]
     found = options_of(positions, chosen)
     if not found:
@@ -245,13 +247,6 @@ def _kind(kind: EditKind | str) -> EditKind:
         raise ValueError(
             f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
         ) from None
-
-
-def _check_paths(instance: Any, paths: list[str], known: list[str]) -> None:
-    for path in paths:
-        if not any(is_below(each, [path]) for each in known):
-            names = ", ".join(dict.fromkeys(filter(None, known)))
-            raise ValueError(f"{type(instance).__name__}: nothing is at {path!r}; there is {names}")
 
 
 @st.composite
