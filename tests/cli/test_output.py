@@ -40,20 +40,11 @@ REPORTS = [
 RUN = CheckRun(tuple(REPORTS), 2)
 
 
-def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
-    """Print a whole run, class by class."""
-    printer = report.Printer(console, verbose=verbose)
-    printer.start([each.name for each in run.reports])
-    for each in run.reports:
-        printer.add(each)
-    printer.finish(run)
-
-
 def printed(width: int, *, colour: bool = False) -> str:
     """Return the reports as a console of that width shows them."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=colour, emoji=False)
-    print_run(RUN, console, verbose=True)
+    report.print_run(RUN, console, verbose=True)
     return stream.getvalue()
 
 
@@ -110,7 +101,7 @@ def summarised(width: int) -> str:
     console = Console(file=stream, width=width, emoji=False)
     first = dataclasses.replace(REPORTS[0], laws=LAWS, fields=("width", "x", "y"))
     left = ClassReport("m.py:R", "", (), left_out="R.text: JAX cannot trace it")
-    print_run(CheckRun((first, REPORTS[1], left), 3), console)
+    report.print_run(CheckRun((first, REPORTS[1], left), 3), console)
     return stream.getvalue()
 
 
@@ -206,7 +197,7 @@ def test_of_many_classes_what_is_not_right() -> None:
     for reports, rows in ((good[2:], 19), (good, 0)):
         stream = io.StringIO()
         console = Console(file=stream, width=120)
-        print_run(CheckRun((*reports, REPORTS[1]), 22), console)
+        report.print_run(CheckRun((*reports, REPORTS[1]), 22), console)
         text = stream.getvalue()
         assert len(re.findall(r"^m.py:P\d+ ", text, re.MULTILINE)) == rows, text
         assert "m.py:Q" in text

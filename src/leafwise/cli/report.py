@@ -105,6 +105,15 @@ class Printer:
         self._console.print(table)
 
 
+def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
+    """Print a whole run, as `Printer` does it class by class."""
+    printer = Printer(console, verbose=verbose)
+    printer.start([report.name for report in run.reports])
+    for report in run.reports:
+        printer.add(report)
+    printer.finish(run)
+
+
 _RESULT: Final = 24
 """How wide the results are at least."""
 

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import itertools
 import multiprocessing
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from leafwise._trees.roles import field_order
 from leafwise.cli.baseline import Baseline
 from leafwise.cli.fields import Example, check_fields, untraceable
 from leafwise.cli.laws import CheckOptions, OnStep, too_long, try_laws
-from leafwise.cli.limits import SIGPIPE, TooLong, time_limit
+from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import (
     CheckedRow,
     ClassReport,
@@ -52,7 +51,7 @@ class CheckRun:
     reports: tuple[ClassReport, ...]
     total: int
     allow_unchecked: bool = False
-    signal: int = 0
+    interrupted: bool = False  # some classes were not reached
     notes: tuple[str, ...] = ()
 
     @property
@@ -64,16 +63,11 @@ class CheckRun:
     def exit_code(self) -> int:
         """What the command ends with."""
         if self.interrupted:
-            return 128 + self.signal  # as a shell has it
+            return 130  # as a shell has it
         if any(report.failed for report in self.reports):
             return 1
         unchecked = any(report.unchecked for report in self.reports)
         return 3 if unchecked and not self.allow_unchecked else 0
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether some classes were not reached."""
-        return self.signal != 0
 
 
 # ------------------------------------------------------------------------ all classes
@@ -83,7 +77,6 @@ def run_checks(
     found: FoundTargets,
     options: CheckOptions | None = None,
     *,
-    signals: Sequence[int] = (),
     baseline: Baseline | None = None,
     on_report: Callable[[ClassReport], None] = lambda _: None,
 ) -> CheckRun:
@@ -100,30 +93,27 @@ def run_checks(
     columns = (SpinnerColumn(), description, TimeElapsedColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not visible)
     reports: list[ClassReport] = []
-    ended = 0
+    interrupted = False
     with bar:
         task = bar.add_task("checking")
         steps = _reports(found, chosen, lambda step: bar.update(task, description=step))
         try:
-            for report in itertools.takewhile(lambda _: not signals, steps):
+            for report in steps:
                 reports.append(report if baseline is None else baseline.apply(report))
                 if not chosen.only:
                     bar.stop()  # it would be in between
                     on_report(reports[-1])
                     bar.start()
         except KeyboardInterrupt:
-            ended = signal.SIGINT
-        except BrokenPipeError:  # nobody reads on
-            ended = SIGPIPE
-    ended = signals[0] if signals else ended
+            interrupted = True
     if chosen.only:
-        if not ended and (problem := _unknown_fields(reports, chosen)):
+        if not interrupted and (problem := _unknown_fields(reports, chosen)):
             raise UsageError(problem)
         for report in reports:
             on_report(report)
     total = len(found.targets) + len(found.unloaded)
     notes = [*found.notes, *(baseline.gone(tuple(reports)) if baseline else ())]
-    return CheckRun(tuple(reports), total, signal=ended, notes=tuple(notes))
+    return CheckRun(tuple(reports), total, interrupted=interrupted, notes=tuple(notes))
 
 
 def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Iterator[ClassReport]:
