@@ -53,16 +53,12 @@ class EditPosition(NamedTuple):
     holder: type | None = None
     name: str = ""
 
-    def put(self, new: Any) -> Any:
-        """Return the whole instance with another value here.
-
-        Raises:
-            LookupError: No constructor takes it.
-            Exception: What the class raises that refuses it.
-        """
-        if self.make is None:
-            raise LookupError(f"{self.path} is no argument of a constructor")
-        return self.around(self.make(new))
+    def put(self, new: Any) -> Any | None:
+        """Return the whole instance with another value here; None if its class refuses that."""
+        try:
+            return None if self.make is None else self.around(self.make(new))
+        except Exception:  # noqa: BLE001  # the user's own checks
+            return None
 
 
 def _itself(new: Any) -> Any:
