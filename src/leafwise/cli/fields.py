@@ -273,8 +273,13 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
             return
     kind = EditKind.CONTAINER
     options = options_of([each for each in inside if each.path == name], [kind])
+    before: Any = jax.tree_util.tree_structure(getattr(example.base, name))
+
+    def is_other(edit: Edit[Any]) -> bool:  # a flatten may decide by the value what is a leaf
+        return bool(before != jax.tree_util.tree_structure(getattr(edit.edited, name)))
+
     try:
-        yield _find_edit(options)
+        yield _find_edit(options, is_other)
     except LookupError:
         text = f"{short_repr(getattr(example.base, name))} has no leaf that could be changed"
         yield _skipped(name, "structure", text, static=False)
