@@ -204,7 +204,7 @@ def _add_check(commands: Any) -> _Parser:
         ),
         epilog=(
             "Exit code: 0 nothing wrong, 1 something wrong, 2 usage, 3 something not checked, "
-            "130 or 143 after Ctrl-C or SIGTERM. "
+            "130 after Ctrl-C. "
             "What is unsound in another library's classes is a warning."
         ),
     )

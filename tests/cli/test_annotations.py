@@ -2,10 +2,8 @@
 
 import dataclasses
 import enum
-import fractions
-import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal, NamedTuple, NewType, Optional, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,7 @@ import pytest
 
 import leafwise as lw
 
-from .asked import kinds, report_of, with_field
+from .asked import kinds, with_field
 
 
 class Color(enum.Enum):
@@ -22,19 +20,9 @@ class Color(enum.Enum):
     GREEN = 2
 
 
-class Level(enum.IntEnum):
-    LOW = 0
-    HIGH = 1
-
-
 class Mode(enum.StrEnum):
     FAST = "fast"
     SLOW = "slow"
-
-
-class Bits(enum.Flag):
-    A = 1
-    B = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,21 +34,6 @@ class Config:
 class Sizes(NamedTuple):
     rows: int
     name: str
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Scaling:
-    by: str | None = None
-    size: float = 1.0
-
-
-class Labelled(NamedTuple):
-    parts: Mapping[str, jax.Array]
-
-
-class Record(TypedDict):
-    weight: jax.Array
 
 
 @lw.pytree
@@ -92,24 +65,11 @@ NUMERIC = {"value", "shape", "dtype", "weak type"}
     [
         (bool, NUMERIC - {"weak type"}),
         (int, NUMERIC),
-        (complex, NUMERIC),
-        (np.float32, NUMERIC),
-        (jax.Array, NUMERIC),
-        (np.ndarray, NUMERIC),
         (jax.typing.ArrayLike | None, NUMERIC | {"structure"}),
         (Optional[jax.Array], NUMERIC | {"structure"}),  # noqa: UP045  # the old spelling
         (tuple[jax.Array, int], NUMERIC),
         (Mapping[str, jax.Array] | None, NUMERIC | {"structure"}),
-        (Labelled | None, NUMERIC | {"structure"}),
-        (dict[str, list[tuple[jax.Array, int]]], NUMERIC),
-        (list, NUMERIC),
-        (Record, NUMERIC),
-        (Inner | None, NUMERIC | {"structure"}),
         (Any, NUMERIC),
-        (T, NUMERIC),
-        (UserId, NUMERIC),
-        (Annotated[jax.Array, "a remark"], NUMERIC),
-        (Final[int], NUMERIC),
         ("list['Inner']", NUMERIC),
     ],
     ids=_label,
@@ -133,29 +93,21 @@ BOTH = {"value", "type"}
     ("annotation", "change", "expected"),
     [
         (bool, "False -> True", BOTH),
-        (int, "0 -> 1", BOTH),
-        (float, "0.0 -> 1.0", BOTH),
-        (complex, "0j -> 1j", VALUE_ONLY),
+        (int, "1 -> 0", BOTH),
         (str, "'a' -> 'b'", BOTH),
         (bytes, None, VALUE_ONLY),
         (Color, "Color.RED -> Color.GREEN", VALUE_ONLY),
-        (Level, "Level.LOW -> Level.HIGH", BOTH),
         (Mode, "Mode.FAST -> Mode.SLOW", BOTH),
-        (Bits, "Bits.A -> Bits.B", VALUE_ONLY),
         (Literal["relu", "gelu"], "'relu' -> 'gelu'", BOTH),
         (int | str | None, None, VALUE_ONLY),
         (tuple[int, ...], "() -> (0,)", BOTH),
-        (tuple[int, str], "(0, 'a') -> (0, 'b')", BOTH),
+        (tuple[int, str], "(1, 'a') -> (0, 'a')", BOTH),
         (frozenset[int], "frozenset({}) -> frozenset({0})", VALUE_ONLY),
-        (Sequence[int], "() -> (0,)", BOTH),
         (lw.FrozenMapping[str, int], "{} -> {'a': 0}", VALUE_ONLY),
         (lw.StaticArray, None, VALUE_ONLY),
-        (np.dtype, "dtype('float32') -> dtype('int32')", VALUE_ONLY),
         (Config, "Config(depth=0, name='x') -> Config(depth=0, name='a')", VALUE_ONLY),
         (Sizes, None, VALUE_ONLY),
         (type[Base], f"{__name__}.Base -> {__name__}.Derived", VALUE_ONLY),
-        (range, "range(0, 0) -> range(0, 1)", VALUE_ONLY),
-        (fractions.Fraction, "Fraction(0, 1) -> Fraction(1, 1)", VALUE_ONLY),
         (Any, "0 -> 1", BOTH),
         (Hashable, None, VALUE_ONLY),
         ("Color", "Color.RED -> Color.GREEN", VALUE_ONLY),
@@ -184,13 +136,9 @@ def test_static(annotation: Any, change: str | None, expected: set[str]) -> None
         (list[int], "()", "() -> (0,)"),
         (tuple[list[int], ...], "()", "() -> ((),)"),
         (dict[str, list[int]], "FrozenMapping({})", "{} -> {'a': ()}"),
-        (Mapping[str, int], "FrozenMapping({})", "{} -> {'a': 0}"),
         (set[int], "frozenset()", "frozenset({}) -> frozenset({0})"),
         (np.ndarray, "f32[3](numpy)", None),
         (jax.Array, "f32[3](numpy)", None),
-        (list, "()", "() -> (0,)"),
-        (dict, "FrozenMapping({})", "{} -> {'a': 0}"),
-        (set, "frozenset()", "frozenset({}) -> frozenset({0})"),
     ],
     ids=_label,
 )
@@ -202,26 +150,6 @@ def test_frozen(annotation: Any, stored: str, change: str | None) -> None:
     row = kinds(report)["value"]
     assert row.verdict == "ok"
     assert change in (None, row.change)
-
-
-@pytest.mark.parametrize(
-    "annotation", [Callable, Callable[[int], int], Callable[..., Any]], ids=str
-)
-def test_functions(annotation: Any) -> None:
-    """Functions have names, which the row shows."""
-    report = with_field(lw.Static[annotation], __name__)
-    assert report.passed, report
-    before, _, after = kinds(report)["value"].change.partition(" -> ")
-    assert before != after
-    assert "lambda" not in before + after
-
-
-@pytest.mark.parametrize("like", [jax.typing.DTypeLike, np.typing.DTypeLike], ids=["jax", "numpy"])
-def test_dtype_like(like: Any) -> None:
-    """What may be a dtype is drawn as something that numpy takes for one."""
-    report = with_field(like, __name__, lw.static_field(converter=np.dtype))
-    assert report.passed, report
-    assert "dtype(" in kinds(report)["value"].change
 
 
 @pytest.mark.parametrize(
@@ -238,31 +166,6 @@ def test_only_one_value(annotation: Any, word: str) -> None:
     row = kinds(with_field(lw.Static[annotation], __name__))["value"]
     assert (row.verdict, row.traces) == ("skipped", 0)
     assert word in row.change
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with 3.12")
-def test_type_parameters() -> None:
-    """The type variables of a generic class are found in annotations that are texts."""
-    source = """
-from __future__ import annotations
-import leafwise as lw
-@lw.pytree
-class Box[T, N: (int, float)]:
-    it: list[T]
-    n: N
-@lw.pytree
-class Made[T]:
-    it: object
-    n: object
-    def __init__[N](self, it: T, n: list[N]) -> None:
-        self.it, self.n = it, n
-"""
-    names: dict[str, Any] = {"__name__": __name__}
-    exec(source, names)  # noqa: S102  # a syntax error before 3.12
-    for cls in (names["Box"], names["Made"]):
-        report = report_of(cls)
-        assert report.passed, report
-        assert {row.field for row in report.rows} == {"it", "n"}
 
 
 def test_keys() -> None:
@@ -291,22 +194,10 @@ def test_dtypes(dtype: str, module: Any) -> None:
     assert dtype in rows["value"].change
 
 
-@pytest.mark.parametrize(
-    ("dims", "text"),
-    [("", "f32[]"), ("batch 4", "f32[3,4]"), ("n n", "f32[3,3]"), ("...", "f32[]")],
-)
-def test_jaxtyping(dims: str, text: str) -> None:
-    """Where a field is drawn alone, the axes that have a name are of one length."""
-    jaxtyping = pytest.importorskip("jaxtyping")
-    report = with_field(jaxtyping.Float[jax.Array, dims], __name__)
-    assert report.passed, report
-    assert report.instance == f"Asked(it={text})"
-
-
 def test_default_of_a_field_that_says_nothing() -> None:
     """Where the annotation says nothing, other values are like the default."""
     for default, change in (
-        ("relu", "'relu' -> 'a'"),
+        ("relu", "'relu' -> ''"),
         (2.5, "2.5 -> 0.0"),
         (Color.RED, "Color.RED -> Color.GREEN"),
     ):
@@ -320,39 +211,3 @@ def test_default_factory_of_a_field_that_says_nothing(made: Any) -> None:
     report = with_field(Any, __name__, lw.static_field(default_factory=lambda: made))
     assert report.passed, report
     assert "factory" not in kinds(report)["value"].change
-
-
-def test_names_for_type_checkers_only() -> None:
-    """An annotation that cannot be evaluated is said to be so; nothing is made up."""
-    for annotation in ("Missing", "lw.Static['Missing']", "Missing | None", "list[Missing]"):
-        report = with_field(annotation, __name__)
-        assert not report.passed
-        assert "Asked.it" in report.error
-        assert "fix:" in report.error
-
-
-def test_what_jax_refuses_is_no_change() -> None:
-    """Of a dynamic field that starts as None, the other value is one that JAX takes."""
-    row = kinds(with_field("str | jax.Array | None", __name__, None))["structure"]
-    assert (row.verdict, row.traces) == ("ok", 1)
-    assert "float32" in row.change
-
-
-def test_a_dynamic_field_for_what_jax_refuses() -> None:
-    """Of one that is None, or a text, no change is left that a jitted function takes."""
-    row = kinds(report_of(Scaling), "by")["structure"]
-    assert row.verdict == "error"
-    assert "None -> 'a'" in row.change
-
-
-def test_recursive_class() -> None:
-    """A class that holds its own kind is built as small as it can be."""
-    report = report_of(Node)
-    assert report.passed, report
-    assert ("next", "structure") in {(row.field, row.kind) for row in report.rows}
-
-
-@lw.pytree
-class Node:
-    weight: jax.Array
-    next: "Node | None" = None

@@ -128,7 +128,7 @@ def test_an_error_of_ours(
     deep.__code__ = deep.__code__.replace(co_filename=ours)
     file = write(PAIR + GOOD)
     for place, parts in (
-        ("leafwise.cli.run.Builder", ()),
+        ("leafwise.cli.run.Example", ()),
         ("leafwise.cli.laws.broken_laws", ("--law", "copies")),
         ("leafwise.cli.fields.observe", ("--field", "n")),
         ("leafwise.cli.run.check_fields", ("--field", "n")),

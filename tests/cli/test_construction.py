@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,6 @@ import pytest
 import leafwise as lw
 
 from .asked import changes, kinds, report_of, verdicts
-
-T = TypeVar("T")
 
 
 @lw.pytree
@@ -26,29 +24,6 @@ class WithInitVar:
     def __post_init__(self, scale: int, other: float) -> None:
         assert type(scale) is int
         assert other == 2.0
-
-
-@lw.pytree(kw_only=True)
-class KeywordOnly:
-    n: lw.Static[int]
-    x: jax.Array
-
-
-@lw.pytree(slots=True)
-class Slotted:
-    n: lw.Static[int]
-    x: jax.Array
-
-
-@lw.pytree
-class Box(Generic[T]):
-    it: T
-    n: lw.Static[int] = 2
-
-
-@lw.pytree
-class IntBox(Box[int]):
-    name: lw.Static[str] = "a"
 
 
 @lw.pytree
@@ -106,16 +81,6 @@ class Unforgiving:
 
 
 @lw.pytree
-class HoldsPicky:
-    inner: Picky
-    x: jax.Array
-
-
-@lw.pytree
-class NoFields: ...
-
-
-@lw.pytree
 class RaisingRepr:
     n: lw.Static[int] = 2
 
@@ -128,18 +93,12 @@ class RaisingRepr:
     "cls",
     [
         WithInitVar,
-        KeywordOnly,
-        Slotted,
-        Box,
-        IntBox,
         OwnInit,
         OwnInitOtherTypes,
         OwnInitOtherNames,
         Converted,
         Picky,
         Unforgiving,
-        HoldsPicky,
-        NoFields,
         RaisingRepr,
     ],
 )
@@ -174,14 +133,6 @@ def test_fields_that_no_parameter_sets() -> None:
         "shape": "ok",
         "dtype": "ok",
     }
-
-
-def test_converters_in_the_twin_rows() -> None:
-    """Where a converter makes an equal value the same again, no retrace is promised."""
-    report = report_of(Converted)
-    row = kinds(report, "size")["type"]
-    assert (row.change, row.predicted) == ("2 -> 2.0 (float), converted to 2", "reuse")
-    assert kinds(report, "shape")["type"].predicted == "reuse"
 
 
 @pytest.mark.parametrize(

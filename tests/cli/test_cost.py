@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._jax.events import count_events
-from leafwise.cli.changes import Builder
-from leafwise.cli.fields import check_fields
+from leafwise.cli.fields import Example, check_fields
 from leafwise.cli.laws import CheckOptions
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
@@ -64,9 +63,9 @@ def wide(fields: int) -> tuple[Any, list[None]]:
 def test_one_program_for_the_instance_that_is_changed() -> None:
     """Each change compiles for itself alone: the instance as it was has one program for all."""
     cls, _ = wide(6)
-    builder = Builder(cls)
+    example = Example(cls)
     with count_events() as counts:
-        rows = list(check_fields(builder))
+        rows = list(check_fields(example))
     assert {str(row.verdict) for row in rows} == {"ok"}
     # The arrays that are weakly typed are made by a program of their own.
     assert counts.compiles <= sum(row.compiles for row in rows) + 2 + 6
@@ -78,7 +77,7 @@ def test_many_fields_are_simplified_one_by_one() -> None:
     counted: list[int] = []
     for fields in (20, 40):
         cls, made = wide(fields)
-        Builder(cls)
+        Example(cls)
         counted.append(len(made))
     assert counted[1] <= 2 * counted[0] + 2
 

@@ -2,7 +2,6 @@
 
 import enum
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,15 +14,14 @@ from hypothesis.extra import numpy as hnp
 
 import leafwise as lw
 from leafwise._compare.reasons import Outcome
-from leafwise._trees.roles import field_order, names_of
-from leafwise.cli import fields
-from leafwise.cli.changes import Builder
-from leafwise.cli.fields import edits_of
+from leafwise._trees.roles import names_of
 from leafwise.testing._recompilation import promised
-from leafwise.testing.strategies import Edit, EditKind
-from leafwise.testing.strategies._statics import twins
+from leafwise.testing.strategies import EditKind, edits
+from leafwise.testing.strategies._changes import twins
+from leafwise.testing.strategies._edit_positions import edit_positions
+from leafwise.testing.strategies._edits import LEAF_EDITS, options_of
 
-from .asked import report_of, verdicts
+from .asked import changes, report_of, verdicts
 
 
 class Level(enum.IntEnum):
@@ -37,6 +35,7 @@ class Mode(enum.StrEnum):
 
 class Color(enum.Enum):
     RED = 1
+    BLUE = 2
 
 
 @lw.pytree
@@ -91,102 +90,49 @@ STATICS = st.one_of(
 )
 
 
-def built(x: Any, s: Any, y: Any, t: Any) -> Builder:
-    """Return a builder whose instance has these values."""
-    return Builder(Four, Four(x, s, y, t))
-
-
-def few(builder: Builder, name: str) -> list[tuple[int, Any]]:
-    """Return three values, and the instances with them."""
-    return [(value, builder.remake(name, value)) for value in range(3)]
-
-
-def first(others: list[Any], wanted: Callable[[Any], bool]) -> Any:
-    """Search in a list: Hypothesis does not search within its own tests."""
-    for each in others:
-        if wanted(each):
-            return each
-    raise LookupError
-
-
-def all_edits(builder: Builder) -> list[Edit[Any]]:
-    """Return the edits of all fields that can be made."""
-    names = names_of(builder.base)
-    found: list[Edit[Any]] = []
-    for name in field_order(builder.base):
-        found += [edit for edit in edits_of(builder, name, names) if isinstance(edit, Edit)]
-    return found
-
-
-def made(builder: Builder) -> list[Edit[Any]]:
-    """Return the edits, whose values are searched among a few."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Builder, "others", few)
-        patch.setattr(fields, "simplest", first)
-        return all_edits(builder)
-
-
 @given(leaf=LEAVES)
 def test_an_edit_of_a_leaf_does_what_it_says(leaf: Any) -> None:
     """Of values, shape, dtype and weak type, an edit changes the one that it names."""
-    builder = built(leaf, 0, 0, 0)
-    for edit in made(builder):
-        if edit.path != "x":
-            continue
-        before, after = jax.typeof(leaf), jax.typeof(edit.edited.x)
+    before = jax.typeof(leaf)
+    made = {kind: other for kind, make in LEAF_EDITS.items() if (other := make(leaf)) is not None}
+    assert {"leaf value", "shape", "dtype"} <= set(made)
+    assert ("weak type" in made) >= (before.dtype in (jnp.float32, jnp.int32, jnp.complex64))
+    for kind, other in made.items():
+        after = jax.typeof(other)
         changed = {
             "shape": before.shape != after.shape,
             "dtype": before.dtype != after.dtype,
             "weak type": before.weak_type != after.weak_type,
         }
-        expected = {kind: kind == edit.kind for kind in changed}
-        assert changed == expected, (edit.kind, edit.change)
-        if edit.kind is EditKind.LEAF_VALUE:
-            assert type(edit.edited.x) is type(leaf) or isinstance(leaf, jax.Array)
-            assert np.asarray(leaf).tobytes() != np.asarray(edit.edited.x).tobytes()
-
-
-@given(leaf=LEAVES)
-def test_a_number_has_all_edits(leaf: Any) -> None:
-    """Every numeric leaf gets another value, shape and dtype; the promises fit the kinds."""
-    found = {edit.kind: edit for edit in made(built(leaf, 0, 0, 0)) if edit.path == "x"}
-    assert {"leaf value", "shape", "dtype"} <= set(found)
-    aval = jax.typeof(leaf)
-    if aval.dtype in (jnp.float32, jnp.int32, jnp.complex64):
-        assert "weak type" in found
-    for kind, edit in found.items():
-        assert promised(edit) is (Outcome.REUSE if kind == "leaf value" else Outcome.RETRACE)
-        assert edit.change
+        assert changed == {each: each == kind for each in changed}, kind
+        if kind is EditKind.LEAF_VALUE:
+            assert type(other) is type(leaf) or isinstance(leaf, jax.Array)
+            assert np.asarray(leaf).tobytes() != np.asarray(other).tobytes()
 
 
 @given(shape=hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=2))
 def test_an_array_without_elements_has_no_other_values(shape: tuple[int, ...]) -> None:
     """What has no elements is not said to get other ones."""
     assume(0 in shape)
-    found = {edit.kind for edit in made(built(jnp.zeros(shape), 0, 0, 0)) if edit.path == "x"}
-    assert "leaf value" not in found
-    assert {"shape", "dtype"} <= found
+    found = options_of(edit_positions(jnp.zeros(shape)))
+    assert EditKind.LEAF_VALUE not in found
+    assert {"shape", "dtype"} <= set(found)
 
 
-@given(s=STATICS)
-def test_a_static_edit_is_another_key(s: Any) -> None:
+@given(s=STATICS, data=st.data())
+def test_a_static_edit_is_another_key(s: Any, data: st.DataObject) -> None:
     """A static edit has another key, with the same leaves, and promises a retrace."""
-    builder = built(1.0, s, 2, 0)
-    found = [edit for edit in made(builder) if edit.path == "s"]
-    assert [edit.kind for edit in found][:1] == [EditKind.STATIC_VALUE]
-    for edit in found:
-        assert edit.kind in (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
-        assert promised(edit) is Outcome.RETRACE
-        before, after = lw.signature(builder.base), lw.signature(edit.edited)
-        assert before.treedef != after.treedef
-        assert lw.explain(before, after).outcome is Outcome.RETRACE
-        leaves = [jax.typeof(leaf) for leaf in jax.tree.leaves(edit.edited)]
-        assert leaves == [jax.typeof(leaf) for leaf in jax.tree.leaves(builder.base)]
+    four = Four(1.0, s, 2, 0)
+    edit = data.draw(edits(four, kinds=["static value", "static type"], at="s"))
+    assert promised(edit) is Outcome.RETRACE
+    before, after = lw.signature(four), lw.signature(edit.edited)
+    assert before.treedef != after.treedef
+    assert lw.explain(before, after).outcome is Outcome.RETRACE
+    assert jax.tree.leaves(edit.edited) == jax.tree.leaves(four)
 
 
 NUMBERS = st.one_of(
     st.booleans(),
-    st.integers(),
     st.integers(-(2**70), 2**70),
     st.just(10**400),
     st.floats(),
@@ -194,63 +140,33 @@ NUMBERS = st.one_of(
     st.tuples(st.integers(), st.text(max_size=2)),
     st.sampled_from([Level.LOW, Level.HIGH, Mode.FAST, Color.RED, np.float64(0.5), np.float64(2)]),
     st.none(),
-    st.binary(max_size=2),
 )
 
 
 @given(value=NUMBERS)
 def test_twins_are_equal_and_of_another_type(value: Any) -> None:
-    """A twin is ``==`` to the value, in both directions, and of another type."""
-    for twin in twins(value):
-        assert twin == value
-        assert value == twin
-        assert type(twin) is not type(value)
-
-
-@given(value=NUMBERS)
-def test_twins_have_other_keys(value: Any) -> None:
-    """A twin is a good static value, and never shares a key with the value."""
-    before = jax.tree.structure(Four(0, value, 0, 0))
-    keys = [jax.tree.structure(Four(0, twin, 0, 0)) for twin in twins(value)]
-    assert before not in keys
+    """A twin is ``==`` to the value, of another type, and has another key."""
+    found = list(twins(value))
+    assert all(twin == value == twin and type(twin) is not type(value) for twin in found)
+    keys = [jax.tree.structure(Four(0, each, 0, 0)) for each in (value, *found)]
     assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.parametrize(
-    "value",
-    [True, 0, -3, 2.0, 0.5, -0.0, math.inf, "", "a", (), (1, "a"), Level.LOW, Mode.FAST],
-    ids=repr,
+    ("values", "has_twins"),
+    [
+        ([True, 0, -3, 2.0, 0.5, -0.0, math.inf, "", "a", (), (1, "a"), *Level, *Mode], True),
+        ([None, b"a", Color.RED, 1j, frozenset()], False),
+    ],
 )
-def test_what_has_twins(value: Any) -> None:
-    """Booleans, numbers, text, tuples and enum members of these have a twin."""
-    assert list(twins(value))
-
-
-@pytest.mark.parametrize("value", [None, b"a", Color.RED, 1j, frozenset()], ids=repr)
-def test_what_has_no_twin(value: Any) -> None:
-    """Values that no other type equals have none."""
-    assert not list(twins(value))
-
-
-def test_computed_fields_change_along() -> None:
-    """What the constructor computes from a field is what it computes from the other value."""
-
-    @lw.pytree
-    class Derived:
-        n: lw.Static[int]
-        twice: int = lw.static_field(init=False)
-
-        def __post_init__(self) -> None:
-            self.twice = self.n * 2
-
-    builder = Builder(Derived)
-    found = {edit.path: edit.edited for edit in all_edits(builder)}
-    assert list(found) == ["n"]
-    assert found["n"].twice == 2 * found["n"].n
+def test_what_has_twins(values: list[Any], has_twins: bool) -> None:
+    """Booleans, numbers, text, tuples and enum members of these have a twin; others have none."""
+    for value in values:
+        assert bool(list(twins(value))) is has_twins, value
 
 
 def test_words() -> None:
-    """The words of an edit show both values."""
+    """The words of an edit show both values; what the constructor computes is not edited."""
 
     @lw.pytree
     class P:
@@ -260,20 +176,22 @@ def test_words() -> None:
         o: jax.Array | None = None
         n: lw.Static[int] = 2
         m: lw.Static[str] = "a"
+        twice: int = lw.static_field(init=False)
 
-    found = all_edits(Builder(P))
-    assert [(edit.path, edit.kind, edit.change) for edit in found][:2] == [
-        ("x", "leaf value", "float32[3], other elements"),
-        ("x", "shape", "float32[3] -> float32[4]"),
-    ]
-    words = {(edit.path, edit.kind): edit.change for edit in found}
-    assert list(dict.fromkeys(field for field, _ in words)) == ["x", "y", "k", "o", "n", "m"]
-    assert words["y", "leaf value"].startswith("2.0 -> ")
+        def __post_init__(self) -> None:
+            self.twice = self.n * 2
+
+    words = changes(report_of(P))
+    assert list(words)[:2] == [("x", "value"), ("x", "shape")]
+    assert words["x", "value"] == "float32[3], other elements"
+    assert words["x", "shape"] == "float32[3] -> float32[4]"
+    assert list(dict.fromkeys(field for field, _ in words)) == [*"xykonm", "twice"]
+    assert words["y", "value"].startswith("2.0 -> ")
     assert words["k", "shape"] == "key<fry>[] -> key<fry>[2]"
-    assert words["o", "container"] == "None -> float32[3]"
-    assert words["n", "static value"] == "2 -> 0"
-    assert words["n", "static type"] == "2 -> 2.0 (float)"
-    assert words["m", "static type"] == "'a' -> 'a' (StrSubclass)"
+    assert words["o", "structure"] == "None -> 1.0"
+    assert words["n", "value"] == "2 -> 0"
+    assert words["n", "type"] == "2 -> 2.0 (float)"
+    assert words["m", "type"] == "'a' -> 'a' (StrSubclass)"
 
 
 @pytest.mark.parametrize("value", [0.5, np.ones(2, "int32"), (0.5, 1)])

@@ -2,13 +2,11 @@
 
 import contextlib
 import io
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,8 +18,8 @@ from leafwise.cli import run as run_module
 from leafwise.cli.laws import EXAMPLES, CheckOptions, try_laws
 from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import Verdict
-from leafwise.cli.run import check_class, run_checks
-from leafwise.cli.targets import CheckTarget, FoundTargets
+from leafwise.cli.run import check_class
+from leafwise.cli.targets import CheckTarget
 from leafwise.errors import CannotBuildError
 from leafwise.testing import Law, _check
 from leafwise.testing._laws.case import Case
@@ -311,46 +309,6 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to send")
-@pytest.mark.parametrize("is_swallowed", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals(
-    number: signal.Signals,
-    is_swallowed: bool,
-    *,
-    monkeypatch: pytest.MonkeyPatch,
-    write: Write,
-    check: Check,
-) -> None:
-    """What was finished is reported in all formats, with the exit code that a shell expects.
-
-    Also if somebody has caught what the signal raised.
-    """
-    real = run_module.check_class
-    # A shell that starts the tests in the background ignores Ctrl-C, and so would the command.
-    before = signal.default_int_handler if number == signal.SIGINT else signal.getsignal(number)
-    started = signal.signal(number, before)
-
-    def stopped(target: CheckTarget, *arguments: Any) -> Any:
-        if target.name.endswith("Q"):
-            with contextlib.suppress(KeyboardInterrupt if is_swallowed else ()):
-                os.kill(os.getpid(), number)
-                time.sleep(1)
-        return real(target, *arguments)
-
-    monkeypatch.setattr(run_module, "check_class", stopped)
-    file = write(SOURCE + "class R(Q): ...\n")
-    outcome = check(file, "--json", "--sarif", "out.sarif")
-    assert (outcome.code, outcome.document["exit_code"]) == (128 + number, 128 + number)
-    assert outcome.names == ["P"]
-    sarif = json.loads(Path("out.sarif").read_text(encoding="utf-8"))["runs"][0]["invocations"][0]
-    assert (sarif["executionSuccessful"], sarif["exitCode"]) == (False, 128 + number)
-    text = check(file).out
-    assert "P(x=" in text
-    assert text.endswith(f"interrupted, 1 class to go, {file}:Q the next\n")
-    assert signal.signal(number, started) is before
-
-
 def test_rows_as_they_are_done(
     monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, asked: list[Any]
 ) -> None:
@@ -393,18 +351,6 @@ def test_a_reader_that_stops(monkeypatch: pytest.MonkeyPatch, write: Write, chec
         monkeypatch.setattr(sys, "stdout", pipe)
         assert main(["check", "--fields", write(SOURCE)]) == 128 + 13
     assert seen == ["P"]
-
-
-def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class that was not finished is not reported."""
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(laws_module, "broken_laws", interrupted)
-    targets = FoundTargets([CheckTarget(Own, "here:Own")], {}, [])
-    found = run_checks(targets, CheckOptions(fields=False))
-    assert (found.reports, found.total, found.interrupted) == ((), 1, True)
 
 
 class Heavy:

@@ -395,7 +395,7 @@ def test_a_leaf_that_jax_cannot_trace() -> None:
         (Named, "make Named a class with @lw.pytree, and the field static"),
         (
             struct.dataclass(type("Struct", (), dict(body))),
-            "make the field static: `n: str = lw.static_field()`",
+            "make the field static: `n: str = flax.struct.field(pytree_node=False)`",
         ),
     ):
         assert f"{cls.__name__}.n: JAX cannot trace 'text' (str)" in text_of(cls)

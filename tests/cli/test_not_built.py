@@ -1,7 +1,6 @@
 """Classes that cannot be built, or called with: the message says what to give."""
 
 import abc
-import enum
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 import leafwise as lw
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
-from leafwise.testing import check_pytree
 
-from .asked import FIELDS, kinds, report_of
+from .asked import FIELDS, report_of
 
 
 class Opaque:
@@ -47,59 +45,6 @@ def test_message_names_field_and_strategy() -> None:
     assert "Opaque" in report.error.partition("register_type_strategy(")[2]
 
 
-def test_enum_without_members() -> None:
-    """A field whose type has no values at all is named, too."""
-
-    class Empty(enum.Enum): ...
-
-    @lw.pytree
-    class Lost:
-        n: lw.Static[int]
-        it: lw.Static[Empty]
-
-    report = report_of(Lost)
-    assert not report.passed
-    assert "Lost.it" in report.error
-    assert "Empty" in report.error
-    assert "fix:" in report.error
-
-
-@pytest.mark.parametrize("annotation", [Unit, Unit | None, tuple[Unit, ...]], ids=str)
-def test_a_registered_strategy_is_used(annotation: Any) -> None:
-    """A strategy that the user registered makes the class buildable."""
-
-    @lw.pytree
-    class Length:
-        value: jax.Array
-        unit: lw.Static[annotation]  # type: ignore[valid-type]
-
-    report = report_of(Length)
-    assert report.passed, report
-    assert kinds(report, "unit")["value"].verdict == "ok"
-    assert "0x" not in str(report)
-
-
-@pytest.mark.slow
-def test_a_strategy_for_the_class_itself() -> None:
-    """The fix that the message names for a class that refuses all values does help."""
-
-    @lw.pytree
-    class Fitting:
-        n: lw.Static[int]
-        m: lw.Static[int]
-
-        def __post_init__(self) -> None:
-            if (self.n, self.m) != (1000, 2000):
-                raise ValueError("these do not fit")
-
-    report = report_of(Fitting)
-    assert not report.passed
-    for words in ("Fitting", "these do not fit", "builds(Fitting, n=..., m=...)"):
-        assert words in report.error
-    st.register_type_strategy(Fitting, st.builds(Fitting, n=st.just(1000), m=st.just(2000)))
-    assert report_of(Fitting).instance == "Fitting(n=1000, m=2000)"
-
-
 class Shape(abc.ABC):
     @abc.abstractmethod
     def area(self) -> float: ...
@@ -115,20 +60,6 @@ def test_abstract_class() -> None:
     report = report_of(AbstractLayer)
     assert not report.passed
     assert "abstract" in report.error
-
-
-@pytest.mark.parametrize("annotation", [AbstractLayer, list[AbstractLayer]], ids=str)
-def test_field_of_an_abstract_class(annotation: Any) -> None:
-    """A field of an abstract class without known subclasses is named."""
-
-    @lw.pytree
-    class BoundIn:
-        layer: annotation  # type: ignore[valid-type]
-
-    report = report_of(BoundIn)
-    assert not report.passed
-    assert "BoundIn.layer" in report.error
-    assert "fix:" in report.error
 
 
 @pytest.mark.parametrize(
@@ -178,18 +109,6 @@ class P:
     text = check(file).out
     assert "a list can change in place" in text
     assert text.count("fix:") == 1
-
-
-def test_no_notes_on_our_own_test() -> None:
-    """The error ends with its fix: what Hypothesis notes is of no use to the user."""
-
-    @lw.pytree
-    class Lost:
-        part: lw.Static[Opaque]
-
-    with pytest.raises(lw.errors.CannotBuildError) as caught:
-        check_pytree(Lost, laws="copies")
-    assert not getattr(caught.value, "__notes__", [])
 
 
 class Plain:

@@ -14,7 +14,6 @@ from jax._src import monitoring  # the only place that lists the listeners
 
 import leafwise as lw
 from leafwise._classes import registry
-from leafwise.cli import fields
 from leafwise.testing import _subject
 
 from .asked import kinds, report_of, verdicts
@@ -153,20 +152,6 @@ def test_a_static_in_the_key_by_hand() -> None:
     assert seen["n", "value"] == "ok"
     assert seen["n", "type"] == "violation", "2 and 2.0 share a key"
     assert seen["x", "value"] == "ok"
-
-
-def test_a_broken_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twin row that changes nothing is noticed: its promise of a retrace is not kept."""
-
-    class Loud(int): ...
-
-    def same(value: Any) -> Any:
-        yield Loud(value)
-
-    monkeypatch.setattr(fields, "twins", same)
-    assert kinds(report_of(Sound), "n")["type"].verdict == "ok"
-    monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
-    assert kinds(report_of(Sound), "n")["type"].verdict == "mismatch"
 
 
 def listeners() -> list[Any]:

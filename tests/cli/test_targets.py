@@ -28,31 +28,30 @@ class Second:
 """
 
 
-def test_file(write: Write, check: Check) -> None:
-    """A file gives all pytree classes it defines, in order of definition."""
-    outcome = check(write(TWO), "--json")
-    assert (outcome.code, outcome.names) == (0, ["First", "Second"])
-
-
-def test_file_by_its_whole_path(write: Write, check: Check, tmp_path: Path) -> None:
-    """A file may be given from the root, and in a directory below."""
+@pytest.mark.parametrize(
+    ("targets", "names"),
+    [
+        (["{file}"], ["First", "Second"]),
+        (["{root}/{file}"], ["First", "Second"]),
+        (["{file}:Second"], ["Second"]),
+        (["{module}"], ["First", "Second"]),
+        (["{module}:First"], ["First"]),
+        (["{below}"], ["Only"]),
+        (["{root}/{below}"], ["Only"]),
+        (["{below}", "{file}:Second"], ["Only", "Second"]),
+        (["{file}", "{file}", "{file}:Second", "{file}:Alias", "{module}"], ["First", "Second"]),
+    ],
+    ids=" ".join,
+)
+def test_what_is_found(
+    targets: list[str], names: list[str], write: Write, check: Check, tmp_path: Path
+) -> None:
+    """Classes of files, modules and targets named alone, in order of definition, each once."""
+    file = write(TWO + "\nAlias = First\n")
     below = write(ONE, "below/deep_models.py")
-    assert check(str(tmp_path / below), "--json").names == ["Only"]
-    assert check(below, "--json").names == ["Only"]
-
-
-def test_class_of_a_file(write: Write, check: Check) -> None:
-    """``file.py:Class`` gives that class alone."""
-    outcome = check(f"{write(TWO)}:Second", "--json")
-    assert (outcome.code, outcome.names) == (0, ["Second"])
-
-
-def test_module_of_the_working_directory(write: Write, check: Check) -> None:
-    """A module is found in the working directory, as by ``python -m``."""
-    name = write(TWO).removesuffix(".py")
-    assert check(name, "--json").names == ["First", "Second"]
-    outcome = check(f"{name}:First", "--json")
-    assert [entry["name"] for entry in outcome.document["classes"]] == [f"{name}:First"]
+    places = {"file": file, "module": file.removesuffix(".py"), "root": tmp_path, "below": below}
+    outcome = check(*(each.format(**places) for each in targets), "--json")
+    assert (outcome.code, outcome.names) == (0, names)
 
 
 def test_module_of_a_package(write: Write, check: Check) -> None:
@@ -83,20 +82,6 @@ def test_nested_classes(write: Write, check: Check) -> None:
     )
     assert check(file, "--json").names == ["Outer.Inner", "Outer.Inner.Innermost"]
     assert check(f"{file}:Outer.Inner.Innermost", "--json").names == ["Outer.Inner.Innermost"]
-
-
-def test_several_targets(write: Write, check: Check) -> None:
-    """Several targets are checked in the order given."""
-    first, second = write(TWO), write(ONE)
-    assert check(second, f"{first}:Second", "--json").names == ["Only", "Second"]
-
-
-def test_duplicates(write: Write, check: Check) -> None:
-    """A class is checked once, however often it is named, and by whatever alias."""
-    file = write(TWO + "\nAlias = First\n")
-    module = file.removesuffix(".py")
-    outcome = check(file, file, f"{file}:Second", f"{file}:Alias", module, "--json")
-    assert outcome.names == ["First", "Second"]
 
 
 def test_imported_classes_are_not_counted(write: Write, check: Check) -> None:

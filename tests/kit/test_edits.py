@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import leafwise as lw
 from leafwise._trees.equality import is_distinct
 from leafwise.testing import check_pytree
-from leafwise.testing._laws.same import same_leaf
 from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
+from leafwise.testing.strategies._leaves import same_leaf
 
 from . import specimens
 from .specimens import Config, Mode, Nested, Params

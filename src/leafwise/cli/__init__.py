@@ -5,9 +5,8 @@ files have plain names, though none of them is public; the pytest plugin alone f
 through `targets`, and tries `laws`.
 
 `leafwise check`: `targets` finds the pytree classes of modules and files. `run` checks one class
-after the other: it changes fields (`changes` constructs instances, `edits` lists the changes,
-`observe` compares what JAX does with what was predicted), and `laws` tries those of
-`leafwise.testing`, for the pytest plugin, too. The outcome is in `records`; `report` prints it,
+after the other: it changes fields (`fields`), and `laws` tries those of `leafwise.testing`, for the
+pytest plugin, too. The outcome is in `records`; `report` prints it,
 `documents` writes JSON and SARIF. Start reading with `run`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.

@@ -1,92 +1,150 @@
 """Each field changed alone: which edits are made, and the rows that tell of them."""
 
 import contextlib
-import dataclasses
+import enum
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 import jax
+from hypothesis import strategies as st
 
 from leafwise._compare.reasons import Outcome
+from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, without_addresses
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.roles import Names, field_order, names_of
-from leafwise.cli.changes import Builder, simplest
+from leafwise._trees.roles import field_order, names_of
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
 from leafwise.cli.targets import for_jit
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
-from leafwise.testing._laws.libraries import is_own, library_of, static_declaration
+from leafwise.testing._laws.libraries import is_own, static_fix
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
-from leafwise.testing.strategies._edit_positions import Role, is_below, path_of
-from leafwise.testing.strategies._edits import LEAF_EDITS, Edit, EditKind, make_edit
+from leafwise.testing.strategies._annotations import accepts_none, strategy_for
+from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._edit_positions import (
+    EditPosition,
+    Role,
+    edit_positions,
+    is_below,
+    owner_at,
+    parameter_for,
+    parameters,
+)
+from leafwise.testing.strategies._edits import (
+    LEAF_EDITS,
+    Edit,
+    EditKind,
+    Options,
+    by_annotation,
+    edits_of,
+    make_edit,
+    options_of,
+)
+from leafwise.testing.strategies._find import find
+from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._statics import twins
-
-FieldEdit = Edit[Any] | CheckedRow
-"""An edit of one field; a row, skipped, in place of one that cannot be made."""
+from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
 
-def check_fields(
-    builder: Builder, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
-) -> Iterator[CheckedRow]:
-    """Change each field alone, or only some, and count what JAX does.
+class Example:
+    """The simplest instance of a class, and where it can be changed.
 
-    `on_field` is called with each field's name before it is changed.
+    Raises:
+        CannotBuildError: No instance can be made; the message says what to give.
     """
-    names = names_of(builder.base)
-    for name in field_order(builder.base):
-        if only and name not in only:
-            continue
-        on_field(name)
-        try:
-            for edit in edits_of(builder, name, names):
-                yield edit if isinstance(edit, CheckedRow) else observe(builder, edit)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
-            static, verdict = name not in names.dynamic, verdict_of(error)
-            yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
+
+    def __init__(self, cls: Any) -> None:
+        self.cls = cls
+        if is_user_registered(cls) or issubclass(cls, enum.Enum):
+            tried = [st.from_type(cls).map(lambda made: (None, made))]
+        elif is_abstract(cls):
+            raise CannotBuildError(
+                f"{cls.__name__}: an abstract class has no instances; check its subclasses"
+            )
+        else:
+            plans = [InstancePlan(cls, FieldContext("", cls), strategy_for) for _ in range(2)]
+            tried = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
+        self._arguments, self.base = _first_found(tried)
+
+    @cached_property
+    def positions(self) -> list[EditPosition]:
+        """All positions in the instance."""
+        return list(edit_positions(self.base, self._arguments))
+
+    @cached_property
+    def probe(self) -> Probe:
+        """Jitted functions that know the instance."""
+        return Probe(for_jit(self.base))
 
 
-def untraceable(builder: Builder) -> str:
-    """Return what is wrong with leaves that no jitted function would take."""
-    base = for_jit(builder.base)
-    try:
-        builder.probe  # noqa: B018  # its function is called
-    except Exception:
-        for path, leaf in jax.tree_util.tree_leaves_with_path(base):
+def _first_found(strategies: list[Any]) -> Any:
+    """Return what the first of some strategies finds, with something in each field if possible."""
+    refused: Exception = LookupError()
+    for strategy in strategies:
+        for is_filled in (True, False):
+
+            def wanted(drawn: Any, is_filled: bool = is_filled) -> bool:  # noqa: FBT001
+                return not is_filled or _has_leaves(drawn[1])
+
             try:
-                Probe(leaf)
+                return find(strategy, wanted)
+            except (LookupError, CannotBuildError) as error:
+                refused = error
+    raise refused
+
+
+def _has_leaves(made: Any) -> bool:
+    """Return whether there is a number in each dynamic field."""
+    fields = (getattr(made, name) for name in names_of(made).dynamic)
+    return all(any(map(is_numeric, jax.tree_util.tree_leaves(each))) for each in fields)
+
+
+def untraceable(example: Example) -> str:
+    """Return what is wrong with leaves that no jitted function would take."""
+    try:
+        example.probe  # noqa: B018  # its function is called
+    except Exception:
+        for position in example.positions:
+            if position.role is not Role.LEAF or is_numeric(position.value):
+                continue
+            try:
+                Probe(position.value)
             except Exception:  # noqa: BLE001  # JAX has several for it
-                where = path_of(builder.base, path, leaf)
+                leaf, where = position.value, position.path
+                fix = static_fix(owner_at(example.base, where), where, leaf)
                 return without_addresses(
-                    f"{place(builder.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
-                    f"function takes the class\n  fix: {_static_fix(builder.base, where, leaf)}"
+                    f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
+                    f"function takes the class\n  fix: {fix}"
                 )
         raise
+    base = for_jit(example.base)
     leaves, treedef = jax.tree.flatten(base)
     if type(jax.tree.unflatten(treedef, leaves)) is not type(base):
         raise TypeError("unflatten gives an instance of another class")
     return ""
 
 
-def _static_fix(base: Any, where: str, leaf: Any) -> str:
-    """Return how the attribute that holds a leaf becomes static, in a class of any library."""
-    name = where.rpartition(".")[2].partition("[")[0]
+def check_fields(
+    example: Example, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
+) -> Iterator[CheckedRow]:
+    """Change each field alone, or only some, and count what JAX does.
 
-    def is_holder(node: Any) -> bool:
-        return any(each is leaf for each in jax.tree_util.tree_leaves(getattr(node, name, None)))
-
-    holder = next(filter(is_holder, jax.tree_util.tree_leaves(base, is_leaf=is_holder)), base)
-    owner = type(holder)
-    if hasattr(owner, "tree_flatten"):
-        return "return it from tree_flatten in the aux_data, and not among the children"
-    by_field = library_of(owner) in ("leafwise", "equinox", "flax.struct", "JAX")
-    by_field = by_field and dataclasses.is_dataclass(owner)
-    first = "" if by_field else f"{owner.__name__} a class with @lw.pytree, and "
-    code = static_declaration(holder, name) if name else "lw.static_field()"
-    return f"make {first}the field static: `{code}`"
+    `on_field` is called with each field's name before it is changed.
+    """
+    names = names_of(example.base)
+    for name in field_order(example.base):
+        if only and name not in only:
+            continue
+        on_field(name)
+        make = _dynamic_edits if name in names.dynamic else _static_edits
+        try:
+            for edit in make(example, name):
+                yield edit if isinstance(edit, CheckedRow) else observe(example, edit)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
+            static, verdict = name not in names.dynamic, verdict_of(error)
+            yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
 
 
 # ------------------------------------------------------------------------ the row of an edit
@@ -113,17 +171,17 @@ def _refused(change: str) -> str:
     return f"{change}: the class refuses it"
 
 
-def observe(builder: Builder, edit: Edit[Any]) -> CheckedRow:
+def observe(example: Example, edit: Edit[Any]) -> CheckedRow:
     """Call a jitted function that knows the instance with the edited one."""
     static, kind = edit.kind in _STATIC, _label(edit.kind)
-    if _is_hidden(builder.base, edit):
+    if _is_hidden(example.base, edit):
         return _skipped(edit.path, kind, edit.change, static=static)
-    seen = builder.probe.try_observe(for_jit(edit.edited))
+    seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
         return _skipped(edit.path, kind, _refused(edit.change), static=static)
     verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
-        verdict = Verdict.VIOLATION if is_own(builder.cls) else Verdict.WARNING
+        verdict = Verdict.VIOLATION if is_own(example.cls) else Verdict.WARNING
     traces, compiles = seen.counts.traces, seen.counts.compiles
     return CheckedRow(
         edit.path, static, kind, edit.change, str(seen.expected), traces, compiles, verdict, note
@@ -154,120 +212,86 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
 # ------------------------------------------------------------------------ the edits of a field
 
 
-def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
-    """Yield all edits of one field, of every kind that a program depends on.
-
-    An argument that is neither a child nor in the aux_data is lost. It is changed as a static,
-    which it should have been, unless its name says that it is a cache.
-    """
-    is_lost = builder.takes(name) and not name.startswith("_")
-    if name in names.dynamic:
-        yield from _dynamic_edits(builder, name)
-    elif name in names.static or is_lost:
-        yield from _static_edits(builder, name)
-    else:
-        yield _skipped(name, "value", "computed, and in no program", static=True)
+FieldEdit = Edit[Any] | CheckedRow
+"""An edit of one field; a row, skipped, in place of one that cannot be made."""
 
 
-def _find_other(
-    builder: Builder, name: str, kind: EditKind, wanted: Callable[[Any], bool]
-) -> Edit[Any]:
-    """Return an edit by another argument, whose instance is wanted.
+def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
+    """Yield another value of a static, and an equal one of another type."""
+    position = next((each for each in example.positions if each.path == name), None)
+    if position is None or position.make is None:
+        takes = parameter_for(parameters(example.cls), name)
+        why = "computed, and in no program" if position is None else _NO_PARAMETER
+        yield _skipped(name, "value", _NOT_CHANGED if takes else why, static=True)
+        return
 
-    Raises:
-        LookupError: None was found.
-        CannotBuildError: No values are known.
-    """
+    def is_other(edit: Edit[Any]) -> bool:
+        distinct = is_distinct(edit.before, edit.after)
+        if distinct is None:
+            before: Any = jax.tree_util.tree_structure(example.base)
+            distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
+        return distinct and jax_equal(edit.before, edit.after) is not True
 
-    def is_wanted(other: tuple[Any, Any]) -> bool:
-        return other[1] is not None and wanted(other[1])
-
-    given, made = simplest(builder.others(name), is_wanted)
-    return _edit(builder, name, kind, given, made)
-
-
-def _edit(builder: Builder, name: str, kind: EditKind, given: Any, made: Any) -> Edit[Any]:
-    return Edit(name, kind, getattr(builder.base, name), getattr(made, name), made, given)
-
-
-def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
-    other = _other_static(builder, name)
-    yield other
-    is_value = isinstance(other, CheckedRow) or other.kind is EditKind.STATIC_VALUE
-    for twin in twins(getattr(builder.base, name)) if is_value else ():
-        made = builder.remake(name, twin)
-        if made is not None:
-            yield _edit(builder, name, EditKind.STATIC_TYPE, twin, made)
-            return
-
-
-def _other_static(builder: Builder, name: str) -> FieldEdit:
-    value = getattr(builder.base, name)
-
-    def distinct(made: Any) -> bool:
-        found = is_distinct(value, getattr(made, name))
-        if found is not None:
-            return found
-        before: Any = jax.tree_util.tree_structure(builder.base)
-        return bool(before != jax.tree_util.tree_structure(made))
-
-    def other(made: Any) -> bool:
-        return distinct(made) and jax_equal(value, getattr(made, name)) is not True
-
+    value, twin = EditKind.STATIC_VALUE, EditKind.STATIC_TYPE
+    options = options_of([position], [value])
     try:
-        try:
-            return _find_other(builder, name, EditKind.STATIC_VALUE, other)
-        except LookupError:  # those that == does not distinguish are of another type
-            return _find_other(builder, name, EditKind.STATIC_TYPE, distinct)
+        annotated = by_annotation(position)
+        if annotated is not None:
+            options = {value: [(position, annotated)]}
+        yield _find_edit(options, is_other)
     except CannotBuildError as error:
         why = without_addresses(str(error)).splitlines()[0]
+        yield _skipped(name, "value", why, static=True)
     except LookupError:
-        why = "no other value was found"
-    return _skipped(name, "value", why, static=True)
+        yield _skipped(name, "value", "no other value was found", static=True)
+    with contextlib.suppress(LookupError):
+        yield _find_edit(options_of([position], [twin]))
 
 
+def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool] = lambda _: True) -> Edit[Any]:
+    """Return the simplest of some edits that is wanted; LookupError if there is none."""
+    if not options:
+        raise LookupError
+    found: Edit[Any] = find(edits_of(options), wanted)
+    return found
+
+
+_NO_PARAMETER: Final = "not a parameter of the constructor"
+_NOT_CHANGED: Final = "the constructor stores something else than it was given"
 _LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
 
-def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
+def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     """Yield edits of the first leaf in a field that holds numbers."""
-    below = (
-        position._replace(path=name)
-        for position in builder.positions
-        if position.role is Role.LEAF and is_below(position.path, [name])
-    )
-    position = next((each for each in below if is_numeric(each.value)), None)
-    if position is None:
-        yield _structure_edit(builder, name)
-        return
+    inside = [each for each in example.positions if is_below(each.path, [name])]
+    leaves = (each._replace(path=name) for each in inside if each.role is Role.LEAF)
+    position = next((each for each in leaves if is_numeric(each.value)), None)
+    if position is not None:
+        yield from _leaf_edits(position, name)
+        parameter = parameter_for(parameters(example.cls), name)
+        if parameter is None or not accepts_none(parameter.kind):
+            return
+    kind = EditKind.CONTAINER
+    options = options_of([each for each in inside if each.path == name], [kind])
+    before: Any = jax.tree_util.tree_structure(getattr(example.base, name))
+
+    def is_other(edit: Edit[Any]) -> bool:  # a flatten may decide by the value what is a leaf
+        return bool(before != jax.tree_util.tree_structure(getattr(edit.edited, name)))
+
+    try:
+        yield _find_edit(options, is_other)
+    except LookupError:
+        text = f"{short_repr(getattr(example.base, name))} has no leaf that could be changed"
+        yield _skipped(name, "structure", text, static=False)
+
+
+def _leaf_edits(position: EditPosition, name: str) -> Iterator[FieldEdit]:
     leaf = position.value
     for kind in _LEAF_KINDS:
         other = LEAF_EDITS[kind](leaf)
         if other is not None:
-            edit = make_edit(kind, position, other)
             change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
+            edit = make_edit(kind, position, other)
             yield edit or _skipped(name, _label(kind), _refused(change), static=False)
         elif kind is EditKind.LEAF_VALUE:
             yield _skipped(name, "value", f"{format_leaf(leaf)} has no elements", static=False)
-    if builder.may_be_none(name):
-        yield _structure_edit(builder, name)
-
-
-def _structure_edit(builder: Builder, name: str) -> FieldEdit:
-    """Return a change of a field's structure, such as from None to an array."""
-    value = getattr(builder.base, name)
-    before: Any = jax.tree_util.tree_structure(value)
-
-    def is_other(made: Any) -> bool:
-        after: Any = jax.tree_util.tree_structure(getattr(made, name))
-        return bool(before != after)
-
-    def is_taken(made: Any) -> bool:
-        leaves = jax.tree_util.tree_leaves(getattr(made, name))
-        return is_other(made) and all(map(is_numeric, leaves))
-
-    for wanted in (is_taken, is_other):  # JAX may refuse all there is: of text, say
-        with contextlib.suppress(LookupError, CannotBuildError):
-            return _find_other(builder, name, EditKind.CONTAINER, wanted)
-    text = f"{short_repr(value)} has no leaf that could be changed"
-    return _skipped(name, "structure", text, static=False)

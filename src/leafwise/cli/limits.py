@@ -1,37 +1,14 @@
-"""What ends a check early: Ctrl-C, SIGTERM, and too much time."""
+"""What ends a check early: too much time."""
 
 import contextlib
 import math
 import signal
 import threading
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Final
 
-SIGPIPE: Final = 13
-"""What ends a program whose reader is gone; Windows has no such signal."""
 _WALL: Final = 10
 """How many times as long a block may take by the clock as on the processor."""
-
-
-@contextlib.contextmanager
-def noted_signals() -> Generator[list[int], None, None]:
-    """Turn Ctrl-C and SIGTERM into `KeyboardInterrupt`, and note them in the list."""
-    came: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        came.append(number)
-        raise KeyboardInterrupt
-
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, stop)
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class TooLong(BaseException):  # not an Exception, which a user's code may catch

@@ -11,7 +11,6 @@ import functools
 import io
 import json
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -35,6 +34,9 @@ def check(options: argparse.Namespace) -> int:
         return _refuse("check", "standard output is closed")
     try:
         return _check(options, out)
+    except BrokenPipeError:  # nobody reads on
+        _discard(out)
+        return 141  # as a shell has it
     except OSError as error:  # a full disk
         _discard(out)
         return _refuse("check", f"{error.filename or 'standard output'}: {error.strerror}")
@@ -45,7 +47,7 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
     # the variable when it is imported.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
-    from leafwise.cli import documents, limits, records, report, targets  # noqa: PLC0415
+    from leafwise.cli import documents, records, report, targets  # noqa: PLC0415
 
     files = [name for name in (options.sarif, options.write_baseline) if name]
     if problem := _unwritable(files):
@@ -56,12 +58,12 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
     form = "json" if options.json else options.output_format
     quiet: bool = options.quiet
     printer = report.Printer(console, verbose=verbose, quiet=quiet) if form == "text" else None
-    with _any_character(out), limits.noted_signals() as signals:
+    with _any_character(out):
         try:
             # Standard output is for the report: what modules and constructors print is not.
             with contextlib.redirect_stdout(sys.stderr):
                 accepted = _baseline(options)
-                found = _find(options, printer, signals, accepted)
+                found = _find(options, printer, accepted)
         except (targets.TargetError, records.UsageError) as error:
             return _refuse("check", str(error))
         found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
@@ -69,16 +71,11 @@ def _check(options: argparse.Namespace, out: TextIO) -> int:
             _write(here / options.sarif, documents.as_sarif(found))
         if options.write_baseline and accepted is not None and not found.interrupted:
             _write(here / options.write_baseline, accepted.text())
-        try:
-            if printer is None:
-                print(documents.as_json(found) if form == "json" else documents.as_github(found))
-            elif found.signal != limits.SIGPIPE:
-                printer.finish(found)
-            out.flush()
-        except BrokenPipeError:
-            found = dataclasses.replace(found, signal=limits.SIGPIPE)
-        if found.signal == limits.SIGPIPE:
-            _discard(out)
+        if printer is None:
+            print(documents.as_json(found) if form == "json" else documents.as_github(found))
+        else:
+            printer.finish(found)
+        out.flush()
         return found.exit_code
 
 
@@ -92,10 +89,7 @@ def _baseline(options: argparse.Namespace) -> "Baseline | None":
 
 
 def _find(
-    options: argparse.Namespace,
-    printer: "Printer | None",
-    signals: list[int],
-    baseline: "Baseline | None",
+    options: argparse.Namespace, printer: "Printer | None", baseline: "Baseline | None"
 ) -> "CheckRun":
     from leafwise.cli import run, targets  # noqa: PLC0415
 
@@ -103,8 +97,8 @@ def _find(
     try:
         found = targets.find_targets(options.targets)
     except KeyboardInterrupt:
-        return run.CheckRun((), 0, signal=signals[0] if signals else signal.SIGINT)
-    check = functools.partial(run.run_checks, found, chosen, signals=signals, baseline=baseline)
+        return run.CheckRun((), 0, interrupted=True)
+    check = functools.partial(run.run_checks, found, chosen, baseline=baseline)
     if printer is None:
         return check()
     printer.start([*found.unloaded, *(target.name for target in found.targets)])

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import itertools
 import multiprocessing
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import field_order
 from leafwise.cli.baseline import Baseline
-from leafwise.cli.changes import Builder
-from leafwise.cli.fields import check_fields, untraceable
+from leafwise.cli.fields import Example, check_fields, untraceable
 from leafwise.cli.laws import CheckOptions, OnStep, too_long, try_laws
-from leafwise.cli.limits import SIGPIPE, TooLong, time_limit
+from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import (
     CheckedRow,
     ClassReport,
@@ -53,7 +51,7 @@ class CheckRun:
     reports: tuple[ClassReport, ...]
     total: int
     allow_unchecked: bool = False
-    signal: int = 0
+    interrupted: bool = False  # some classes were not reached
     notes: tuple[str, ...] = ()
 
     @property
@@ -65,16 +63,11 @@ class CheckRun:
     def exit_code(self) -> int:
         """What the command ends with."""
         if self.interrupted:
-            return 128 + self.signal  # as a shell has it
+            return 130  # as a shell has it
         if any(report.failed for report in self.reports):
             return 1
         unchecked = any(report.unchecked for report in self.reports)
         return 3 if unchecked and not self.allow_unchecked else 0
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether some classes were not reached."""
-        return self.signal != 0
 
 
 # ------------------------------------------------------------------------ all classes
@@ -84,7 +77,6 @@ def run_checks(
     found: FoundTargets,
     options: CheckOptions | None = None,
     *,
-    signals: Sequence[int] = (),
     baseline: Baseline | None = None,
     on_report: Callable[[ClassReport], None] = lambda _: None,
 ) -> CheckRun:
@@ -101,30 +93,27 @@ def run_checks(
     columns = (SpinnerColumn(), description, TimeElapsedColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not visible)
     reports: list[ClassReport] = []
-    ended = 0
+    interrupted = False
     with bar:
         task = bar.add_task("checking")
         steps = _reports(found, chosen, lambda step: bar.update(task, description=step))
         try:
-            for report in itertools.takewhile(lambda _: not signals, steps):
+            for report in steps:
                 reports.append(report if baseline is None else baseline.apply(report))
                 if not chosen.only:
                     bar.stop()  # it would be in between
                     on_report(reports[-1])
                     bar.start()
         except KeyboardInterrupt:
-            ended = signal.SIGINT
-        except BrokenPipeError:  # nobody reads on
-            ended = SIGPIPE
-    ended = signals[0] if signals else ended
+            interrupted = True
     if chosen.only:
-        if not ended and (problem := _unknown_fields(reports, chosen)):
+        if not interrupted and (problem := _unknown_fields(reports, chosen)):
             raise UsageError(problem)
         for report in reports:
             on_report(report)
     total = len(found.targets) + len(found.unloaded)
     notes = [*found.notes, *(baseline.gone(tuple(reports)) if baseline else ())]
-    return CheckRun(tuple(reports), total, signal=ended, notes=tuple(notes))
+    return CheckRun(tuple(reports), total, interrupted=interrupted, notes=tuple(notes))
 
 
 def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Iterator[ClassReport]:
@@ -245,15 +234,15 @@ def check_class(
         line=line,
         identity=f"{cls.__module__}:{cls.__qualname__}",
     )
-    builder, problem, is_refused = _build(target, chosen)
-    if builder is None:
+    example, problem, is_refused = _build(target, chosen)
+    if example is None:
         return dataclasses.replace(report, error=problem)
-    report = dataclasses.replace(report, instance=short_repr(builder.base, _WIDTH))
-    fields = tuple(field_order(builder.base)) if is_refused or not problem else ()
+    report = dataclasses.replace(report, instance=short_repr(example.base, _WIDTH))
+    fields = tuple(field_order(example.base)) if is_refused or not problem else ()
     if is_refused:
         # JAX may be unable to flatten it, or to unflatten it again, or only with tracers.
         asked = dataclasses.replace(chosen, laws=(Law.ROUND_TRIP, Law.TRANSFORMATIONS))
-        bad = [each for each in try_laws(st.just(builder.base), asked) if each.verdict.is_bad]
+        bad = [each for each in try_laws(st.just(example.base), asked) if each.verdict.is_bad]
         if bad:
             return dataclasses.replace(report, fields=fields, laws=(bad[0],))
     if problem:
@@ -261,8 +250,8 @@ def check_class(
         if target.optional:
             return dataclasses.replace(report, left_out=problem)
         return dataclasses.replace(report, error=problem)
-    rows = tuple(_change_fields(builder, chosen, on_step)) if chosen.fields else ()
-    results = try_laws(cls, chosen, builder.base, on_step) if chosen.laws else []
+    rows = tuple(_change_fields(example, chosen, on_step)) if chosen.fields else ()
+    results = try_laws(cls, chosen, example.base, on_step) if chosen.laws else []
     report = dataclasses.replace(report, fields=fields, rows=rows, laws=tuple(results))
     if chosen.strict:
         rows, laws = tuple(map(_strict, report.rows)), tuple(map(_strict, report.laws))
@@ -271,15 +260,15 @@ def check_class(
     return dataclasses.replace(report, warnings=warned)
 
 
-def _build(target: CheckTarget, options: CheckOptions) -> tuple[Builder | None, str, bool]:
+def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
     """Return what changes instances, why they cannot be checked, and whether that is a fault."""
     cls: Any = target.cls
-    builder: Builder | None = None
+    example: Example | None = None
     is_refused = False
     try:
         with time_limit(options.seconds):
-            builder = Builder(cls)
-            problem = untraceable(builder)
+            example = Example(cls)
+            problem = untraceable(example)
     except CannotBuildError as error:
         problem = without_addresses(error.message)
     except TooLong:
@@ -292,8 +281,8 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Builder | None, 
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
-        is_refused = builder is not None and not target.optional
-    return builder, problem, is_refused
+        is_refused = example is not None and not target.optional
+    return example, problem, is_refused
 
 
 def _strict(found: Any) -> Any:
@@ -302,16 +291,16 @@ def _strict(found: Any) -> Any:
 
 
 def _change_fields(
-    builder: Builder, options: CheckOptions, on_step: OnStep
+    example: Example, options: CheckOptions, on_step: OnStep
 ) -> Iterator[CheckedRow]:
     """Yield the rows of all fields, as far as there is time."""
     rows: list[CheckedRow] = []
     note, verdict = "", Verdict.NOT_CHECKED
     try:
         with time_limit(options.seconds):
-            rows.extend(check_fields(builder, options.only, lambda name: on_step(f"field {name}")))
+            rows.extend(check_fields(example, options.only, lambda name: on_step(f"field {name}")))
     except TooLong:
-        note = f"{builder.cls.__name__}: {too_long(options)}"
+        note = f"{example.cls.__name__}: {too_long(options)}"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the laws

@@ -22,10 +22,10 @@ from leafwise._objects.call_site import short_file
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
 from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
-from leafwise.testing.strategies import _objects
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import is_numeric
+from leafwise.testing.strategies._objects import is_abstract
 
 
 class TargetError(Exception):
@@ -416,11 +416,6 @@ def is_node(value: Any) -> bool:
         return is_own(value) or bool(jax.tree_util.is_tree_node(value))
     except Exception:  # noqa: BLE001  # a metaclass may do anything
         return False
-
-
-def is_abstract(cls: Any) -> bool:
-    """Return whether a class has no instances of its own; equinox has marks of its own for it."""
-    return _objects.is_abstract(cls) or bool(getattr(cls, "__abstractclassvars__", ()))
 
 
 def flattened_by(cls: type) -> str:

@@ -115,11 +115,7 @@ class Case:
         """
         where = place(self.cls, path)
         owner = owner_at(self.instance, path)
-        part = self.instance
-        if owner is not None and owner is not self.cls:  # else a flatten may be at fault
-            nodes = jax.tree_util.tree_leaves(part, is_leaf=lambda node: type(node) is owner)
-            part = next((node for node in nodes if type(node) is owner), part)
-        fix = fix or fix_of(self.law, part, path) or by_hand
+        fix = fix or fix_of(self.law, owner, path) or by_hand
         if not fix:
             fix = self.law.fix
             if not is_own(self.cls):
@@ -131,7 +127,12 @@ class Case:
             f"fix: {fix}",
             f"instance: {describe_instance(self.instance)}",
         ]
-        raise LawViolation(without_addresses("\n  ".join(lines)), str(self.law), where, owner)
+        raise LawViolation(
+            without_addresses("\n  ".join(lines)),
+            str(self.law),
+            where,
+            type(owner) if path else None,
+        )
 
     def attempt(
         self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""

@@ -100,7 +100,10 @@ def fresh_process(case: Case) -> None:
     names = names_of(x).static
     try:
         first = pickle.dumps(x)
-        _hash_all(x, names)
+        level: Any = _REGISTRY.flatten_one_level(x)
+        for value in (x, level[1], *(getattr(x, name) for name in names)):
+            with contextlib.suppress(Exception):
+                hash(value)  # one that is cached would be pickled
         second = pickle.dumps(x)
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
@@ -133,11 +136,3 @@ def fresh_process(case: Case) -> None:
     if found is not None:
         path, got, wanted = found
         case.fail(path, f"{got} back from a new process", wanted)
-
-
-def _hash_all(x: Any, names: tuple[str, ...]) -> None:
-    """Call every hash, so that one that is cached would be pickled."""
-    level: Any = _REGISTRY.flatten_one_level(x)
-    for value in (x, level[1], *(getattr(x, name) for name in names)):
-        with contextlib.suppress(Exception):
-            hash(value)

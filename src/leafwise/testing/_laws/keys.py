@@ -121,7 +121,7 @@ def _fresh(case: Case) -> Iterator[Edit[Any]]:
             continue
         fresh = recreated(position.value)
         if fresh is not position.value and is_distinct(position.value, fresh) is False:
-            edited = _put(position, fresh)
+            edited = position.put(fresh)
             if edited is not None:
                 kind = EditKind.STATIC_VALUE
                 yield _Pair(
@@ -131,13 +131,6 @@ def _fresh(case: Case) -> Iterator[Edit[Any]]:
 
 def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
     return ((pair.path, pair.edited) for pair in _fresh(case) if "." not in pair.path)
-
-
-def _put(position: EditPosition, value: Any) -> Any:
-    try:
-        return position.put(value)
-    except Exception:  # noqa: BLE001  # refused
-        return None
 
 
 def _is_plain(edit: Edit[Any]) -> bool:

@@ -21,24 +21,35 @@ class Library(NamedTuple):
     """A library that writes flatten and unflatten for its classes."""
 
     to_dynamic: str
+    to_static: str  # a call that declares a static field, without its end; empty if there is none
     not_promised: tuple[Law, ...] = (Law.STATIC_TYPES, Law.AUX_DATA_HASH)
 
 
 _DATACLASS: Final = (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
 _LIBRARIES: Final = {
-    "leafwise": Library("drop `lw.Static`", ()),
+    "leafwise": Library("drop `lw.Static`", "lw.static_field(", ()),
     "equinox": Library(
-        "drop `static=True`", (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.STABLE_TREEDEF)
+        "drop `static=True`",
+        "eqx.field(static=True",
+        (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.STABLE_TREEDEF),
     ),
-    "flax.struct": Library("drop `pytree_node=False`", _DATACLASS),
-    "flax.nnx": Library("wrap it in `nnx.data`"),
+    "flax.struct": Library(
+        "drop `pytree_node=False`", "flax.struct.field(pytree_node=False", _DATACLASS
+    ),
+    "flax.nnx": Library("wrap it in `nnx.data`", ""),
     "jax_dataclasses": Library(
-        "drop `jdc.Static`", (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT)
+        "drop `jdc.Static`",
+        "",
+        (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT),
     ),
-    "chex": Library("annotate it as `chex.Array`", _DATACLASS),
-    "NamedTuple": Library("annotate it as `jax.Array`"),
+    "chex": Library("annotate it as `chex.Array`", "", _DATACLASS),
+    "NamedTuple": Library("annotate it as `jax.Array`", ""),
     # Also what classes with a flatten of their own need not keep: JAX does not ask for it.
-    "JAX": Library("name it among the `data_fields`, and drop `static`", _DATACLASS),
+    "JAX": Library(
+        "name it among the `data_fields`, and drop `static`",
+        "dataclasses.field(metadata={'static': True}",
+        _DATACLASS,
+    ),
 }
 
 
@@ -133,10 +144,29 @@ def _in_leafwise(instance: Any, name: str) -> str:
     return f"declare {cls.__name__} {by}{field}"
 
 
-def static_declaration(instance: Any, name: str) -> str:
-    """Return how leafwise declares a static field of a class."""
+def static_fix(instance: Any, path: str, leaf: Any) -> str:
+    """Return how the attribute that holds a leaf becomes static, in a class of any library."""
+    name = path.rpartition(".")[2].partition("[")[0]
+    try:
+        hash(leaf)
+        what = ""
+    except TypeError:
+        what = ", as a value with a hash: a tuple for a list, `lw.freeze` for the rest"
+    if hasattr(type(instance), "tree_flatten"):
+        return f"return it from tree_flatten in the aux_data, not among the children{what}"
+    call = _LIBRARIES[library_of(type(instance))].to_static
+    by_field = bool(call) and dataclasses.is_dataclass(instance)
+    call = call if by_field else "lw.static_field("
+    first = "" if by_field else f"{type(instance).__name__} a class with @lw.pytree, and "
+    code = static_declaration(instance, name, call) if name else f"{call})"
+    return f"make {first}the field static: `{code}`{what}"
+
+
+def static_declaration(instance: Any, name: str, call: str = "lw.static_field(") -> str:
+    """Return how a static field of a class is declared, by leafwise or by a call that is begun."""
     default = _default(type(instance), name)
-    return f"{name}: {_annotation(instance, name)} = lw.static_field({default})"
+    comma = ", " if default and not call.endswith("(") else ""
+    return f"{name}: {_annotation(instance, name)} = {call}{comma}{default})"
 
 
 def _annotation(instance: Any, name: str) -> str:

@@ -11,9 +11,9 @@ from leafwise._trees.roles import Names, names_of
 from leafwise.testing._format import format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.same import difference, same_leaf
+from leafwise.testing._laws.same import difference
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import is_numeric, put, struct_of
+from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf, struct_of
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
 
@@ -106,10 +106,6 @@ def _scan(function: Function, x: Any) -> Any:
     return last
 
 
-def _eval_shape(function: Function, x: Any) -> Any:
-    return jax.eval_shape(function, x)
-
-
 def _checkpoint(function: Function, x: Any) -> Any:
     return jax.checkpoint(function)(x)
 
@@ -119,7 +115,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.vmap": (_vmap, True),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, True),
-    "jax.eval_shape": (_eval_shape, False),
+    "jax.eval_shape": (jax.eval_shape, False),
     "jax.checkpoint": (_checkpoint, True),
 }
 """How each is called, and whether it returns the leaves that it was given."""

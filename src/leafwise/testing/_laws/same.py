@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import numpy as np
 
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import Names, field_order
-from leafwise.testing._format import format_leaf, format_typed, is_key, short_repr
+from leafwise.testing._format import format_leaf, format_typed, short_repr
+from leafwise.testing.strategies._leaves import same_leaf, seems_equal
 
 
 def difference(
@@ -66,27 +66,13 @@ def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
     return None
 
 
-def same_leaf(one: Any, other: Any) -> bool:
-    """Return whether two leaves have one dtype and shape and the same elements, NaN included."""
-    if one is other:
-        return True
-    if not (hasattr(one, "dtype") and hasattr(other, "dtype")):
-        return type(one) is type(other) and _equal(one, other)
-    if one.dtype != other.dtype or np.shape(one) != np.shape(other):
-        return False
-    if is_key(one):
-        one, other = jax.random.key_data(one), jax.random.key_data(other)
-    mine, its = np.asarray(one), np.asarray(other)
-    return mine.tobytes() == its.tobytes() if mine.dtype != object else _equal(mine, its)
-
-
 def same_static(one: Any, other: Any) -> bool:
     """Return whether two statics are of one type and value, as far as that can be known."""
     distinct = is_distinct(one, other)
     if type(one) is not type(other):
         return distinct is False
     if distinct is None:
-        return _equal(one, other)
+        return seems_equal(one, other)
     if distinct and type(one) is dict:  # JAX sorts the keys of a dict itself
         keys, its = frozenset(one), frozenset(other)
         return not is_distinct(keys, its) and all(same_static(one[k], other[k]) for k in keys)
@@ -94,13 +80,6 @@ def same_static(one: Any, other: Any) -> bool:
     kind: Any = type(one)
     is_function = callable(one) and not inspect.isfunction(kind.__call__)
     return not distinct or (kind.__eq__ is object.__eq__ and not is_function)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    try:
-        return bool(np.all((one == other) | ((one != one) & (other != other))))  # noqa: PLR0124  # NaN
-    except Exception:  # noqa: BLE001  # the user's own code
-        return True  # nothing can be said
 
 
 def state_of(instance: Any) -> dict[str, Any]:

@@ -2,19 +2,16 @@
 
 import contextlib
 import difflib
-import gc
-import types
-from collections.abc import Callable, Generator, Iterable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-import jax
 import pytest
 
 from leafwise._jit.blocks import CaptureChecks, checked_action, switch_block
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._jit.watch import Log, budget, watch
-from leafwise._objects.classes import qualname_of
 from leafwise._objects.text import got
 from leafwise.errors import RetraceError
 
@@ -127,70 +124,29 @@ def _name_of(value: object) -> str:
     return str(getattr(value, "__qualname__", None) or repr(value))
 
 
-_KNOWN: Final[set[str]] = set()
-"""Names of functions that were traced, and of others that were found to exist."""
+_TRACED: Final[set[str]] = set()
+"""Names of functions that were traced in this process."""
 
 
 def add_names(events: Iterable[Event]) -> None:
     for event in events:
-        _KNOWN.add(event.name)
         qualified = getattr(event.fun, "__qualname__", None)
-        if isinstance(qualified, str):
-            _KNOWN.add(qualified)
+        _TRACED.update({event.name, qualified if isinstance(qualified, str) else event.name})
 
 
 def unknown_name(name: str) -> str:
-    """Return the message for a name that no function has; empty if one has it or may have it.
+    """Return the message for a name that is misspelt: one was traced that is nearly the same.
 
-    A function that is warm, or is rightly not called, has no events. So the names of all
-    functions of the process count, and of those that a function defines when it is called.
+    A function that is warm, or is rightly not called, has no events, so that other names pass.
     """
-    if name in _KNOWN or not name.replace(".", "_").isidentifier():
+    near = difflib.get_close_matches(name, sorted(_TRACED), n=1, cutoff=0.8)
+    if name in _TRACED or not near or any(name in vars(each) for each in [*sys.modules.values()]):
         return ""
-    names = _all_names()
-    if names is None or name in names:
-        _KNOWN.add(name)
-        return ""
-    near = difflib.get_close_matches(name, sorted(_KNOWN), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"no function is named {name!r}, so nothing is counted{hint}"
-
-
-def _all_names() -> set[str] | None:
-    """Return the names of all functions and classes; None where the collector hides some."""
-    found: set[str] = set()
-    # After `gc.freeze()`, `gc.get_objects` no longer lists what was there before.
-    missing = {id(_all_names), id(jax.tree_util.tree_map)}
-    codes: list[types.CodeType] = []
-    for each in gc.get_objects():
-        kind = type(each)
-        if kind is types.FunctionType:
-            found.update((each.__name__, each.__qualname__))
-            codes.append(each.__code__)
-            missing.discard(id(each))
-        elif issubclass(kind, type):  # whose metaclass may have names of its own
-            name = qualname_of(each)
-            found.update((name.rpartition(".")[2], name))
-    if missing:
-        return None
-    for code in _with_inner(codes):
-        found.update((code.co_name, code.co_qualname))
-    return found
-
-
-def _with_inner(codes: list[types.CodeType]) -> Iterator[types.CodeType]:
-    known: set[int] = set()
-    while codes:
-        code = codes.pop()
-        if id(code) not in known:
-            known.add(id(code))
-            yield code
-            inner: tuple[Any, ...] = code.co_consts
-            codes += [each for each in inner if isinstance(each, types.CodeType)]
+    return f"no function named {name!r} was traced; did you mean {near[0]!r}?"
 
 
 class UnknownNameError(AssertionError):
-    """A marker names a function that does not exist."""
+    """A marker names a function that is written in another way."""
 
 
 def new_log() -> Log:

@@ -193,20 +193,11 @@ def _refuse(message: str) -> NoReturn:
 
 def _format_error(error: Exception) -> str:
     """Return an error and its cause in the user's module, with the user's frames alone."""
+    from leafwise.testing._format import users_frames  # noqa: PLC0415  # it needs Hypothesis
+
     cause = error.__cause__
     if cause is None or cause.__traceback__ is None:
         return str(error)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(cause.__traceback__)
-        if not frame.filename.startswith("<frozen") and not _is_ours(frame.filename)
-    ]
     shown = traceback.TracebackException.from_exception(cause)
-    shown.stack = traceback.StackSummary.from_list(frames)
+    shown.stack = traceback.StackSummary.from_list(users_frames(cause))
     return f"{error}\n\n{''.join(shown.format())}"
-
-
-def _is_ours(file: str) -> bool:
-    here = f"{os.sep}leafwise"
-    ours = (f"{here}{os.sep}cli{os.sep}", f"{here}_pytest.py", f"{os.sep}importlib{os.sep}")
-    return any(part in file for part in ours)

@@ -55,9 +55,9 @@ _CURRENT: Final[contextvars.ContextVar[Dims | None]] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def own_dims() -> Generator[Dims, None, None]:
+def own_dims(*, alike: bool = False) -> Generator[Dims, None, None]:
     """Bind axis names to new lengths while one instance is drawn."""
-    dims = Dims()
+    dims = Dims(alike=alike)
     token = _CURRENT.set(dims)
     try:
         yield dims

@@ -3,7 +3,7 @@
 import enum
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import jax
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._trees.equality import is_distinct
 from leafwise.testing.strategies._leaves import is_numeric, other_dtype, other_shape, other_value
-from leafwise.testing.strategies._statics import twins
 
 Strategy = st.SearchStrategy[Any]
 
@@ -41,6 +40,44 @@ def _new_name(value: Any) -> Any:
         return next(name for name in ("extra", "extra_", "extra__") if name not in value)
     numbers = [key for key in value if isinstance(key, int)]
     return max(numbers) + 1 if len(numbers) == len(value) else next(iter(value))
+
+
+class StrSubclass(str):
+    """Text that is equal to a str, and not one."""
+
+    __slots__ = ()
+    __repr__ = str.__repr__
+
+
+class TupleSubclass(tuple[Any, ...]):
+    """Items that are equal to a tuple, and not one."""
+
+    __slots__ = ()
+
+
+def twins(value: Any) -> Iterator[Any]:
+    """Yield values that are equal (``==``) to `value` and of another type."""
+    for convert in _conversions(value):
+        try:
+            twin = convert(value)
+        except (OverflowError, ValueError):  # no such number
+            continue
+        if type(twin) is not type(value) and twin == value:
+            yield twin
+
+
+def _conversions(value: Any) -> list[Callable[[Any], Any]]:
+    if isinstance(value, enum.Enum):
+        return [lambda member: member.value] if isinstance(value, int | str) else []
+    if isinstance(value, bool):
+        return [int]
+    if isinstance(value, int):
+        return [float, np.int64]
+    if isinstance(value, float):
+        return [int, np.float64, float]
+    if type(value) is str:
+        return [StrSubclass]
+    return [TupleSubclass] if type(value) is tuple else []
 
 
 def static_types(value: Any) -> Strategy | None:
@@ -97,10 +134,8 @@ def _sets(value: frozenset[Any]) -> Strategy:
 
 def _arrays(value: StaticArray) -> Strategy:
     elements = np.asarray(value)
-    if not elements.size or elements.dtype.kind not in "iufcb":
-        return st.just(StaticArray(np.ones(2, "int8")))
-    zero, one = np.zeros_like(elements), np.ones_like(elements)
-    return st.just(StaticArray(np.where(elements == 0, one, zero).astype(elements.dtype)))
+    is_full = elements.size and elements.dtype.kind in "iufcb"
+    return st.just(StaticArray(other_value(elements) if is_full else np.ones(2, "int8")))
 
 
 def _raw_arrays(value: Any) -> Strategy | None:

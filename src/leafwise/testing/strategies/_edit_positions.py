@@ -14,7 +14,6 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import jax
-import numpy as np
 
 from leafwise._objects.class_map import per_class
 from leafwise._objects.frozen import FrozenMapping
@@ -22,6 +21,7 @@ from leafwise._trees.equality import is_distinct
 from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.roles import Names, field_order, names_of
 from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
+from leafwise.testing.strategies._leaves import same_leaf
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -53,25 +53,24 @@ class EditPosition(NamedTuple):
     holder: type | None = None
     name: str = ""
 
-    def put(self, new: Any) -> Any:
-        """Return the whole instance with another value here.
-
-        Raises:
-            LookupError: No constructor takes it.
-            Exception: What the class raises that refuses it.
-        """
-        if self.make is None:
-            raise LookupError(f"{self.path} is no argument of a constructor")
-        return self.around(self.make(new))
+    def put(self, new: Any) -> Any | None:
+        """Return the whole instance with another value here; None if its class refuses that."""
+        try:
+            return None if self.make is None else self.around(self.make(new))
+        except Exception:  # noqa: BLE001  # the user's own checks
+            return None
 
 
 def _itself(new: Any) -> Any:
     return new
 
 
-def edit_positions(tree: Any) -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
-    yield from _positions(tree, "", _itself)
+def edit_positions(tree: Any, arguments: dict[str, Any] | None = None) -> Iterator[EditPosition]:
+    """Yield all positions of a pytree, outer ones first: leaves, statics and containers.
+
+    The arguments are those that the tree was made of, where its attributes are others.
+    """
+    yield from _positions(tree, "", _itself, arguments=arguments)
 
 
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
@@ -93,17 +92,22 @@ def is_below(path: str, paths: Iterable[str]) -> bool:
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
-def owner_at(tree: Any, path: str) -> type | None:
-    """Return the class of the node whose attribute a path leads to, or leads through last."""
+def owner_at(tree: Any, path: str) -> Any:
+    """Return the node whose attribute a path leads to, or leads through last; the tree if none.
+
+    It is the first node of its class.
+    """
     try:
         above = [
             position
             for position in edit_positions(tree)
             if position.holder and is_below(path, [position.path])
         ]
+        owner = max(above, key=lambda position: len(position.path)).holder if above else None
+        nodes = jax.tree_util.tree_leaves(tree, is_leaf=lambda node: type(node) is owner)
     except Exception:  # noqa: BLE001  # a flatten that is at fault
-        return None
-    return max(above, key=lambda position: len(position.path)).holder if above else None
+        return tree
+    return next((node for node in nodes if type(node) is owner), tree)
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
@@ -127,7 +131,11 @@ _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
 
 
 def _positions(
-    value: Any, path: str, around: Change, owner: _Owner = (None, "")
+    value: Any,
+    path: str,
+    around: Change,
+    owner: _Owner = (None, ""),
+    arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
@@ -146,7 +154,7 @@ def _positions(
         put = functools.partial(_put_child, around, structure, children, place)
         holder = (type(value), name) if name else (None, "")
         yield from _positions(child, f"{path}{step}".lstrip("."), put, holder)
-    arguments = arguments_of(value) if names.static else {}
+    arguments = (arguments_of(value) or arguments or {}) if names.static else {}
     for name in names.static:
         parameter = parameter_for(parameters(type(value)), name) if arguments else None
         make: Change | None = None
@@ -214,14 +222,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if mine == again and mine != its:
         return False  # the constructor makes a static that equals no other
     leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
-    return len(leaves[0]) == len(leaves[1]) and all(map(_is_same_leaf, *leaves))
-
-
-def _is_same_leaf(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    mine, its = np.asarray(one), np.asarray(other)
-    return mine.dtype == its.dtype and mine.shape == its.shape and mine.tobytes() == its.tobytes()
+    return len(leaves[0]) == len(leaves[1]) and all(map(same_leaf, *leaves))
 
 
 def _static_positions(

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from leafwise._objects.class_map import per_class
+from leafwise._classes.annotations import unwrap
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._format import (
@@ -22,11 +22,14 @@ from leafwise.testing._format import (
     short_repr,
 )
 from leafwise.testing.strategies import _changes
+from leafwise.testing.strategies._annotations import argument_for, says_nothing
+from leafwise.testing.strategies._constructor import FieldContext
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
     edit_positions,
     is_below,
+    parameter_for,
     parameters,
 )
 from leafwise.testing.strategies._leaves import (
@@ -91,10 +94,8 @@ class Edit(Generic[T]):
     def change(self) -> str:
         """The change as text: ``2 -> 3``."""
         if self.kind is EditKind.STATIC_TYPE:
-            kind = type(self.given)
-            text = f"{format_static(self.before)} -> {short_repr(self.given)} ({kind.__name__})"
-            same = type(self.after) is kind
-            return text if same else f"{text}, converted to {format_static(self.after)}"
+            kind = type(self.after).__name__
+            return f"{format_static(self.before)} -> {short_repr(self.after)} ({kind})"
         if self.kind is EditKind.STATIC_VALUE:
             return format_change(_typed(self.before, self.after), _typed(self.after, self.before))
         if self.kind is EditKind.CONTAINER:
@@ -153,10 +154,13 @@ def _others(kind: EditKind, position: EditPosition) -> "st.SearchStrategy[Any] |
         return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
     if (kind is EditKind.CONTAINER) is (role is Role.STATIC):
         return None
-    choices = _choices(position.holder).get(position.name) if position.holder else None
-    if choices and kind is EditKind.STATIC_VALUE:  # no other than those that it lists
-        others = [choice for choice in choices if is_distinct(choice, value)]
-        return st.sampled_from(others) if others else None
+    if position.holder is not None and kind is EditKind.STATIC_VALUE:
+        parameter = parameter_for(parameters(position.holder), position.name)
+        annotation = unwrap(parameter.kind) if parameter else None
+        if typing.get_origin(annotation) is typing.Literal:
+            listed = typing.get_args(annotation)
+            others = [choice for choice in listed if is_distinct(choice, value)]
+            return st.sampled_from(others) if others else None
     return _OTHER_EDITS[kind](value)
 
 
@@ -171,19 +175,14 @@ def can_be_other(kind: EditKind, leaf: Any) -> bool:
     return kind is EditKind.SHAPE or not is_key(leaf)
 
 
-@per_class
-def _choices(holder: type) -> dict[str, tuple[Any, ...]]:
-    """Return the values that ``Literal[...]`` lists for the parameters of a constructor."""
-    try:
-        return {each.name: _literals(each.kind) for each in parameters(holder)}
-    except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
-        return {}
-
-
-def _literals(kind: Any) -> tuple[Any, ...]:
-    while typing.get_origin(kind) in (typing.Annotated, typing.Final):
-        kind = typing.get_args(kind)[0]
-    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+def by_annotation(position: EditPosition) -> "st.SearchStrategy[Any] | None":
+    """Return a strategy for what a static is given, if its annotation says anything."""
+    holder, name = position.holder, position.name
+    parameter = parameter_for(parameters(holder), name) if holder else None
+    if holder is None or parameter is None or says_nothing(parameter.kind):
+        return None
+    where = FieldContext(f"{holder.__name__}.{name}", parameter.owner, static=True)
+    return argument_for(holder, parameter, where)
 
 
 def edits(
@@ -226,7 +225,12 @@ def edits(
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
     positions = list(edit_positions(instance))
     if paths is not None:
-        _check_paths(instance, paths, [position.path for position in positions])
+        known = [position.path for position in positions]
+        for path in paths:
+            if not any(is_below(each, [path]) for each in known):
+                names = ", ".join(dict.fromkeys(filter(None, known)))
+                kind = type(instance).__name__
+                raise ValueError(f"{kind}: nothing is at {path!r}; there is {names}")
         positions = [each for each in positions if is_below(each.path, paths)]
     found = options_of(positions, chosen)
     if not found:
@@ -243,13 +247,6 @@ def _kind(kind: EditKind | str) -> EditKind:
         raise ValueError(
             f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
         ) from None
-
-
-def _check_paths(instance: Any, paths: list[str], known: list[str]) -> None:
-    for path in paths:
-        if not any(is_below(each, [path]) for each in known):
-            names = ", ".join(dict.fromkeys(filter(None, known)))
-            raise ValueError(f"{type(instance).__name__}: nothing is at {path!r}; there is {names}")
 
 
 @st.composite

@@ -8,6 +8,7 @@ import hypothesis.errors
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
+from leafwise._jax.events import count_events
 from leafwise.testing.strategies._arrays import ImpossibleError
 
 _SETTINGS: Final = hypothesis.settings(
@@ -23,23 +24,40 @@ _SETTINGS: Final = hypothesis.settings(
         HealthCheck.data_too_large,
     ],
 )
+_STEPS: Final = 400
+"""How often a found value is simplified."""
+_COMPILED: Final = 20
+"""As how many steps one counts that compiles."""
 
 
-def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
-    """Return the simplest value of a strategy that is wanted, always the same one.
+def find(strategy: Any, wanted: Callable[[Any], bool]) -> Any:
+    """Return a value that is wanted, as simple as it becomes in some steps, always the same one.
 
-    `LookupError` says that none was found in so many tries.
+    `LookupError` says that none was found.
     """
-    settings = _SETTINGS if tries is None else hypothesis.settings(_SETTINGS, max_examples=tries)
+    best: list[Any] = []
+    steps = _STEPS
+
+    def is_wanted(drawn: _Unprinted) -> bool:
+        nonlocal steps
+        if steps < 0:
+            return False
+        with count_events() as counts:
+            accepted = wanted(drawn.value)
+        if best:
+            steps -= _COMPILED if counts.compiles else 1
+        if accepted:
+            best[:] = [drawn.value]
+        return accepted
+
     try:
-        drawn = hypothesis.find(
-            _unprinted(strategy), lambda each: wanted(each.value), settings=settings
-        )
+        hypothesis.find(_unprinted(strategy), is_wanted, settings=_SETTINGS)
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
-    except hypothesis.errors.HypothesisException as error:  # no such value, or no strategy
-        raise LookupError(str(error)) from error
-    return drawn.value
+    except hypothesis.errors.HypothesisException as error:
+        if not best:  # no such value, or no strategy; else it was out of steps
+            raise LookupError(str(error)) from error
+    return best[0]
 
 
 class _Unprinted:

@@ -200,12 +200,25 @@ class InstancePlan:
 
     def strategy(self) -> Strategy:
         """Return a strategy; `CannotBuildError` once the class has refused very many arguments."""
+        both = self.with_arguments()
+
+        @st.composite
+        def instance(draw: st.DrawFn) -> Any:  # not `map`, which draws again what was refused
+            return draw(both)[1]
+
+        return instance()
+
+    def with_arguments(self, *, plain: bool = False) -> Strategy:
+        """Return a strategy for arguments, and the instance that is made of them.
+
+        The `plain` ones keep all defaults, and have axes of length 3.
+        """
 
         @st.composite
         def instance(draw: st.DrawFn) -> Any:
             for _ in range(_ATTEMPTS):
                 try:
-                    made = self._attempt(draw)
+                    made = self._attempt(draw, plain)
                 except _RefusedError as refused:
                     self.where.errors[:] = [refused.__cause__ or refused]
                 else:
@@ -220,11 +233,11 @@ class InstancePlan:
 
         return instance()
 
-    def _attempt(self, draw: st.DrawFn) -> Any:
+    def _attempt(self, draw: st.DrawFn, plain: bool) -> tuple[dict[str, Any], Any]:  # noqa: FBT001
         try:
-            with own_dims() as dims:
+            with own_dims(alike=plain) as dims:
                 arguments = self._arguments(draw, dims)
-            return call(self.cls, self.parameters, arguments)
+            return arguments, call(self.cls, self.parameters, arguments)
         except ImpossibleError as impossible:  # shown: what does not fit, or what a check raised
             raise _RefusedError from (impossible if str(impossible) else impossible.__cause__)
         except (CannotBuildError, HypothesisException):
@@ -245,7 +258,9 @@ class InstancePlan:
             parameter, default = slot.parameter, slot.parameter.make_default
             if slot.given and slot.strategy is not None:
                 put(parameter, draw(slot.strategy))
-            elif slot.strategy is not None and (default is None or draw(st.booleans())):
+            elif slot.strategy is not None and (
+                default is None or (not dims.alike and draw(st.booleans()))
+            ):
                 drawn.append(slot)
             elif default is not None and _has_axes(parameter.kind):
                 put(parameter, default())
@@ -258,7 +273,7 @@ class InstancePlan:
         try:
             return None if slot.strategy is None else draw(slot.strategy)
         except (CannotBuildError, UnsatisfiedAssumption, InvalidArgument):
-            if slot.parameter.make_default is None:
+            if slot.parameter.default is inspect.Parameter.empty:
                 raise
             return slot.parameter.default
 

@@ -40,6 +40,28 @@ def has_unsortable_keys(tree: Any) -> bool:
     return level is not None and any(map(has_unsortable_keys, level[0]))
 
 
+def same_leaf(one: Any, other: Any) -> bool:
+    """Return whether two leaves have one dtype and shape and the same elements, NaN included."""
+    if one is other:
+        return True
+    if not (hasattr(one, "dtype") and hasattr(other, "dtype")):
+        return type(one) is type(other) and seems_equal(one, other)
+    if one.dtype != other.dtype or np.shape(one) != np.shape(other):
+        return False
+    if is_key(one):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    mine, its = np.asarray(one), np.asarray(other)
+    return mine.tobytes() == its.tobytes() if mine.dtype != object else seems_equal(mine, its)
+
+
+def seems_equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, NaN included, as far as that can be known."""
+    try:
+        return bool(np.all((one == other) | ((one != one) & (other != other))))  # noqa: PLR0124  # NaN
+    except Exception:  # noqa: BLE001  # the user's own code
+        return True
+
+
 def put(value: Any) -> jax.Array:
     """Return a numpy array or a Python scalar on the device.
 

@@ -60,8 +60,9 @@ def is_protocol(kind: Any) -> bool:
 
 def is_abstract(cls: Any) -> bool:
     """Return whether a class has no instances of its own."""
-    equinox_has = bool(getattr(cls, "__abstractvars__", ()))  # AbstractVar
-    return inspect.isabstract(cls) or equinox_has or is_protocol(cls)
+    marks = ("__abstractvars__", "__abstractclassvars__")  # of equinox
+    has_mark = any(getattr(cls, mark, ()) for mark in marks)
+    return inspect.isabstract(cls) or has_mark or is_protocol(cls)
 
 
 def subclasses_of(cls: type) -> list[type]:
