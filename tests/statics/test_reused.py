@@ -102,26 +102,6 @@ def test_fresh_equal_statics_share_a_program(cls: Any, sound: bool, kind: str) -
     assert calls(cls, make(), make(), make()).programs == expected
 
 
-def test_other_bits_are_another_nan() -> None:
-    """NaNs are distinct by their bits, as `numpy.float64.view` could."""
-    nans = [float("nan"), other_nan(), -float("nan"), float("nan"), other_nan()]
-    assert calls(Sound, *nans).programs == [1, 2, 3, 1, 2]
-
-
-def test_functions_compare_by_identity() -> None:
-    """A new lambda is a new program (nobody can tell what it does), the same one is not."""
-    first, second = (lambda: 1), (lambda: 1)
-    assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
-    assert calls(Sound, abs, len, abs, len).programs == [1, 2, 1, 2]
-
-
-def test_methods_compare_by_function_and_receiver() -> None:
-    """Methods of one object, of an equal one, of another one; two methods of one."""
-    one, equal, other = Config(0.5), Config(0.5), Config(0.25)
-    statics = [one.scaled, one.scaled, equal.scaled, other.scaled, one.__repr__]
-    assert calls(Sound, *statics).programs == [1, 1, 1, 2, 3]
-
-
 def test_compiles_are_counted_by_jax(cls: Any, sound: bool, events: Events) -> None:
     """`jax.monitoring` agrees: one trace, lowering and compile for four fresh NaNs."""
 
@@ -133,43 +113,6 @@ def test_compiles_are_counted_by_jax(cls: Any, sound: bool, events: Events) -> N
         program(cls(jnp.float32(1), float("nan")))
     count = 1 if sound else 4
     assert events.counts == {"traces": count, "lowerings": count, "compiles": count}
-
-
-def test_compiles_of_alternating_values(events: Events) -> None:
-    """k values give k compiles, however often they alternate; a new shape adds one."""
-
-    def judged(p: Any) -> Any:
-        return p.x * (2 if p.s else 3)
-
-    program = jax.jit(judged)
-    for i in range(100):
-        program(Sound(jnp.ones(2), bool(i % 2)))
-    assert events.counts["compiles"] == 2
-    program(Sound(jnp.ones(3), True))
-    assert events.counts["compiles"] == 3
-
-
-def test_cached_property_never_changes_the_treedef() -> None:
-    """Reading a cached property neither retraces nor adds a leaf."""
-
-    @lw.pytree
-    class Cached:
-        x: Any
-        s: Any = lw.static_field()
-
-        @functools.cached_property
-        def doubled(self) -> Any:
-            return self.s * 2
-
-    traces = []
-    program = jax.jit(lambda p: traces.append(p.s) or p.x)
-    instance = Cached(1.0, 2)
-    before = jax.tree.structure(instance)
-    program(instance)
-    assert instance.doubled == 4
-    assert jax.tree.structure(instance) == before
-    program(instance)
-    assert len(traces) == 1
 
 
 class Name(str):
