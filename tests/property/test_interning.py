@@ -96,20 +96,6 @@ def test_programs_let_go_of_keys(kind: str) -> None:
     assert living() - before == Counter()
 
 
-def test_a_failed_construction_leaves_nothing() -> None:
-    """A refused static, and whatever stood beside it, is not kept."""
-    before = living()
-    for i in range(5):
-        static = Own((i,))
-        watched = weakref.ref(static)
-        with pytest.raises(lw.errors.UnhashableStaticError):
-            Params(1.0, (static, [i]))
-        del static
-        gc.collect()
-        assert watched() is None
-    assert living() - before == Counter()
-
-
 def test_a_cycle_through_a_static_is_collected() -> None:
     """A static function that reaches its own instance does not keep it alive."""
 
@@ -174,17 +160,6 @@ def test_recurring_ids_are_never_confused(make: Any, read: Any) -> None:
     assert _attack(make, read) > 100, "ids do not recur here, so that this shows nothing"
 
 
-def test_recurring_ids_with_other_keys_alive() -> None:
-    """The same, while equal statics in other objects keep the interned key alive."""
-    kept = [Params(1.0, (i % 7, 0.5)) for i in range(7)]
-    for i in range(3000):
-        static = (i % 11, 0.5)
-        params = Params(1.0, static)
-        expected = i % 11 < 7
-        assert any(params == other for other in kept) is expected
-        assert params.s == static
-
-
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
     """Run work in threads that start at once; return its results, or raise its error."""
     barrier = threading.Barrier(count)
@@ -241,21 +216,6 @@ def test_threads_that_make_and_drop() -> None:
     before = living()
     assert in_threads(8, work) == list(range(8))
     assert living() - before == Counter()
-
-
-@pytest.mark.usefixtures("eager_switching")
-def test_threads_share_one_compiled_program() -> None:
-    """One traced program serves all threads."""
-    traces: list[Any] = []
-
-    @jax.jit
-    def program(p: Any) -> Any:
-        traces.append(p.s)
-        return p.x + 1
-
-    program(Params(1.0, ("a", 0.5)))
-    in_threads(8, lambda i: [program(Params(float(i), ("a", 0.5))) for _ in range(20)])
-    assert len(traces) == 1
 
 
 def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:

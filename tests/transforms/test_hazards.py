@@ -142,18 +142,6 @@ def test_another_class(place: Any) -> None:
         place(Sound, OtherSound)
 
 
-@pytest.mark.parametrize(
-    "pair", [(1, 1.0), (0.0, -0.0), (1, np.int64(1)), ((1, 2), (True, 2))], ids=str
-)
-def test_branches_of_statics_that_python_calls_equal(pair: Any) -> None:
-    """The result has the static of the branch that was taken, or there is none."""
-    first, second = pair
-    taken = cond(lambda x: Plain(x, first), lambda x: Plain(x, second))
-    assert repr(taken.s) == repr(first), "the hazard: it comes from the other branch"
-    with pytest.raises(TypeError, match=r"Sound\(s="):
-        cond(lambda x: Sound(x, first), lambda x: Sound(x, second))
-
-
 def doubling(decorator: Any) -> Any:
     """Return a class whose `__post_init__` looks at its leaf, and doubles it."""
 
