@@ -3,7 +3,6 @@
 import enum
 import sys
 import types
-from collections.abc import Callable
 from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar, Union
 
 import jax
@@ -229,49 +228,6 @@ def test_alias_of_text_and_arrays() -> None:
         make(alias(tuple[T, ...], T)[alias(str)])
     with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: a static field cannot hold"):
         make(alias(lw.Static[T], T)[alias(jax.Array)])
-
-
-class Recursive:
-    """What a ``type`` statement makes whose alias stands in its own value."""
-
-    __type_params__ = (T,)
-
-    def __init__(self, value: Callable[[Any], Any]) -> None:
-        self._value = value
-
-    @property
-    def __value__(self) -> Any:
-        return self._value(self)
-
-    def __getitem__(self, arguments: Any) -> Any:
-        return types.GenericAlias(self, arguments)  # type: ignore[arg-type]
-
-    def __or__(self, other: Any) -> Any:
-        return Union[self, other]  # noqa: UP007  # it has no | of its own
-
-    def __call__(self) -> None:
-        """Do nothing; typing requires its arguments to be callable."""
-
-
-Recursive.__name__ = "TypeAliasType"
-
-
-RECURSIVE: dict[str, Callable[[Any], Any]] = {
-    "itself": lambda me: me,
-    "union": lambda me: me | int,
-    "dict": lambda me: dict[str, me],
-    "Annotated": lambda me: Annotated[me, "a note"],
-    "tuple": lambda me: tuple[me, me, me],
-    "growing": lambda me: tuple[me[list[T]], me[set[T]]],
-}
-
-
-@pytest.mark.parametrize("name", RECURSIVE)
-def test_alias_that_contains_itself(name: str) -> None:
-    """A recursive alias is read once, also one that grows each time."""
-    alias_of_itself = Recursive(RECURSIVE[name])
-    assert jax.tree.leaves(make(alias_of_itself)(1)) == [1]
-    assert jax.tree.leaves(make(lw.Static[alias_of_itself])(1)) == []
 
 
 def test_alias_that_cannot_be_evaluated() -> None:

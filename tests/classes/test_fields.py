@@ -73,20 +73,6 @@ def test_static_field_with_dynamic_metadata(metadata: dict[str, Any]) -> None:
         lw.static_field(metadata=metadata)
 
 
-def test_metadata_of_a_plain_base_is_judged_too() -> None:
-    """Contradicting metadata in a plain frozen dataclass below is a definition error."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Base:
-        a: int = dataclasses.field(default=1, metadata={"static": True, "pytree_node": True})
-
-    with pytest.raises(lw.errors.DefinitionError, match="contradicts itself"):
-
-        @lw.pytree
-        class P(Base):
-            x: Any = 1.0
-
-
 def test_defaults() -> None:
     """Defaults and default factories work for both kinds of field."""
 

@@ -1,7 +1,6 @@
 """What a decorated class keeps alive of the function that defines it: nothing."""
 
 import gc
-import inspect
 import sys
 import weakref
 from collections.abc import Callable, Generator
@@ -128,31 +127,3 @@ def test_the_frame_dies() -> None:
     gc.collect()
     assert find() is None
     assert jax.tree.leaves(kept[2]) == [1.0]
-
-
-def test_a_class_at_the_prompt_of_a_debugger() -> None:
-    """A class that is defined in the prompt of a debugger, in a function, changes no variable."""
-
-    def trace(frame: Any, event: str, _argument: Any) -> Any:
-        if frame.f_code is not code:
-            return None
-        if event == "line" and "made" not in found and "number" in frame.f_locals:
-            source = "@lw.pytree\nclass P:\n    x: 'Any'\n    a: 'mark[int]' = 1\nfound['made'] = P"
-            exec(source, frame.f_globals, frame.f_locals)  # noqa: S102  # as pdb does
-        return trace
-
-    def define() -> int:
-        mark, number, found_here = lw.Static, 3, found
-        assert mark is lw.Static
-        assert found_here is found
-        return number
-
-    found: dict[str, Any] = {}
-    code = define.__code__
-    sys.settrace(trace)
-    try:
-        assert define() == 3
-    finally:
-        sys.settrace(None)
-    assert jax.tree.leaves(found["made"](1.0)) == [1.0]
-    assert inspect.isclass(found["made"])

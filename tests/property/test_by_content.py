@@ -27,19 +27,7 @@ values = st.recursive(
 
 
 class Recipe(NamedTuple):
-    """How to make a function of one argument; all parts reach its result.
-
-    Attributes:
-        operator: What it does with its argument.
-        constant: A number in its code.
-        inner: A number in the code of a function inside it.
-        cell: What it closes over.
-        default: The default of an argument.
-        keyword: The default of a keyword argument.
-        rate: A global that it reads.
-        depth: How many functions stand between it and its cell.
-        name: Its name.
-    """
+    """How to make a function of one argument; all parts reach its result."""
 
     operator: str
     constant: Any

@@ -12,14 +12,11 @@ from typing import Any
 
 import jax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._statics import key
 
-from .oracle import same
-from .zoo import Config, Own, Params, Recipe, build, recipes
+from .zoo import Config, Own, Params
 
 
 def living() -> Counter[str]:
@@ -111,20 +108,6 @@ def test_a_cycle_through_a_static_is_collected() -> None:
     watched = [make() for _ in range(20)]
     gc.collect()
     assert [ref() for ref in watched] == [None] * 20
-
-
-@pytest.mark.slow
-@given(st.lists(recipes, min_size=1, max_size=6))
-def test_equal_statics_share_what_jax_compares(drawn: list[Recipe]) -> None:
-    """However many equal and other instances come and go, treedefs follow the values."""
-    alive: list[tuple[Any, Any]] = []
-    for recipe in (*drawn, *drawn, *reversed(drawn)):
-        value = build(recipe)
-        alive.append((value, jax.tree.structure(Params(1.0, value))))
-        if len(alive) > 4:
-            del alive[0]
-        for other, structure in alive:
-            assert (structure == alive[-1][1]) is same(other, value)
 
 
 def _attack(make: Callable[[int], Any], read: Callable[[Any], Any]) -> int:

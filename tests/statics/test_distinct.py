@@ -5,11 +5,10 @@ import datetime
 import enum
 import functools
 import struct
-import types
 import uuid
 import zoneinfo
 from collections import namedtuple
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import attrs
 import equinox as eqx
@@ -37,17 +36,6 @@ class Rank(enum.IntEnum):
 
 class Word(enum.StrEnum):
     RELU = "relu"
-
-
-class Tagged(str):
-    """A text with an attribute, as unit and path libraries make them."""
-
-    __slots__ = ("tag",)
-
-    def __new__(cls, text: str, tag: object) -> Self:
-        self = super().__new__(cls, text)
-        self.tag = tag
-        return self
 
 
 class Scalar(np.float64):
@@ -119,15 +107,6 @@ class Marked:
         object.__setattr__(self, "tag", tag)
         return self
 
-    def twice(self) -> "Marked":
-        new = Marked(self.depth)
-        object.__setattr__(new, "doubled", True)
-        return new
-
-    def same(self) -> "Marked":
-        object.__setattr__(self, "tag", self.tag)
-        return self
-
 
 def tagged(value: Any, tag: object) -> Any:
     value.tag = tag
@@ -159,9 +138,7 @@ NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
 # All of these are equal in Python, so that plain JAX takes one for the other.
 EQUAL: dict[str, tuple[Any, Any]] = {
     "int-bool": (1, True),
-    "int-float": (1, 1.0),
     "str-enum": ("relu", Word.RELU),
-    "two-enums": (Level.LOW, Rank.FIRST),
     "tuple-namedtuple": ((1, 2), Point(1, 2)),
     "two-namedtuples": (Point(1, 2), Size(1, 2)),
     "zero-sign": (0.0, -0.0),
@@ -188,7 +165,6 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "pydantic-root": (Rooted(1), Rooted(True)),
     "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
     "dataclass-attribute": (Marked(1).with_tag(1), Marked(1).with_tag(2)),
-    "dataclass-copy-attribute": (Marked(1), Marked(1).twice()),
     "uuid-safe": (
         uuid.UUID(int=1),
         uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe),
@@ -210,10 +186,7 @@ UNEQUAL: dict[str, tuple[Any, Any]] = {
     "aliases": (list[int], list[str]),
     "method-wrappers": ((1).__add__, (2).__add__),
     "functions": (lambda: 1, lambda: 1),
-    "two-nans": (frozenset([float("nan")]), frozenset([float("nan"), float("nan")])),
     "dtype-aligned": (np.dtype("u1,f4"), np.dtype("u1,f4", align=True)),
-    "slice": (slice(1), slice(1, None)),
-    "modules": (types, enum),
     "partial-name": (functools.partial(function, a=1), functools.partial(function, b=1)),
     "methods": ("a".upper, "b".upper),
 }
@@ -226,20 +199,12 @@ def deep(value: Any) -> Any:
 WRAPPED = {
     "tuple": lambda v: ("a", v),
     "deep": deep,
-    "frozenset": lambda v: frozenset([v]),
     "frozenset-tuple": lambda v: frozenset([(v, "b"), "a"]),
-    "mapping-value": lambda v: lw.FrozenMapping({"k": v}),
     "mapping-key": lambda v: lw.FrozenMapping({v: 1}),
-    "dataclass": Box,
     "dataclass-not-compared": lambda v: Config(1, v),
-    "namedtuple": lambda v: Point(0, v),
-    "partial-arg": lambda v: functools.partial(function, v),
     "partial-keyword": lambda v: functools.partial(function, k=v),
     "partial-receiver": lambda v: functools.partial(Box(v).__eq__, 1),
-    "slice": lambda v: slice(0, v, None),
     "method": lambda v: Box(v).__repr__,
-    "str-state": lambda v: Tagged("t", v),
-    "leafless-instance": lambda v: Sound(None, v),
 }
 
 
@@ -263,15 +228,6 @@ def test_unequal_values_get_their_own_programs(name: str) -> None:
     assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
 
 
-@pytest.mark.parametrize("name", EQUAL | UNEQUAL)
-def test_keys_that_differ_look_different(name: str) -> None:
-    """JAX shows keys in its messages, where two that differ must not look alike."""
-    first, second = (
-        vars(Sound(1.0, value))["__leafwise_key__"] for value in (EQUAL | UNEQUAL)[name]
-    )
-    assert repr(first) != repr(second)
-
-
 def is_hashable(value: Any) -> bool:
     try:
         hash(value)
@@ -284,7 +240,7 @@ def is_hashable(value: Any) -> bool:
 def test_distinct_at_any_depth(wrap: str) -> None:
     """What is distinct alone is distinct inside any container."""
     for name, (first, second) in (EQUAL | UNEQUAL).items():
-        if wrap in ("frozenset", "frozenset-tuple", "mapping-key") and not is_hashable(first):
+        if wrap in ("frozenset-tuple", "mapping-key") and not is_hashable(first):
             continue  # slices have no hash before Python 3.12
         left, right = WRAPPED[wrap](first), WRAPPED[wrap](second)
         assert structure(Sound, left) != structure(Sound, right), name
@@ -293,7 +249,7 @@ def test_distinct_at_any_depth(wrap: str) -> None:
         assert hash(structure(Sound, left)) == hash(again), name
 
 
-@pytest.mark.parametrize("wrap", ["tuple", "deep", "frozenset", "mapping-value", "dataclass"])
+@pytest.mark.parametrize("wrap", ["tuple", "deep", "frozenset-tuple", "mapping-key"])
 def test_plain_jax_confuses_them_at_depth(wrap: str) -> None:
     """The test above can fail: in these containers plain JAX takes 1 for True."""
     left, right = WRAPPED[wrap](1), WRAPPED[wrap](True)

@@ -105,64 +105,6 @@ def test_one_program_per_class() -> None:
     assert traces == SOUND
 
 
-def redefined() -> Any:
-    """Return a class made by running one definition again, as a notebook cell does."""
-
-    @lw.pytree
-    class Cell:
-        x: Any
-        s: Any = lw.static_field()
-
-    return Cell
-
-
-def test_a_static_class_redefined() -> None:
-    """Values of a redefined class are other values, and the message says why."""
-
-    def define() -> Any:
-        @dataclasses.dataclass(frozen=True)
-        class Local:
-            depth: int = 1
-
-        return Local
-
-    first, second = Sound(1.0, define()()), Sound(1.0, define()())
-    assert jax.tree.structure(first) != jax.tree.structure(second)
-    keys = [repr(jax.tree.structure(p).node_data()[1]) for p in (first, second)]
-    assert keys[0] != keys[1]
-
-
-def test_metaclasses_with_an_equality_of_their_own() -> None:
-    """Classes that call themselves equal (as ``jnp.float32`` and ``np.float32``) stay two."""
-
-    class ByName(type):
-        def __eq__(cls, other: object) -> bool:
-            return isinstance(other, type) and cls.__name__ == other.__name__
-
-        def __hash__(cls) -> int:
-            return hash(cls.__name__)
-
-    def record(field: str) -> Any:
-        body = {"__annotations__": {field: Any}, "__module__": __name__}
-        return dataclasses.dataclass(frozen=True)(ByName("Record", (), body))
-
-    def tree(field: str) -> Any:
-        body = {"__annotations__": {"x": Any, field: Any}, "__module__": __name__}
-        return lw.pytree(ByName("Tree", (), body | {field: lw.static_field(default=1)}))
-
-    first, second = record("a"), record("b")
-    assert first == second
-    statics = [first(1), second(1), second(2), first, second]
-    structures = [jax.tree.structure(Sound(1.0, static)) for static in statics]
-    assert len({*map(id, structures)}) == 5
-    assert all(a != b for i, a in enumerate(structures) for b in structures[:i])
-    one, two = tree("a"), tree("b")
-    assert "Tree(a=1)" in str(jax.tree.structure(one(1.0)))
-    assert "Tree(b=2)" in str(jax.tree.structure(two(1.0, 2)))
-    for kind in (one, two):
-        assert type(jax.tree.map(lambda x: x, kind(1.0))) is kind
-
-
 @lw.pytree
 class Left:
     a: lw.Static[Any] = "a"

@@ -437,20 +437,3 @@ def test_other_containers() -> None:
     assert list(lw.combine(selected, rest)) == ["b", "a"]
     assert lw.mask(3, True) is True
     assert lw.mask(None, True) is None
-
-
-def test_many_statics() -> None:
-    """The extra child of a class with many statics is not part of any path."""
-
-    @lw.pytree(many_statics=True)
-    class Many:
-        x: Any
-        n: int = lw.static_field(default=1)
-
-    tree = [Many(1), Many(2, 5)]
-    assert chosen("[*].*", tree) == ["[0].x", "[1].x"]
-    assert lw.combine(*lw.partition(tree, "[0]")) == tree
-    with pytest.raises(lw.errors.PathError, match="it has x\n"):
-        lw.mask(tree, "[0].y")
-    with pytest.raises(lw.errors.TreeError, match=r"the static Many\.n is 1 in one, 2 in another"):
-        lw.combine([Many(1)], [Many(None, 2)])
