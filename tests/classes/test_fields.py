@@ -235,3 +235,13 @@ def test_contradictions(name: str) -> None:
     declared = dataclasses.field(metadata=metadata)
     with pytest.raises(lw.errors.DefinitionError, match=rf"P\.a: {words}"):
         lw.pytree(type("P", (), {"__annotations__": {"a": kind}, "a": declared}))
+
+
+def test_default_before_non_default() -> None:
+    """A parameter without a default after one with is a TypeError, as in dataclasses."""
+    with pytest.raises(TypeError, match="non-default argument 'y' follows default argument"):
+
+        @lw.pytree
+        class P:
+            x: Any = 1
+            y: Any  # type: ignore[misc]

@@ -339,3 +339,13 @@ def _local_class() -> Any:
             return self.w * x
 
     return Local
+
+
+def test_as_an_attribute() -> None:
+    """Bound once, it is not bound again to what it becomes an attribute of."""
+    p = make()
+
+    class Holder:
+        call = p.by
+
+    assert Holder().call == p.by

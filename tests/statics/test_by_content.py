@@ -462,3 +462,11 @@ def test_pickled_within_a_process() -> None:
     loaded = cloudpickle.loads(cloudpickle.dumps(p))
     assert loaded.f is not p.f
     assert jax.tree.structure(loaded) == jax.tree.structure(p)
+
+
+def test_the_repr_tells_functions_apart() -> None:
+    """A key shows what a function closes over, not its address."""
+    text = repr(structure(closing(lr=0.001)))
+    assert "lr=0.001" in text
+    assert " at 0x" not in text
+    assert text == repr(structure(closing(lr=0.001)))
