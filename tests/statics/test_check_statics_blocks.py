@@ -50,6 +50,15 @@ def test_nested_blocks(box: Box) -> None:
     assert jax.tree.leaves(p) == [1.0]
 
 
+def test_block_that_raises(box: Box) -> None:
+    """An error inside the block turns it off all the same, and comes out."""
+    p = P(1.0, box)
+    with pytest.raises(KeyError), check_statics():
+        raise KeyError
+    box.v = 2
+    assert jax.tree.leaves(p) == [1.0]
+
+
 def test_as_a_decorator(box: Box) -> None:
     """Like any `contextlib` manager it can decorate a function, which runs checked."""
     p = P(1.0, box)
