@@ -3,10 +3,8 @@
 import enum
 import sys
 import types
-from collections.abc import Callable
 from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar, Union
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,13 +80,6 @@ def test_text_that_is_static(name: str) -> None:
     make(lw.Static[TEXT[name]] if not isinstance(TEXT[name], str) else f"lw.Static[{TEXT[name]}]")
 
 
-def test_list_of_text_names_a_fix_that_works() -> None:
-    """A list of texts is refused too, with a fix under which a value can be given."""
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a") as error:
-        make(list[str])
-    assert "tuple[str, ...]" in str(error.value) or "freeze=True" in str(error.value)
-
-
 @pytest.mark.parametrize("kind", [Any, int, float, object, str | jax.Array, Literal[1, 2], type])
 def test_other_types_say_nothing(kind: Any) -> None:
     """Any other annotation stays a child without a word."""
@@ -157,31 +148,6 @@ def test_static_inside_of_another_type(name: str) -> None:
     assert jax.tree.leaves(cls(None)) == []
 
 
-def test_equinox_ignores_a_buried_static() -> None:
-    """The hazard is real: elsewhere a buried mark is just another dynamic field."""
-
-    class P(eqx.Module):
-        a: Optional[lw.Static[str]]  # noqa: UP045
-
-    assert jax.tree.leaves(P("x")) == ["x"]
-
-
-def test_static_of_anything() -> None:
-    """`Static` takes any type, also a union, another `Annotated` or itself."""
-    for kind in (int | None, Annotated[int, "note"], lw.Static[int], Any, tuple[int, ...]):
-        assert jax.tree.leaves(make(lw.Static[kind])(1)) == []
-    assert jax.tree.leaves(make(Annotated[lw.Static[int], "note"])(1)) == []
-
-
-def test_all_problems_are_reported_together() -> None:
-    """One error names every field that is declared wrongly."""
-    body = {"__annotations__": {"a": str, "b": lw.Static[jax.Array], "c": list[lw.Static[int]]}}
-    with pytest.raises(lw.errors.DefinitionError) as error:
-        lw.pytree(type("P", (), body))
-    for name in ("P.a:", "P.b:", "P.c:"):
-        assert name in str(error.value)
-
-
 def test_generic_class() -> None:
     """A generic class takes type arguments, and they change nothing at run time."""
 
@@ -195,29 +161,6 @@ def test_generic_class() -> None:
     assert jax.tree.leaves(made) == [1]
     assert jax.tree.structure(made) == jax.tree.structure(P(5, 2))
     assert not hasattr(made, "__orig_class__")
-
-
-def test_generic_subclass() -> None:
-    """A subclass of a parametrised generic class is a pytree of its own."""
-
-    @lw.pytree
-    class Base(Generic[T]):
-        x: T
-
-    @lw.pytree
-    class P(Base[int]):
-        a: lw.Static[int] = 1
-
-    assert jax.tree.leaves(P(3)) == [3]
-    assert jax.tree.structure(P(3)) != jax.tree.structure(Base(3))
-
-
-def test_a_finding_is_not_a_leaf() -> None:
-    """A class whose definition was refused is not left half registered."""
-    cls = type("P", (), {"__annotations__": {"a": str}})
-    with pytest.raises(lw.errors.DefinitionError):
-        lw.pytree(cls)
-    assert not jax.tree_util.is_tree_node(cls)
 
 
 def alias(value: Any, *parameters: Any) -> Any:
@@ -285,49 +228,6 @@ def test_alias_of_text_and_arrays() -> None:
         make(alias(tuple[T, ...], T)[alias(str)])
     with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: a static field cannot hold"):
         make(alias(lw.Static[T], T)[alias(jax.Array)])
-
-
-class Recursive:
-    """What a ``type`` statement makes whose alias stands in its own value."""
-
-    __type_params__ = (T,)
-
-    def __init__(self, value: Callable[[Any], Any]) -> None:
-        self._value = value
-
-    @property
-    def __value__(self) -> Any:
-        return self._value(self)
-
-    def __getitem__(self, arguments: Any) -> Any:
-        return types.GenericAlias(self, arguments)  # type: ignore[arg-type]
-
-    def __or__(self, other: Any) -> Any:
-        return Union[self, other]  # noqa: UP007  # it has no | of its own
-
-    def __call__(self) -> None:
-        """Do nothing; typing requires its arguments to be callable."""
-
-
-Recursive.__name__ = "TypeAliasType"
-
-
-RECURSIVE: dict[str, Callable[[Any], Any]] = {
-    "itself": lambda me: me,
-    "union": lambda me: me | int,
-    "dict": lambda me: dict[str, me],
-    "Annotated": lambda me: Annotated[me, "a note"],
-    "tuple": lambda me: tuple[me, me, me],
-    "growing": lambda me: tuple[me[list[T]], me[set[T]]],
-}
-
-
-@pytest.mark.parametrize("name", RECURSIVE)
-def test_alias_that_contains_itself(name: str) -> None:
-    """A recursive alias is read once, also one that grows each time."""
-    alias_of_itself = Recursive(RECURSIVE[name])
-    assert jax.tree.leaves(make(alias_of_itself)(1)) == [1]
-    assert jax.tree.leaves(make(lw.Static[alias_of_itself])(1)) == []
 
 
 def test_alias_that_cannot_be_evaluated() -> None:

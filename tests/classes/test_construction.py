@@ -3,7 +3,9 @@
 import copy
 import dataclasses
 import functools
-from typing import Any
+import textwrap
+import types
+from typing import Any, ClassVar
 
 import chex
 import jax
@@ -51,40 +53,6 @@ def test_own_init() -> None:
         P(3, a=[])
 
 
-def test_own_init_leaves_static_defaults() -> None:
-    """A default that a hand-written `__init__` does not touch holds, and can be read in it."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[int] = 3
-        b: int = lw.static_field(default=4)
-
-        def __init__(self) -> None:
-            self.x = self.a * 2.0
-
-    assert (P().x, P().a, P().b) == (6.0, 3, 4)
-    assert jax.tree.structure(P()) == jax.tree.structure(jax.tree.map(lambda v: v + 1, P()))
-
-
-def test_own_init_does_not_run_post_init() -> None:
-    """As in dataclasses, only the generated `__init__` calls `__post_init__`."""
-    calls: list[str] = []
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def __init__(self) -> None:
-            self.x = 1
-
-        def __post_init__(self) -> None:
-            calls.append("post")
-
-    P()
-    assert calls == []
-
-
 @pytest.mark.parametrize("name", ["x", "a", "new", "__leafwise_key__", "__class__"])
 def test_frozen_after_construction(name: str) -> None:
     """Neither fields nor anything else can be set or deleted afterwards."""
@@ -115,20 +83,6 @@ def test_frozen_error_names_the_way_out() -> None:
     assert isinstance(error.value, AttributeError)
     with pytest.raises(lw.errors.FrozenInstanceError):
         del P(1.0).x
-
-
-def test_frozen_within_methods() -> None:
-    """A method cannot assign: only `__init__` and `__post_init__` can."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def grow(self) -> None:
-            self.x = self.x + 1
-
-    with pytest.raises(lw.errors.FrozenInstanceError):
-        P(1.0).grow()
 
 
 def test_frozen_after_a_failed_method_call_in_another_construction() -> None:
@@ -165,21 +119,6 @@ def test_what_is_no_field_cannot_be_assigned() -> None:
     assert "`cache: ...`" in str(error.value)
 
 
-def test_plain_dataclass_loses_what_is_no_field() -> None:
-    """The hazard is real: `register_dataclass` drops such an attribute silently."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Plain:
-        x: Any
-
-        def fill(self) -> "Plain":
-            self.cache = {}  # type: ignore[attr-defined]
-            return self
-
-    assert not hasattr(jax.tree.map(lambda v: v, Plain(1.0).fill()), "cache")
-
-
 def test_field_without_a_value() -> None:
     """A field that nobody set is an error at the end of construction, all of them named."""
 
@@ -193,35 +132,6 @@ def test_field_without_a_value() -> None:
         P()
     assert "y, a" in str(error.value)
     assert isinstance(error.value, TypeError)
-
-
-def test_own_init_that_forgets_a_field() -> None:
-    """The same for a hand-written `__init__`."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[int]
-
-        def __init__(self) -> None:
-            self.x = 1
-
-    with pytest.raises(lw.errors.FieldNotSetError, match=r"P\.a"):
-        P()
-
-
-def test_post_init_may_delete_and_set_again() -> None:
-    """During construction an attribute can be deleted."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def __post_init__(self) -> None:
-            del self.x
-            self.x = 3
-
-    assert P(1).x == 3
 
 
 def test_post_init_may_use_jax_on_itself() -> None:
@@ -242,23 +152,6 @@ def test_post_init_may_use_jax_on_itself() -> None:
     assert seen[0] == [2.0]
     assert seen[1] == 3.0
     assert jax.jit(lambda p: p.x + p.a)(p) == 7.0
-
-
-def test_failed_construction_leaves_nothing() -> None:
-    """After an error in `__post_init__`, the next construction is as usual."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def __post_init__(self) -> None:
-            if self.x < 0:
-                raise ValueError
-
-    for _ in range(3):
-        with pytest.raises(ValueError):  # noqa: PT011  # the user's own
-            P(-1)
-    assert P(1).x == 1
 
 
 def test_cached_property_never_changes_the_treedef() -> None:
@@ -286,29 +179,6 @@ def test_cached_property_never_changes_the_treedef() -> None:
     assert lw.replace(p, x=5.0).double == 10.0
 
 
-def test_property_with_a_setter_works_during_construction() -> None:
-    """A property is the class's own business, and its setter may assign fields."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        @property
-        def half(self) -> Any:
-            return self.x / 2
-
-        @half.setter
-        def half(self, value: Any) -> None:
-            self.x = value * 2
-
-        def __post_init__(self) -> None:
-            self.half = 5.0
-
-    assert P(1.0).x == 10.0
-    with pytest.raises(lw.errors.FrozenInstanceError):
-        P(1.0).half = 3.0
-
-
 def test_object_setattr_on_a_static_is_not_lost() -> None:
     """Who goes behind the back with `object.__setattr__` still gets a fitting key."""
 
@@ -334,19 +204,6 @@ def test_wrong_arguments_are_type_errors() -> None:
     for arguments, keywords in (((), {}), ((1, 2), {}), ((1,), {"y": 2})):
         with pytest.raises(TypeError, match=r"P\.__init__\(\)"):
             P(*arguments, **keywords)
-
-
-def test_construction_inside_jit() -> None:
-    """Instances can be constructed and returned inside traced code."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[int] = 1
-
-    out = jax.jit(lambda v: P(v, 3))(jnp.ones(2))
-    assert type(out) is P
-    assert (out.x.shape, out.a) == ((2,), 3)
 
 
 @pytest.mark.hazard
@@ -423,26 +280,6 @@ def test_vars_are_a_tree_of_the_fields() -> None:
     assert jax.jit(lambda tree: tree)(one)["inside"].shape == (2,)
 
 
-def test_traceback_shows_generated_code() -> None:
-    """Generated code is readable in tracebacks: `linecache` knows it."""
-    import linecache
-    import traceback
-
-    def fails() -> Any:
-        raise ValueError("boom")
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(default_factory=fails)
-
-    with pytest.raises(ValueError, match="boom") as error:
-        P()
-    frames = traceback.extract_tb(error.value.__traceback__)
-    generated = [frame for frame in frames if frame.filename.startswith("<leafwise")]
-    assert generated
-    assert linecache.getline(generated[0].filename, generated[0].lineno or 0).strip()
-
-
 @lw.pytree
 class Env:
     w: Any
@@ -497,3 +334,97 @@ def test_a_constructor_that_forgets_its_base() -> None:
 
     with pytest.raises(lw.errors.FieldNotSetError, match=r"fix: call super\(\).__init__\(\.\.\.\)"):
         Longer(1)
+
+
+# The body of a class `P`, an expression, and its value.
+ROWS: dict[str, tuple[str, str, Any]] = {
+    "a static's default, read in an own constructor": (
+        "x: Any\na: lw.Static[int] = 3\ndef __init__(self): self.x = self.a * 2.0",
+        "P().x, P().a, jax.tree.leaves(P())",
+        (6.0, 3, [6.0]),
+    ),
+    "an own constructor calls no __post_init__, as in dataclasses": (
+        "x: Any\ndef __init__(self): self.x = 1\ndef __post_init__(self): self.x = 2",
+        "P().x",
+        1,
+    ),
+    "deleted and set again": (
+        "x: Any\ndef __post_init__(self):\n    del self.x\n    self.x = 3",
+        "P(1).x",
+        3,
+    ),
+    "a property with a setter": (
+        "x: Any\n@property\ndef half(self): return self.x / 2\n"
+        "@half.setter\ndef half(self, value): self.x = value * 2\n"
+        "def __post_init__(self): self.half = 5.0",
+        "P(1.0).x",
+        10.0,
+    ),
+    "InitVar of a text": (
+        "mode: InitVar[str]\nx: Any = 1.0\ndef __post_init__(self, mode): self.x = len(mode)",
+        "P('abc').x",
+        3,
+    ),
+    "ClassVar of a text": (
+        "x: Any\nk: ClassVar[str] = 'k'",
+        "P(1).k, jax.tree.leaves(P(1))",
+        ("k", [1]),
+    ),
+    "one field by keyword": ("a: int = lw.static_field(kw_only=True)\nx: Any", "P(1.0, a=2).a", 2),
+    "a field that is not shown": (
+        "x: Any\ny: Any = lw.field(default=1, repr=False)",
+        "repr(P(0.5))",
+        "P(x=0.5)",
+    ),
+    "a static that is not compared counts in the key": (
+        "a: int = lw.static_field(compare=False)",
+        "jax.tree.structure(P(1)) == jax.tree.structure(P(2))",
+        False,
+    ),
+    "no fields": (
+        "pass",
+        "jax.tree.leaves(P()), P() == P(), type(jax.tree.map(abs, P())) is P",
+        ([], True, True),
+    ),
+    "a converter makes a static hashable": (
+        "a: Any = lw.static_field(converter=tuple)",
+        "P([1, 2]).a",
+        (1, 2),
+    ),
+    "a converter under an own constructor": (
+        "x: Any = lw.field(converter=float)\ndef __init__(self): self.x = 1",
+        "repr(P().x)",
+        "1.0",
+    ),
+    "a converter of what __post_init__ sets": (
+        "y: Any = lw.field(init=False, converter=float)\ndef __post_init__(self): self.y = 10",
+        "repr(P().y)",
+        "10.0",
+    ),
+    "super in __post_init__": (
+        "x: Any\ndef __post_init__(self): self.x = self.x + 1\n"
+        "@classmethod\ndef below(cls):\n    @lw.pytree\n    class Sub(cls):\n        y: Any\n"
+        "        def __post_init__(self):\n            super().__post_init__()\n"
+        "            self.y = self.y + self.x\n    return Sub(1, 1)",
+        "P.below().x, P.below().y",
+        (2, 3),
+    ),
+    "__init_subclass__": (
+        "x: Any\ndef __init_subclass__(cls, tag=''): cls.tag = tag\n"
+        "@classmethod\ndef below(cls):\n"
+        "    return lw.pytree(types.new_class('Q', (cls,), {'tag': 't'}))",
+        "P.below().tag, jax.tree.leaves(P.below()(1.0))",
+        ("t", [1.0]),
+    ),
+    "made in a program": ("x: Any\na: lw.Static[int] = 1", "jax.jit(lambda v: P(v, 3))(1.0).a", 3),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_body_and_result(name: str) -> None:
+    """What a class with this body does."""
+    body, expression, expected = ROWS[name]
+    names: dict[str, Any] = {"__name__": __name__, "lw": lw, "jax": jax, "types": types, "Any": Any}
+    names |= {"InitVar": dataclasses.InitVar, "ClassVar": ClassVar}
+    exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
+    assert eval(expression, names) == expected  # noqa: S307

@@ -138,22 +138,6 @@ def test_wrapped_inherited_constructor() -> None:
     assert (Above(2, 3).y, lw.replace(Above(2, 3), y=4).y) == (3, 4)
 
 
-def test_repr_through_super_and_wrappers() -> None:
-    """A `__repr__` of one's own may call what it inherits, alone and inside others."""
-
-    @lw.pytree
-    class Base:
-        x: Any
-
-    @lw.pytree
-    class Sub(Base):
-        def __repr__(self) -> str:
-            return f"<{super().__repr__()}>"
-
-    assert repr(Base(Sub(Sub(1)))) == "Base(x=<Sub(x=<Sub(x=1)>)>)"
-    assert lw.pformat(Sub(1)) == "<Sub(x=1)>"
-
-
 def test_classes_are_told() -> None:
     """Who asks is told of each class once: those there are, and those to come."""
     told: list[int] = []

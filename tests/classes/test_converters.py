@@ -44,37 +44,6 @@ def test_converter_takes_defaults() -> None:
     assert p.a == "4"
 
 
-def test_converter_of_a_field_set_in_post_init() -> None:
-    """A field that only `__post_init__` sets is converted and checked once."""
-    calls: list[Any] = []
-
-    @lw.pytree
-    class P:
-        x: Any
-        y: Any = lw.field(init=False, converter=lambda v: calls.append(v) or v + 1)
-
-        def __post_init__(self) -> None:
-            self.y = 10
-
-    assert P(0).y == 11
-    assert calls == [10]
-
-
-def test_converter_with_own_init() -> None:
-    """With a hand-written `__init__` the converter runs once, at its end."""
-    calls: list[Any] = []
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(converter=lambda v: calls.append(v) or v + 1)
-
-        def __init__(self) -> None:
-            self.x = 1
-
-    assert P().x == 2
-    assert calls == [1]
-
-
 @pytest.mark.parametrize("own_init", [False, True])
 def test_converter_of_a_base_runs_once(own_init: bool) -> None:
     """A subclass runs an inherited converter once, whichever way it is constructed."""
@@ -102,18 +71,6 @@ def test_converter_of_a_base_runs_once(own_init: bool) -> None:
 
     assert P(1, 2).x == 2
     assert calls == [1]
-
-
-def test_check_sees_the_converted_value() -> None:
-    """The check runs after the converter."""
-    seen: list[Any] = []
-
-    @lw.pytree
-    class P:
-        a: Any = lw.static_field(converter=str, check=seen.append)
-
-    P(1)
-    assert seen == ["1"]
 
 
 @pytest.mark.parametrize("declare", [lw.field, lw.static_field])
@@ -146,21 +103,6 @@ def test_every_kind_of_false(verdict: Any) -> None:
 
     with pytest.raises(lw.errors.FieldCheckError):
         P(1)
-
-
-@pytest.mark.parametrize(
-    "verdict",
-    [None, True, jnp.array(True), 0, ""],
-    ids=["None", "True", "jax", "zero", "empty"],
-)
-def test_every_other_answer_accepts(verdict: Any) -> None:
-    """None (a check that raises instead), True, or anything that is not a False accepts."""
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(check=lambda _: verdict)
-
-    assert P(1).x == 1
 
 
 @pytest.mark.parametrize("verdict", [np.zeros(3), jnp.ones((1, 2)), np.zeros(0)])
@@ -206,24 +148,6 @@ def test_must_be_callable() -> None:
         lw.field(converter=3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="check= takes a function of one value, got 'x'"):
         lw.static_field(check="x")  # type: ignore[call-overload]
-
-
-def test_unknown_argument() -> None:
-    """An argument that `dataclasses.field` does not take is a TypeError."""
-    with pytest.raises(TypeError):
-        lw.field(static=True)  # type: ignore[call-overload]
-
-
-def test_converter_makes_a_static_hashable() -> None:
-    """Validation looks at the converted value."""
-
-    @lw.pytree
-    class P:
-        a: Any = lw.static_field(converter=tuple)
-
-    assert P([1, 2]).a == (1, 2)
-    with pytest.raises(lw.errors.UnhashableStaticError):
-        P([[1]])
 
 
 def test_a_check_that_says_why() -> None:

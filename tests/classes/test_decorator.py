@@ -37,26 +37,6 @@ class Ordered:
     a: lw.Static[int] = 1
 
 
-def test_bare_and_called_do_the_same() -> None:
-    """`@lw.pytree` and `@lw.pytree()` make the same kind of class."""
-
-    @lw.pytree()
-    class Called:
-        x: Any
-        a: lw.Static[int] = 1
-
-    assert jax.tree.leaves(Called(1.0)) == [1.0]
-    assert jax.tree.leaves(Params(jnp.ones(3)))[0].shape == (3,)
-
-
-def test_static_fields_are_no_leaves() -> None:
-    """`static_field()` and `Static[...]` say the same: no leaf, part of the treedef."""
-    one, two = Params(jnp.ones(3)), Params(jnp.ones(3), act="tanh")
-    assert len(jax.tree.leaves(one)) == 1
-    assert jax.tree.structure(one) != jax.tree.structure(two)
-    assert jax.tree.structure(one) == jax.tree.structure(Params(jnp.zeros(3), 2, "relu"))
-
-
 def test_is_a_frozen_dataclass() -> None:
     """A pytree class is a dataclass: fields, frozen-ness and parameters are there."""
     assert dataclasses.is_dataclass(Params)
@@ -84,27 +64,6 @@ def test_copy_replace() -> None:
     assert new.act == "tanh"
 
 
-def test_replace_names_an_unknown_field() -> None:
-    """`lw.replace` with a name that is no field says which fields there are."""
-    with pytest.raises(TypeError, match=r"Params has no field 'b': it has x_array, a, act"):
-        lw.replace(Params(jnp.ones(3)), b=1)
-
-
-def test_replace_runs_converters_checks_and_validation() -> None:
-    """A replaced instance is constructed like any other."""
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(converter=jnp.asarray)
-        a: lw.Static[Any] = lw.static_field(default=1, check=lambda a: a != 3)
-
-    assert isinstance(lw.replace(P(1.0), x=2.0).x, jax.Array)
-    with pytest.raises(lw.errors.FieldCheckError):
-        lw.replace(P(1.0), a=3)
-    with pytest.raises(lw.errors.UnhashableStaticError):
-        lw.replace(P(1.0), a=[])
-
-
 def test_asdict_and_astuple() -> None:
     """`dataclasses.asdict` and `astuple` go through nested instances."""
 
@@ -117,15 +76,6 @@ def test_asdict_and_astuple() -> None:
     assert dataclasses.asdict(outer) == {"inner": {"x": 1.0, "a": 2}, "name": "n"}
     assert dataclasses.astuple(outer) == ((1.0, 2), "n")
     np.testing.assert_array_equal(dataclasses.asdict(Params(jnp.ones(3)))["x_array"], np.ones(3))
-
-
-def test_match_statement() -> None:
-    """Instances can be matched by position and by keyword."""
-    match Ordered(1.0, 2):
-        case Ordered(x, a=2):
-            assert x == 1.0
-        case _:
-            pytest.fail("no match")
 
 
 def test_signature() -> None:
@@ -158,19 +108,6 @@ def test_order() -> None:
         Ordered(1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
 
 
-def test_order_keeps_leafwise_equality() -> None:
-    """With `order=True`, `==` is still one bool over arrays, and agrees with the hash."""
-
-    @lw.pytree(order=True)
-    class P:
-        x: jax.Array
-
-    assert P(jnp.ones(3)) == P(jnp.ones(3))
-    assert hash(P(jnp.ones(3))) == hash(P(jnp.zeros(3)))
-    with pytest.raises(ValueError, match="eq must be true if order is true"):
-        lw.pytree(order=True, eq=False)(type("Q", (), {}))
-
-
 def test_parameters_are_those_of_dataclasses() -> None:
     """Who reads ``__dataclass_params__`` learns what was asked for."""
     params: Any = lw.pytree(slots=True, order=True)(type("P", (), {})).__dataclass_params__  # type: ignore[attr-defined]
@@ -179,19 +116,6 @@ def test_parameters_are_those_of_dataclasses() -> None:
         assert params.slots
     with pytest.raises(TypeError, match="not a mapping"):
         lw.field(metadata=0)  # type: ignore[call-overload]
-
-
-def test_a_metaclass_without_a_signature() -> None:
-    """The docstring then has no signature, as that of a dataclass."""
-
-    class Meta(type):
-        __call__ = dict  # type: ignore[assignment]
-
-    class Base(metaclass=Meta):
-        pass
-
-    made = lw.pytree(type("P", (Base,), {}))
-    assert made.__doc__ == "P"
 
 
 def test_doctest_finds_methods() -> None:
@@ -222,16 +146,6 @@ def test_doctest_finds_methods() -> None:
     assert pickle.loads(pickle.dumps(type(method))) is type(method)  # noqa: S301
 
 
-def test_repr_false() -> None:
-    """`repr=False` leaves the repr that the class has."""
-
-    @lw.pytree(repr=False)
-    class P:
-        x: Any
-
-    assert repr(P(1.0)).startswith("<")
-
-
 def test_eq_false() -> None:
     """`eq=False` leaves identity, and its hash."""
 
@@ -243,23 +157,6 @@ def test_eq_false() -> None:
     assert one == one  # noqa: PLR0124
     assert one != P(1.0)
     assert hash(one) == object.__hash__(one)
-
-
-def test_init_false() -> None:
-    """`init=False` leaves the constructor to the base; statics are validated all the same."""
-
-    @lw.pytree
-    class Base:
-        x: Any
-        a: lw.Static[Any] = 1
-
-    @lw.pytree(init=False)
-    class P(Base):
-        pass
-
-    assert jax.tree.leaves(P(1.0)) == [1.0]
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a"):
-        P(1.0, a=[])
 
 
 def test_methods_of_the_class_win() -> None:
@@ -299,18 +196,31 @@ def test_decorating_twice_is_idempotent() -> None:
     assert lw.pytree()(Params) is Params
 
 
-@pytest.mark.parametrize("made", [lambda: 1, 3, "text"])
-def test_only_classes(made: object) -> None:
-    """What is no class is refused by name."""
-    with pytest.raises(lw.errors.DefinitionError, match="pytree decorates a class"):
-        lw.pytree(made)  # type: ignore[type-var]
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: 1, "pytree decorates a class"),
+        (3, "pytree decorates a class"),
+        (dataclasses.make_dataclass("Plain", ["x"], frozen=True), "remove @dataclass"),
+    ],
+    ids=["function", "number", "dataclass"],
+)
+def test_what_cannot_be_decorated(made: Any, words: str) -> None:
+    """What is no class, or has lost what its declarations said, is refused by name."""
+    with pytest.raises(lw.errors.DefinitionError, match=words):
+        lw.pytree(made)
 
 
-def test_dataclass_is_refused() -> None:
-    """A finished dataclass has lost what its declarations said."""
-    plain = dataclasses.make_dataclass("Plain", ["x"], frozen=True)
-    with pytest.raises(lw.errors.DefinitionError, match="remove @dataclass"):
-        lw.pytree(plain)
+def test_what_options_leave_to_the_class() -> None:
+    """`repr=False` and `init=False` leave what it inherits; statics are validated all the same."""
+    base = type("Base", (), {"__annotations__": {"x": Any, "a": lw.Static[Any]}, "a": 1})
+    cls: Any = lw.pytree(init=False)(type("P", (lw.pytree(repr=False)(base),), {}))
+    assert jax.tree.leaves(cls(1.0)) == [1.0]
+    assert repr(lw.pytree(base)(1.0)).startswith("<")
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a"):
+        cls(1.0, a=[])
+    with pytest.raises(TypeError, match=r"P has no field 'b': it has x, a"):
+        lw.replace(cls(1.0), b=1)
 
 
 def test_registered_class_is_refused() -> None:
@@ -372,25 +282,6 @@ def test_adds_nothing_that_a_user_would_notice() -> None:
     assert list(P.__annotations__) == ["x", "a"]
     assert P.__name__ == "P"
     assert P.__module__ == __name__
-
-
-def test_class_without_fields() -> None:
-    """A class without fields is a pytree without leaves."""
-
-    @lw.pytree
-    class P:
-        pass
-
-    @lw.pytree
-    class Q:
-        pass
-
-    assert jax.tree.leaves(P()) == []
-    assert jax.tree.structure(P()) == jax.tree.structure(P())
-    assert jax.tree.structure(P()) != jax.tree.structure(Q())
-    assert type(jax.tree.map(lambda x: x, P())) is P
-    assert P() == P()
-    assert P() != Q()
 
 
 def test_docstring_of_a_class_without_one() -> None:

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,29 +32,6 @@ def test_staticness_is_inherited() -> None:
     assert [field.name for field in dataclasses.fields(P)] == ["x", "a", "b", "y", "c"]
 
 
-def test_subclass_and_base_never_share_a_treedef() -> None:
-    """Without a new field the subclass is still another class; plain dataclasses share."""
-
-    @lw.pytree
-    class P(Base):
-        pass
-
-    assert jax.tree.structure(P(1.0)) != jax.tree.structure(Base(1.0))
-    assert P(1.0) != Base(1.0)
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class A:
-        x: Any
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class B(A):
-        pass
-
-    assert jax.tree.structure(A(1)) == jax.tree.structure(B(1))
-
-
 @pytest.mark.parametrize("annotation", [int, Any, float | None])
 def test_override_of_a_static_field_must_say_so(annotation: Any) -> None:
     """Overriding a static field without saying static or dynamic is a definition error."""
@@ -65,21 +42,6 @@ def test_override_of_a_static_field_must_say_so(annotation: Any) -> None:
         lw.pytree(type("P", (Base,), body))
     assert "= lw.static_field(default=3)` or" in str(e.value)
     assert "= lw.field(default=3)` for a dynamic one" in str(e.value)
-
-
-def test_flax_override_becomes_a_leaf() -> None:
-    """The hazard is real: elsewhere such an override is a leaf without a word."""
-    import flax.struct
-
-    @flax.struct.dataclass
-    class A:
-        a: int = flax.struct.field(pytree_node=False, default=1)
-
-    @flax.struct.dataclass
-    class B(A):
-        a: int = 2
-
-    assert jax.tree.leaves(B()) == [2]
 
 
 def test_override_that_says_so() -> None:
@@ -198,47 +160,6 @@ def test_super_init_chain() -> None:
         C([])
 
 
-def test_super_init_of_a_generated_constructor() -> None:
-    """A hand-written `__init__` can call the generated one of its base."""
-
-    @lw.pytree
-    class P(Base):
-        y: Any
-
-        def __init__(self, y: Any) -> None:
-            super().__init__(y * 2, a=7)
-            self.y = y
-
-    made = P(1.0)
-    assert (made.x, made.a, made.b, made.y) == (2.0, 7, "b", 1.0)
-
-
-def test_super_post_init() -> None:
-    """`__post_init__` chains through `super()`, and is inherited."""
-
-    @lw.pytree
-    class A:
-        x: Any
-
-        def __post_init__(self) -> None:
-            self.x = self.x + 1
-
-    @lw.pytree
-    class B(A):
-        y: Any
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            self.y = self.y + self.x
-
-    @lw.pytree
-    class C(A):
-        y: Any
-
-    assert (B(1, 1).x, B(1, 1).y) == (2, 3)
-    assert C(1, 1).x == 2
-
-
 def test_diamond() -> None:
     """Fields of a diamond come in dataclass order, and constructors cooperate."""
 
@@ -263,24 +184,6 @@ def test_diamond() -> None:
     assert jax.tree.structure(Bottom(1.0)) != jax.tree.structure(Bottom(1.0, left="m"))
 
 
-def test_mixin_without_fields() -> None:
-    """A plain class may add methods from either side."""
-
-    class Mixin:
-        def double(self) -> Any:
-            return self.x * 2  # type: ignore[attr-defined]
-
-    @lw.pytree
-    class First(Mixin, Base):
-        pass
-
-    @lw.pytree
-    class Last(Base, Mixin):
-        pass
-
-    assert First(2.0).double() == Last(2.0).double() == 4.0
-
-
 def test_abstract_base_class() -> None:
     """An ABC, decorated or not, keeps its abstract methods."""
 
@@ -300,56 +203,6 @@ def test_abstract_base_class() -> None:
         Shape(1.0)  # type: ignore[abstract]
     assert jax.jit(lambda s: s.area())(Square(3.0)) == 9.0
     assert isinstance(Square(1.0), Shape)
-
-
-@runtime_checkable
-class HasX(Protocol):
-    x: Any
-
-    def go(self) -> Any: ...
-
-
-def test_protocol() -> None:
-    """A class may implement a protocol, by inheritance or by shape."""
-
-    @lw.pytree
-    class Explicit(HasX):
-        x: Any
-        a: lw.Static[int] = 1
-
-        def go(self) -> Any:
-            return self.x
-
-    @lw.pytree
-    class Structural:
-        x: Any
-
-        def go(self) -> Any:
-            return self.x
-
-    assert isinstance(Explicit(1.0), HasX)
-    assert isinstance(Structural(1.0), HasX)
-    assert jax.tree.leaves(Explicit(1.0)) == [1.0]
-
-
-def test_init_subclass_and_class_getitem() -> None:
-    """`__init_subclass__` of the user still runs, with its arguments."""
-    seen: list[Any] = []
-
-    @lw.pytree
-    class A:
-        x: Any
-
-        def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
-            super().__init_subclass__(**keywords)
-            seen.append((cls.__name__, tag))
-
-    @lw.pytree
-    class B(A, tag="t"):
-        pass
-
-    assert seen == [("B", "t")]
-    assert jax.tree.leaves(B(1.0)) == [1.0]
 
 
 def test_super_reads_statics_that_moved() -> None:

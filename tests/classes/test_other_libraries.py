@@ -3,8 +3,7 @@
 import copy
 import dataclasses
 import enum
-import re
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import attrs
 import cloudpickle
@@ -203,26 +202,3 @@ def test_pytree_class_beside_such_a_base() -> None:
         assert cloudpickle.loads(cloudpickle.dumps(made)).y == 2.0
     with pytest.raises(lw.errors.UndecoratedSubclassError):
         type("Bare", (Base,), {})()
-
-
-def test_mixin_beside_a_decorator() -> None:
-    """A base of the user's own that has an `__init_subclass__` is not blamed for `@dataclass`."""
-
-    class Named:
-        def __init_subclass__(cls) -> None:
-            super().__init_subclass__()
-
-    @dataclasses.dataclass
-    class Params(Named):
-        x: Any
-
-    assert re.search("already a dataclass.*\n.*remove @dataclass", refusal(Params))
-
-
-def test_protocol_is_taken() -> None:
-    """A `Protocol` is a class like another one: typing has made it nothing else."""
-
-    class HasSize(Protocol):
-        size: int
-
-    assert lw.pytree(HasSize) is HasSize

@@ -51,17 +51,6 @@ class OwnInit:
 
 
 @lw.pytree
-class Stateful:
-    x: Any
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"x": self.x}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        object.__setattr__(self, "x", state["x"] + 1)
-
-
-@lw.pytree
 class Empty:
     pass
 
@@ -147,13 +136,6 @@ def test_runs_no_constructor(cls: Any, way: Any) -> None:
     assert LOADED == []
 
 
-def test_own_getstate_wins() -> None:
-    """A class with its own `__getstate__` and `__setstate__` is pickled by them."""
-    again = through_pickle(Stateful(1))
-    assert again.x == 2
-    assert jax.tree.leaves(again) == [2]
-
-
 def test_copy_shares_and_deepcopy_does_not() -> None:
     """`copy` shares children, `deepcopy` copies them; both keep the very statics."""
     value = Value(1)
@@ -164,13 +146,6 @@ def test_copy_shares_and_deepcopy_does_not() -> None:
     assert deep.x[0] is not p.x[0]
     assert deep.a is value
     assert jax.tree.structure(deep) == jax.tree.structure(p)
-
-
-def test_deepcopy_keeps_shared_children_shared() -> None:
-    """`deepcopy` respects what is one object within the whole."""
-    shared = [1]
-    deep = copy.deepcopy([P(shared), P(shared)])
-    assert deep[0].x is deep[1].x
 
 
 def test_loading_validates() -> None:
@@ -283,20 +258,6 @@ def test_cloudpickle_of_a_class_in_main(tmp_path: Path, slots: bool) -> None:
     file = str(tmp_path / "model.pickle")
     run(SAVE.replace("{slots}", str(slots)), file)
     run(LOAD, file)
-
-
-def test_cloudpickle_of_a_local_class() -> None:
-    """Within one process, a class pickled by value comes back as itself."""
-
-    @lw.pytree
-    class Local:
-        x: Any
-        a: lw.Static[Any] = 1
-
-    p = Local(1.0, "a")
-    again = pickle.loads(cloudpickle.dumps(p))  # noqa: S301
-    assert type(again) is Local
-    assert again == p
 
 
 ERRORS: dict[str, Exception] = {

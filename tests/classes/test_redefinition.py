@@ -9,8 +9,6 @@ from typing import Any
 import jax
 import pytest
 
-import leafwise as lw
-
 SOURCE = """
 import leafwise as lw
 from typing import Any
@@ -73,42 +71,3 @@ def test_old_and_new_are_told_apart(notebook: types.ModuleType) -> None:
     assert "Cell" in text
     with pytest.raises(ValueError, match="old definition"):
         jax.tree.map(lambda a, b: a, after, before)
-
-
-def test_mixing_in_cond_says_so(notebook: types.ModuleType) -> None:
-    """`lax.cond` with an old and a new instance names the redefinition too."""
-    before = run(notebook)(1.0)
-    after = run(notebook)(1.0)
-    with pytest.raises(TypeError, match="old definition"):
-        jax.lax.cond(True, lambda: before, lambda: after)
-
-
-def test_one_definition_says_nothing(notebook: types.ModuleType) -> None:
-    """Without a redefinition there is no such note, and names are what was written."""
-    cls = run(notebook)
-    assert "definition" not in repr(jax.tree.structure(cls(1.0)))
-    assert cls.__qualname__ == "Cell"
-    assert repr(cls(1.0)) == "Cell(x=1.0, a=1)"
-
-
-def test_class_factory() -> None:
-    """A function that makes classes makes equals: their instances print alike."""
-
-    def make(n: int) -> Any:
-        @lw.pytree
-        class Made:
-            x: Any
-            a: lw.Static[int] = n
-
-        return Made
-
-    one, two = make(1), make(2)
-    assert repr(one(0.5)) == repr(two(0.5)).replace("a=2", "a=1")
-    assert jax.tree.structure(one(0.5, 1)) != jax.tree.structure(two(0.5, 1))
-
-
-def test_decorating_again_is_no_redefinition(notebook: types.ModuleType) -> None:
-    """Decorating the same class twice leaves its name alone."""
-    cls = run(notebook)
-    assert lw.pytree(cls) is cls
-    assert "definition" not in repr(jax.tree.structure(cls(1.0)))

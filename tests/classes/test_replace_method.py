@@ -5,7 +5,6 @@ import pickle
 import traceback
 from typing import Any, ClassVar, Generic, TypeVar
 
-import cloudpickle
 import jax
 import jax.numpy as jnp
 import pytest
@@ -64,19 +63,6 @@ def test_method_under_jit() -> None:
     ]
 
 
-def test_own_constructor_does_not_run() -> None:
-    """Where `__init__` takes other arguments than fields, the fields are set."""
-
-    @lw.pytree(replace=True)
-    class Params:
-        w: Any
-
-        def __init__(self, size: int) -> None:
-            self.w = jnp.ones(size)
-
-    assert Params(3).replace(w=1).w == 1  # type: ignore[attr-defined]
-
-
 def test_method_that_the_class_has() -> None:
     """A method of the class's own stays, as its `__init__` and `__repr__` do."""
 
@@ -127,17 +113,6 @@ def test_message_without_the_method() -> None:
         _ = Plain.replace  # type: ignore[attr-defined]
 
 
-def test_there_is_no_such_attribute() -> None:
-    """But for the message, nothing notices: `hasattr`, `dir`, `getattr` with a default."""
-    plain = Plain(1)
-    assert not hasattr(plain, "replace")
-    assert not hasattr(Plain, "replace")
-    assert "replace" not in dir(plain)
-    assert "replace" in dir(State(1))
-    assert getattr(plain, "replace", None) is None
-    assert "n" in dir(plain)
-
-
 def test_own_getattr_is_asked() -> None:
     """A `__getattr__` of the class answers, as for any name that is not found."""
 
@@ -183,19 +158,3 @@ def test_field_or_method_of_the_name() -> None:
     assert jax.tree.leaves(Field(1, 2, 3)) == [1, 3]
     assert (Mixed(1).replace(), Method(1).replace()) == ("of the mixin", "own")
     assert "replace" in dir(Mixed(1))
-
-
-def test_class_pickled_by_value() -> None:
-    """A class that cloudpickle carries brings its message, or its method."""
-
-    def local(**options: Any) -> Any:
-        @lw.pytree(**options)
-        class Local:
-            x: Any
-
-        return Local
-
-    made = cloudpickle.loads(cloudpickle.dumps(local(replace=True)(1)))
-    assert made.replace(x=2).x == 2
-    with pytest.raises(AttributeError, match=r"lw\.replace\(obj, x=\.\.\.\)"):
-        _ = cloudpickle.loads(cloudpickle.dumps(local()(1))).replace

@@ -1,7 +1,6 @@
 """What a decorated class keeps alive of the function that defines it: nothing."""
 
 import gc
-import inspect
 import sys
 import weakref
 from collections.abc import Callable, Generator
@@ -95,29 +94,6 @@ def test_locals_next_to_one_that_is_named() -> None:
     assert find() is None
 
 
-def test_locals_of_a_generator_and_a_method() -> None:
-    """The same for the variables of a generator that waits, and of an enclosing class's method."""
-
-    class Holder:
-        def classes(self) -> Generator[Any, None, None]:
-            mark, large = lw.Static, Large()
-            found.append(weakref.ref(large))
-
-            @lw.pytree
-            class P:
-                x: "Any"
-                a: "mark[int]" = 1
-
-            del large
-            yield P
-
-    found: list[Callable[[], Any]] = []
-    waiting = Holder().classes()
-    assert jax.tree.leaves(next(waiting)(1.0)) == [1.0]
-    assert found[0]() is None
-    waiting.close()
-
-
 def test_the_frame_dies() -> None:
     """Neither a class nor a decorator that is kept keeps the frame of its function alive."""
     kept: list[Any] = []
@@ -138,99 +114,3 @@ def test_the_frame_dies() -> None:
     gc.collect()
     assert find() is None
     assert jax.tree.leaves(kept[2]) == [1.0]
-
-
-def test_a_class_that_was_refused() -> None:
-    """The error of a class keeps the frames of its traceback, and lets go with that."""
-
-    def define() -> Callable[[], Any]:
-        mark, large = lw.Static, Large()
-        with pytest.raises(lw.errors.DefinitionError):
-
-            @lw.pytree
-            class P:
-                x: "mark[jax.Array]"
-
-        return weakref.ref(large)
-
-    find = define()
-    gc.collect()
-    assert find() is None
-
-
-def test_locals_that_the_caller_reads() -> None:
-    """A dict that a function has of its own locals is as it was."""
-    from leafwise import Static as Local
-
-    options = locals()
-    before = dict(options)
-
-    @lw.pytree
-    class P:
-        x: "Any"
-        a: "Local[int]" = 1
-
-    assert {name: options[name] for name in before} == before
-    assert jax.tree.leaves(P(1.0)) == [1.0]
-
-
-def test_variables_of_a_frame_under_a_debugger() -> None:
-    """A debugger that is at work in the function finds its variables afterwards."""
-    from leafwise import Static as Local
-
-    seen: list[dict[str, Any]] = []
-
-    def trace(frame: Any, event: str, _argument: Any) -> Any:
-        if frame.f_code is not code:
-            return None
-        if event == "return":
-            seen.append(dict(frame.f_locals))
-        return trace
-
-    def define() -> Any:
-        mark, number = Local, 3
-
-        @lw.pytree
-        class P:
-            x: "Any"
-            a: "mark[int]" = 1
-
-        assert number == 3
-        return P
-
-    code = define.__code__
-    sys.settrace(trace)
-    try:
-        made = define()
-    finally:
-        sys.settrace(None)
-    assert seen[-1]["number"] == 3
-    assert jax.tree.leaves(made(1.0)) == [1.0]
-
-
-def test_a_class_at_the_prompt_of_a_debugger() -> None:
-    """A class that is defined in the prompt of a debugger, in a function, changes no variable."""
-
-    def trace(frame: Any, event: str, _argument: Any) -> Any:
-        if frame.f_code is not code:
-            return None
-        if event == "line" and "made" not in found and "number" in frame.f_locals:
-            source = "@lw.pytree\nclass P:\n    x: 'Any'\n    a: 'mark[int]' = 1\nfound['made'] = P"
-            exec(source, frame.f_globals, frame.f_locals)  # noqa: S102  # as pdb does
-        return trace
-
-    def define() -> int:
-        mark, number, found_here = lw.Static, 3, found
-        assert mark is lw.Static
-        assert found_here is found
-        return number
-
-    found: dict[str, Any] = {}
-    code = define.__code__
-    sys.settrace(trace)
-    try:
-        assert define() == 3
-    finally:
-        sys.settrace(None)
-    assert jax.tree.leaves(found["made"](1.0)) == [1.0]
-    assert inspect.isclass(found["made"])

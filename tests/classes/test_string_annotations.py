@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from dataclasses import KW_ONLY, InitVar
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -52,17 +51,6 @@ def test_marks_are_found_in_strings() -> None:
         assert jax.tree.structure(Module(jnp.ones(3), **change)) != base  # type: ignore[arg-type]
 
 
-def test_plain_dataclass_does_not_see_them() -> None:
-    """The hazard is real: the annotation means nothing to `register_dataclass`."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class P:
-        a: Static[int] = 1
-
-    assert jax.tree.leaves(P()) == [1]
-
-
 def test_locally_imported_mark() -> None:
     """A `Static` that only the enclosing function imported is found."""
     from leafwise import Static as Local
@@ -73,18 +61,6 @@ def test_locally_imported_mark() -> None:
         a: Local[str] = "a"
 
     assert jax.tree.leaves(P(1.0)) == [1.0]
-
-
-def test_locally_imported_module() -> None:
-    """The library itself, imported by another name in a function, is found."""
-    import leafwise as local_name
-
-    @local_name.pytree(kw_only=True)
-    class P:
-        x: Any
-        a: local_name.Static[str] = "a"
-
-    assert jax.tree.leaves(P(x=1.0)) == [1.0]
 
 
 def test_mark_in_a_function_in_a_function() -> None:
@@ -117,19 +93,6 @@ def test_mark_of_an_enclosing_class() -> None:
     assert jax.tree.leaves(Outside.P()) == []
 
 
-def test_local_types_in_annotations() -> None:
-    """A type that exists only in a function can stand in an annotation."""
-
-    class Local(str):
-        __slots__ = ()
-
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace"):
-
-        @lw.pytree
-        class P:
-            a: Local
-
-
 def test_name_for_type_checkers_only() -> None:
     """A name that is imported for type checkers only does not hide the mark beside it."""
 
@@ -149,65 +112,6 @@ def test_mark_that_cannot_be_found() -> None:
         @lw.pytree
         class P:
             a: nowhere.Static[int] = 1  # type: ignore[name-defined]  # noqa: F821
-
-
-def test_text_in_strings_must_be_static() -> None:
-    """The rules for text and arrays hold for string annotations."""
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace a str"):
-
-        @lw.pytree
-        class P:
-            a: str
-
-    with pytest.raises(
-        lw.errors.DefinitionError, match=r"Q\.a: a static field cannot hold an array"
-    ):
-
-        @lw.pytree
-        class Q:
-            a: Static[jax.Array]
-
-
-def test_buried_mark_in_a_string() -> None:
-    """`Optional[Static[...]]` is refused in a string too."""
-    with pytest.raises(
-        lw.errors.DefinitionError, match=r"`a: lw.Static\[typing.Optional\[str\]\]`"
-    ):
-
-        @lw.pytree
-        class P:
-            a: typing.Optional[Static[str]]  # noqa: UP045  # the point
-
-
-def test_inherited_string_annotations() -> None:
-    """A subclass in another scope keeps what its base resolved."""
-
-    def base() -> Any:
-        from leafwise import Static as Hidden
-
-        @lw.pytree
-        class Base:
-            x: Any
-            a: Hidden[str] = "a"
-
-        return Base
-
-    @lw.pytree
-    class P(base()):  # type: ignore[misc]
-        y: Any = 2.0
-
-    assert jax.tree.leaves(P(1.0)) == [1.0, 2.0]
-
-
-def test_slots_with_string_annotations() -> None:
-    """`slots=True` makes a new class, and the marks are still found."""
-
-    @lw.pytree(slots=True)
-    class P:
-        x: Any
-        a: Static[str] = "a"
-
-    assert jax.tree.leaves(P(1.0)) == [1.0]
 
 
 def test_default_of_the_name_of_a_type() -> None:

@@ -95,13 +95,6 @@ def test_undecorated_subclass(name: str) -> None:
     assert isinstance(error.value, TypeError)
 
 
-@pytest.mark.parametrize("body", [{}, {"__init__": own_init}], ids=["inherited", "own"])
-def test_decorating_later_is_soon_enough(body: dict[str, Any]) -> None:
-    """A subclass that is decorated before its first instance works as if at once."""
-    cls = lw.pytree(type("P", (Base,), dict(body)))
-    assert jax.tree.leaves(cls() if body else cls(1.0)) == [1.0]
-
-
 def test_undecorated_subclass_of_a_plain_dataclass_is_opaque() -> None:
     """The hazard is real: plainly, an instance of the subclass is one opaque leaf."""
 

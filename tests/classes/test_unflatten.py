@@ -54,15 +54,6 @@ class PlainLoud:
         noted("post_init", None)
 
 
-LEAVES = {
-    "None": None,
-    "object": object(),
-    "struct": jax.ShapeDtypeStruct((2,), jnp.float32),
-    "text": "text",
-    "bool": True,
-}
-
-
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     RUNS.clear()
@@ -90,51 +81,14 @@ def test_plain_dataclass_runs_user_code() -> None:
     assert RUNS == ["post_init"]
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_accepts_any_leaf(name: str) -> None:
-    """Any object can stand in a dynamic field after unflatten, and comes out again."""
-    leaf = LEAVES[name]
-    structure = jax.tree.structure(Loud(1.0))
-    made = jax.tree.unflatten(structure, [leaf])
-    assert type(made) is Loud
+@pytest.mark.parametrize("leaf", [None, object(), jax.ShapeDtypeStruct((2,), jnp.float32), "text"])
+def test_accepts_any_leaf(leaf: Any) -> None:
+    """Any object can stand in a dynamic field after unflatten, as frozen as before."""
+    made = jax.tree.unflatten(jax.tree.structure(Loud(1.0)), [leaf])
+    assert (type(made), made.a) == (Loud, 1)
     assert made.x is leaf
-    assert made.a == 1
-    assert jax.tree.leaves(made, is_leaf=lambda v: v is leaf) == [leaf]
-
-
-def test_accepts_tracers() -> None:
-    """Inside jit the fields hold tracers, and statics hold what they held."""
-    seen: list[Any] = []
-
-    def look(p: Loud) -> Loud:
-        seen.append((type(p.x), p.a))
-        return p
-
-    out = jax.jit(look)(Loud(jnp.ones(3)))
-    assert issubclass(seen[0][0], jax.core.Tracer)
-    assert seen[0][1] == 1
-    assert type(out) is Loud
-
-
-def test_eval_shape() -> None:
-    """`jax.eval_shape` gives an instance of `ShapeDtypeStruct`s."""
-    out = jax.eval_shape(lambda p: p, Loud(jnp.ones(3)))
-    assert type(out) is Loud
-    assert out.x == jax.ShapeDtypeStruct((3,), jnp.float32)
-
-
-def test_is_frozen_after_unflatten() -> None:
-    """What JAX rebuilt is as frozen as what the constructor made."""
-    made = jax.tree.map(lambda v: v, Loud(1.0))
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.x = 2.0
-
-
-def test_wrong_number_of_children_is_an_error() -> None:
-    """JAX refuses a structure of other arity: nothing is dropped silently."""
-    structure = jax.tree.structure(Loud(1.0))
-    with pytest.raises(ValueError, match="leaves"):
-        jax.tree.unflatten(structure, [1.0, 2.0])
 
 
 def test_statics_come_back_as_the_same_objects() -> None:

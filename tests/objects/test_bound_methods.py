@@ -98,13 +98,6 @@ def test_as_an_argument(name: str) -> None:
         call(getattr(Scale(jnp.float32(1)), name), X)
 
 
-def test_another_method_is_another_program() -> None:
-    """Two methods of one instance are distinct."""
-    call = apply()
-    with lw.budget(traces=2, exact=True, of=call):
-        assert not jnp.array_equal(call(make().by, X), call(make().twice, X))
-
-
 def test_under_jit() -> None:
     """`lw.jit` of it takes the instance as an argument; `jax.jit` bakes it in, and is right."""
     with lw.watch(eager=False) as log:
@@ -115,21 +108,6 @@ def test_under_jit() -> None:
         for w in (1.0, 2.0, 3.0):
             assert jnp.array_equal(jax.jit(make(w).by)(X), w * X)
     assert len(log.traces) == 3
-
-
-def test_jax_jit_of_the_same_method() -> None:
-    """JAX shares programs of one method object, and of no two, as it does for Python's."""
-
-    class Plain:
-        def by(self, x: jax.Array) -> jax.Array:
-            return x
-
-    for p in (Plain(), make()):
-        method = p.by
-        with lw.watch(eager=False) as log:
-            for fun in (method, method, p.by):
-                jax.jit(fun)(X)
-        assert len(log.traces) == 2
 
 
 @pytest.mark.parametrize("number", [1, -1, (1,), [1]])
@@ -197,23 +175,6 @@ def test_what_has_no_hash() -> None:
     assert "fix: equinox.filter_jit" in "".join(caught.value.__notes__)
 
 
-@pytest.mark.parametrize("transform", [jax.vmap, jax.jacfwd, jax.checkpoint, jax.eval_shape])
-def test_transformed(transform: Any) -> None:
-    """Transformations take it as any function."""
-    p = make()
-    if transform is jax.eval_shape:
-        assert transform(p.by, X).shape == (3,)
-    else:
-        transform(p.by)(X)
-
-
-def test_differentiated() -> None:
-    """A gradient with respect to a method is a method, of the gradient of the instance."""
-    gradient = jax.grad(lambda method: method(X).sum())(make().by)
-    assert gradient.__self__ == Scale(X, "relu")
-    assert gradient.__func__ is Scale.by
-
-
 def test_as_a_tree() -> None:
     """Leaves have paths, holes are kept, and the structure tells instance and function."""
     p = make()
@@ -250,26 +211,6 @@ def test_as_python_has_it() -> None:
     assert p.named() == "Scale"
     with pytest.raises(AttributeError, match="nothing"):
         _ = method.nothing
-
-
-def test_as_an_attribute() -> None:
-    """Bound once, it is not bound again to what it becomes an attribute of."""
-    p = make()
-
-    class Holder:
-        call = p.by
-
-    assert Holder().call == p.by
-
-
-def test_coroutines() -> None:
-    """`inspect` still knows them."""
-
-    @lw.pytree
-    class Async:
-        async def wait(self) -> None: ...
-
-    assert inspect.iscoroutinefunction(Async().wait)
 
 
 class Mixin:
@@ -338,45 +279,6 @@ def test_inherited_results() -> None:
         Base(jnp.ones(3))
 
 
-def test_order_of_bases() -> None:
-    """A base that stands behind another class in the order of resolution is not put in front."""
-
-    class Below(Mixin):
-        def overridden(self) -> str:
-            return "below"
-
-    @lw.pytree
-    class First(Mixin):
-        w: jax.Array
-
-    @lw.pytree
-    class Second(First, Below):
-        pass
-
-    class Patched(Mixin):
-        pass
-
-    @lw.pytree
-    class Third(Patched):
-        pass
-
-    assert Second(jnp.ones(3)).overridden() == "below"
-    Patched.overridden = lambda self: "patched"  # type: ignore[method-assign]
-    assert Third().overridden() == "patched"
-
-
-def test_defaults_are_no_methods() -> None:
-    """A function that is the default of a field stays what it is."""
-
-    @lw.pytree
-    class Holds:
-        act: Any = lw.static_field(default=doubled)
-        free: Any = lw.field(default=doubled)
-
-    assert Holds().act is doubled
-    assert Holds().free is doubled
-
-
 def test_as_a_static() -> None:
     """A method as a static value is known by its function and the key of its instance."""
 
@@ -437,3 +339,13 @@ def _local_class() -> Any:
             return self.w * x
 
     return Local
+
+
+def test_as_an_attribute() -> None:
+    """Bound once, it is not bound again to what it becomes an attribute of."""
+    p = make()
+
+    class Holder:
+        call = p.by
+
+    assert Holder().call == p.by

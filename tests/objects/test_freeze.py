@@ -75,13 +75,6 @@ def test_immutable_values_come_back_themselves(value: Any) -> None:
     assert lw.freeze(value) is value
 
 
-def test_freeze_is_idempotent() -> None:
-    """Frozen values freeze to themselves."""
-    for value, _ in FROZEN.values():
-        frozen = lw.freeze(value)
-        assert lw.freeze(frozen) is frozen
-
-
 def test_freeze_copies() -> None:
     """Later changes of the original do not reach the frozen value."""
     inner, table = [1], np.ones(2)
@@ -93,23 +86,6 @@ def test_freeze_copies() -> None:
     assert p.a["k"] == (1,)
     assert np.asarray(p.a["t"]).tolist() == [1.0, 1.0]
     assert list(p.a) == ["k", "t"]
-
-
-def test_a_list_that_was_made_in_jit_is_shared_no_more() -> None:
-    """The hazard: plain jax hands the same list to every output; frozen, nothing can change."""
-    import dataclasses
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Plain:
-        x: Any
-        a: Any = dataclasses.field(default_factory=list, metadata={"static": True})
-
-    make = jax.jit(Plain)
-    make(1.0).a.append(1)
-    assert make(1.0).a == [1]
-    frozen = jax.jit(lambda x: P(x, []))(1.0)
-    assert frozen.a == ()
 
 
 def test_freeze_runs_after_the_converter_and_before_the_check() -> None:
@@ -174,12 +150,6 @@ def test_tracers_inside_are_reported_by_field() -> None:
     assert isinstance(error.value, lw.errors.UnhashableStaticError)
 
 
-def test_what_freeze_cannot_convert_is_still_refused() -> None:
-    """An object that freezing leaves as it is meets validation as usual."""
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a\[0\]"):
-        P(1.0, [types.SimpleNamespace(a=1)])
-
-
 def test_object_arrays_are_refused() -> None:
     """An array of Python objects has no bytes to be keyed on."""
     with pytest.raises(TypeError, match="not Python objects"):
@@ -202,14 +172,6 @@ def test_frozen_mapping_is_a_mapping() -> None:
     assert lw.FrozenMapping([("a", 1)]) == lw.FrozenMapping(a=1)
     with pytest.raises(KeyError):
         mapping["z"]
-
-
-def test_frozen_mapping_copies_what_it_is_given() -> None:
-    """Changing the dict afterwards does not change the mapping."""
-    given = {"a": 1}
-    mapping = lw.FrozenMapping(given)
-    given["a"] = 2
-    assert mapping["a"] == 1
 
 
 def test_frozen_mapping_is_hashable() -> None:
@@ -244,23 +206,8 @@ def test_frozen_mapping_cannot_be_changed(change: Any) -> None:
     assert hash(mapping) == before == hash(lw.FrozenMapping(a=1))
 
 
-def test_frozen_mapping_init_again_changes_nothing() -> None:
-    """Its content is there before any `__init__` runs."""
-    mapping: Any = lw.FrozenMapping(a=1)
-    mapping.__init__(b=2)
-    assert mapping == {"a": 1}
-
-
 def test_frozen_mapping_repr_is_code() -> None:
     """Its repr can be evaluated."""
     mapping = lw.FrozenMapping(a=(1, 2))
     assert repr(mapping) == "FrozenMapping({'a': (1, 2)})"
     assert eval(repr(mapping), {"FrozenMapping": lw.FrozenMapping}) == mapping  # noqa: S307
-
-
-def test_ior_makes_a_new_mapping() -> None:
-    """`|=` binds the name to another mapping and leaves the first alone."""
-    first = mapping = lw.FrozenMapping(a=1)
-    mapping |= {"b": 2}
-    assert first == {"a": 1}
-    assert mapping == {"a": 1, "b": 2}

@@ -10,7 +10,6 @@ import pytest
 from leafwise._compare.fixes import Advice
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.stand_ins import MISSING, ById
-from leafwise._objects.text import Verbatim, shorten
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
@@ -36,13 +35,6 @@ def test_a_pickled_reason_prints_as_before() -> None:
         assert str(again) == str(reason)
         assert again.after is MISSING
     assert str(neither) == "f (cache): gone\n  fix: fix"
-
-
-def test_verbatim_text_has_no_quotes() -> None:
-    """A text that stands for a value is shown as it is, also inside containers."""
-    assert repr([Verbatim(1.5), Verbatim("a b")]) == "[1.5, a b]"
-    assert shorten(Verbatim("<function f>")) == "<function f>"
-    assert pickle.loads(pickle.dumps(Verbatim("x"))) == "x"  # noqa: S301  # our own
 
 
 def test_by_id_compares_the_object_itself() -> None:

@@ -24,28 +24,16 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class DrawnField:
-    """How a field of a drawn class is declared.
-
-    Attributes:
-        name: Its name.
-        static: Whether it is static.
-        annotation: Its type, as code, without ``lw.Static``.
-        spelling: What makes it static or dynamic: ``"annotation"``, a call of
-            ``"static_field"``, ``"field"`` or ``"dataclasses.field"``, or ``"metadata"``.
-        default: How it has a default: ``""`` for none, ``"value"`` or ``"factory"``.
-        init: Whether the constructor takes it.
-        kw_only: Whether it takes it by keyword only.
-        depth: The number of the class that declares it, 0 for the one without bases.
-    """
+    """How a field of a drawn class is declared."""
 
     name: str
     static: bool
-    annotation: str = "Any"
-    spelling: str = "annotation"
-    default: str = ""
+    annotation: str = "Any"  # as code, without `lw.Static`
+    spelling: str = "annotation"  # or a call, or "metadata": what makes it static or dynamic
+    default: str = ""  # or "value" or "factory"
     init: bool = True
     kw_only: bool = False
-    depth: int = 0
+    depth: int = 0  # the number of the class that declares it, 0 for the one without bases
 
     @property
     def default_value(self) -> Any:
@@ -89,14 +77,7 @@ def _literal(field: DrawnField) -> Any:
 
 
 class DrawnClass:
-    """A pytree class that `pytree_classes` has drawn.
-
-    Attributes:
-        cls: The class, decorated with `leafwise.pytree`.
-        fields: Its fields in order, inherited ones first.
-        source: The code of the class and of its bases.
-        HEADER: The imports that go before.
-    """
+    """A pytree class that `pytree_classes` has drawn; `fields` has inherited ones first."""
 
     HEADER: ClassVar[str] = _HEADER
 
@@ -162,16 +143,6 @@ def pytree_classes(*, max_fields: int = 4, max_depth: int = 3) -> st.SearchStrat
     JAX keeps every class that was ever registered. So equal code is decorated once, as long
     as it is among the last 1000: thousands of examples make far fewer classes, all named
     ``Drawn``, ``Base`` and ``Root``.
-
-    Args:
-        max_fields: The most fields that one class declares.
-        max_depth: The most classes in a line of inheritance, at least 1.
-
-    Returns:
-        A strategy for `DrawnClass`; a class without fields is the simplest.
-
-    Raises:
-        ValueError: A limit is out of range.
     """
     if not 0 <= max_fields <= len(_NAMES):
         raise ValueError(f"pytree_classes(max_fields={max_fields!r}): from 0 to {len(_NAMES)}")

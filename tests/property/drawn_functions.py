@@ -12,12 +12,7 @@ import leafwise as lw
 
 
 def total(tree: Any) -> jax.Array:
-    """Return the sum of all elements of all leaves, as a float32.
-
-    Args:
-        tree: Any tree of arrays and scalars. Of complex numbers the real part counts, of
-            random keys their data.
-    """
+    """Return the sum of all elements, of complex numbers the real part, of keys their data."""
     found = jnp.zeros((), jnp.float32)
     for leaf in jax.tree_util.tree_leaves(tree):
         array = jnp.asarray(leaf)
@@ -32,13 +27,6 @@ class DrawnFunction:
     """A jitted function that `jitted_functions` has drawn.
 
     Call it with one tree of arrays and scalars: it returns what `total` does.
-
-    Attributes:
-        function: What ``jax.jit`` or ``leafwise.jit`` returned.
-        maker: Which of them: ``"jax.jit"`` or ``"lw.jit"``.
-        composition: What stands around the function inside it: ``""``, ``"grad"``,
-            ``"vmap"``, ``"jit"``, ``"checkpoint"`` or ``"scan"``.
-        options: What the maker was given.
     """
 
     function: Any
@@ -135,9 +123,6 @@ def jitted_functions(draw: st.DrawFn) -> DrawnFunction:
     ``donate_argnames``; the last three speak of further arguments, ``label`` and
     ``spent``, which have defaults and do not count), and in what stands around the sum
     inside: nothing, another ``jit``, ``grad``, ``vmap``, ``checkpoint``, ``scan``.
-
-    Returns:
-        A strategy for `DrawnFunction`; ``jax.jit(total)`` is the simplest.
     """
     maker = draw(st.sampled_from(list(_MAKERS)))
     composition = draw(st.sampled_from(list(_COMPOSITIONS)))

@@ -26,34 +26,21 @@ NUMBERS: Final = (
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What can be done to a place.
+    """What can be done to a place."""
 
-    Attributes:
-        code: The statement that does it.
-        found: What a trace reads there then; None if that stays what it was.
-    """
-
-    code: str
-    found: str | None
+    code: str  # the statement that does it
+    found: str | None  # what a trace reads there then; None if that stays what it was
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A place that a program may read.
-
-    Attributes:
-        name: Its name.
-        setup: The code that makes it.
-        use: The expression that reads it, and gives a number.
-        states: What it may be changed to; the first one is how it is made.
-        is_coarse: Whether it may count as changed though what a trace reads there has not.
-    """
+    """A place that a program may read."""
 
     name: str
     setup: str
     use: str
-    states: tuple[State, ...]
-    is_coarse: bool = False
+    states: tuple[State, ...]  # the first one is how it is made
+    is_coarse: bool = False  # may count as changed though what a trace reads there has not
 
 
 def _numbers(rng: Random, code: str) -> tuple[State, ...]:
@@ -491,17 +478,11 @@ def second(a, b):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program as source text.
-
-    Attributes:
-        source: The text; `function` is its main function.
-        places: The places by name.
-        read: The names of those that the main function reads.
-    """
+    """A program as source text."""
 
     source: str
     places: dict[str, Place]
-    read: frozenset[str]
+    read: frozenset[str]  # the names of places that the main function reads
 
     def build(self) -> "Built":
         """Run the text, with names of its own."""

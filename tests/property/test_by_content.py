@@ -4,10 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
@@ -18,9 +15,6 @@ class Step:
     x: Any
     f: Any = lw.static_field(by="content")
 
-
-FEW = settings(max_examples=max(5, settings.default.max_examples // 5))
-"""Each example compiles."""
 
 numbers = st.one_of(
     st.integers(-3, 3),
@@ -33,19 +27,7 @@ values = st.recursive(
 
 
 class Recipe(NamedTuple):
-    """How to make a function of one argument; all parts reach its result.
-
-    Attributes:
-        operator: What it does with its argument.
-        constant: A number in its code.
-        inner: A number in the code of a function inside it.
-        cell: What it closes over.
-        default: The default of an argument.
-        keyword: The default of a keyword argument.
-        rate: A global that it reads.
-        depth: How many functions stand between it and its cell.
-        name: Its name.
-    """
+    """How to make a function of one argument; all parts reach its result."""
 
     operator: str
     constant: Any
@@ -127,48 +109,3 @@ def test_one_key_exactly_if_the_content_is_the_same(one: Recipe, other: Recipe) 
     first, second = build(one), build(other)
     assert same(first, second) is (exact(tuple(one)) == exact(tuple(other)))
     assert same(first, build(one))
-
-
-@pytest.mark.slow
-@FEW
-@given(st.lists(recipes, min_size=1, max_size=4), st.data())
-def test_a_shared_program_gives_what_an_own_one_gives(
-    drawn: list[Recipe], data: st.DataObject
-) -> None:
-    """Calls in any order, of functions recreated each time, give what each gives alone."""
-    order = data.draw(st.lists(st.sampled_from(drawn), min_size=1, max_size=6))
-
-    @jax.jit
-    def program(step: Step) -> Any:
-        return step.f(step.x)
-
-    x = jnp.float32(2.5)
-    distinct = {exact(tuple(each)) for each in order}
-    with lw.budget(traces=len(distinct), exact=True, of="program"):
-        for recipe in order:
-            np.testing.assert_array_equal(
-                program(Step(x, build(recipe))), jax.jit(build(recipe))(x)
-            )
-
-
-@given(st.lists(numbers, min_size=1, max_size=3), st.data())
-def test_a_list_in_a_cell_is_watched(held: list[Any], data: st.DataObject) -> None:
-    """After any change of a list in a closure, an instance is refused, or nothing changed."""
-    before = list(held)
-
-    def make(cell: list[Any]) -> Callable[[Any], Any]:
-        return lambda x: x * sum(cell)
-
-    step = Step(1.0, make(held))
-    place = data.draw(st.integers(0, len(held) - 1))
-    held[place] = data.draw(numbers)
-    try:
-        structure = jax.tree.structure(step)
-    except lw.errors.StaticMutatedError:
-        assert exact(held) != exact(before)
-        assert jax.tree.structure(Step(1.0, make(held))) != jax.tree.structure(
-            Step(1.0, make(before))
-        )
-    else:
-        assert exact(held) == exact(before)
-        assert structure == jax.tree.structure(Step(1.0, make(before)))

@@ -6,10 +6,8 @@ from typing import Any
 import jax
 import pytest
 from hypothesis import event, given
-from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise.testing.strategies import pytrees
 from leafwise.types import ReasonKind
 
 from . import zoo
@@ -76,15 +74,3 @@ def test_statics_of_every_kind(pair: tuple[zoo.Recipe, zoo.Recipe]) -> None:
         first, again, other = (cls(1.0, zoo.build(recipe)) for recipe in (pair[0], *pair))
         assert structural([first], [other]) is unequal(first, other)
         assert structural({"a": first}, {"a": again}) is unequal(first, again)
-
-
-@pytest.mark.slow
-@given(pytrees(), st.data())
-def test_trees_that_we_ship(tree: Any, data: st.DataObject) -> None:
-    """A tree that is taken apart and put together has no differences; another one has."""
-    leaves, structure = jax.tree.flatten(tree)
-    found = lw.diff(tree, jax.tree.unflatten(structure, leaves), values=True)
-    assert not found, found
-    other = data.draw(pytrees())
-    if unequal(tree, other):
-        assert structural(tree, other)

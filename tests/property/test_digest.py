@@ -67,13 +67,6 @@ def test_edited_statics(pair: tuple[Recipe, Recipe]) -> None:
         check_law(Params(1.0, build(one)), Params(1.0, build(other)))
 
 
-@given(lst.static_values(), lst.static_values())
-def test_static_values(one: Any, other: Any) -> None:
-    """The values for static fields that the kit draws."""
-    check_law(Params(1.0, one), Params(1.0, one))
-    check_law(Params(1.0, one), Params(1.0, other))
-
-
 @given(lst.pytrees(), lst.pytrees())
 def test_trees(one: Any, other: Any) -> None:
     """The trees that the kit draws, with the shapes, dtypes and weak types of their leaves."""

@@ -1,6 +1,5 @@
 """The law of round trips, for classes of every shape: flatten and unflatten lose nothing."""
 
-import copy
 import dataclasses
 from typing import Any
 
@@ -97,35 +96,3 @@ def test_each_static_is_in_the_treedef(made: DrawnClass, data: st.DataObject) ->
         assert jax.tree.structure(other) != jax.tree.structure(instance)
         assert other != instance
         assert jax.tree.leaves(other) == jax.tree.leaves(instance)
-
-
-@given(pytree_classes())
-def test_copies_are_equal(made: DrawnClass) -> None:
-    """`copy` and `deepcopy` give equal instances of the same class."""
-    instance = made.construct(made.values())
-    for twin in (copy.copy(instance), copy.deepcopy(instance)):
-        assert type(twin) is made.cls
-        assert twin == instance
-        assert jax.tree.structure(twin) == jax.tree.structure(instance)
-
-
-@given(pytree_classes())
-def test_all_leaves_none(made: DrawnClass) -> None:
-    """None is a node without leaves, as everywhere in JAX."""
-    instance = made.construct(made.values())
-    emptied = jax.tree.map(lambda _: None, instance)
-    assert jax.tree.leaves(emptied) == []
-    assert all(getattr(emptied, name) is None for name in made.dynamic)
-
-
-@given(pytree_classes())
-def test_structures_nest(made: DrawnClass) -> None:
-    """An instance is a node like any other: in containers, and in fields of another."""
-    instance = made.construct(made.values())
-    tree = {"a": [instance, 1.0], "b": (instance,)}
-    mapped = jax.tree.map(lambda leaf: leaf, tree)
-    assert mapped == tree
-    if made.dynamic:
-        doubled = jax.tree.map(lambda leaf: [leaf, leaf], instance)
-        outer, inner = jax.tree.structure(instance), jax.tree.structure([0, 0])
-        assert jax.tree.transpose(outer, inner, doubled) == [instance, instance]

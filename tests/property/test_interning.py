@@ -12,14 +12,11 @@ from typing import Any
 
 import jax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._statics import key
 
-from .oracle import same
-from .zoo import Config, Own, Params, Recipe, build, recipes
+from .zoo import Config, Own, Params
 
 
 def living() -> Counter[str]:
@@ -96,20 +93,6 @@ def test_programs_let_go_of_keys(kind: str) -> None:
     assert living() - before == Counter()
 
 
-def test_a_failed_construction_leaves_nothing() -> None:
-    """A refused static, and whatever stood beside it, is not kept."""
-    before = living()
-    for i in range(5):
-        static = Own((i,))
-        watched = weakref.ref(static)
-        with pytest.raises(lw.errors.UnhashableStaticError):
-            Params(1.0, (static, [i]))
-        del static
-        gc.collect()
-        assert watched() is None
-    assert living() - before == Counter()
-
-
 def test_a_cycle_through_a_static_is_collected() -> None:
     """A static function that reaches its own instance does not keep it alive."""
 
@@ -125,20 +108,6 @@ def test_a_cycle_through_a_static_is_collected() -> None:
     watched = [make() for _ in range(20)]
     gc.collect()
     assert [ref() for ref in watched] == [None] * 20
-
-
-@pytest.mark.slow
-@given(st.lists(recipes, min_size=1, max_size=6))
-def test_equal_statics_share_what_jax_compares(drawn: list[Recipe]) -> None:
-    """However many equal and other instances come and go, treedefs follow the values."""
-    alive: list[tuple[Any, Any]] = []
-    for recipe in (*drawn, *drawn, *reversed(drawn)):
-        value = build(recipe)
-        alive.append((value, jax.tree.structure(Params(1.0, value))))
-        if len(alive) > 4:
-            del alive[0]
-        for other, structure in alive:
-            assert (structure == alive[-1][1]) is same(other, value)
 
 
 def _attack(make: Callable[[int], Any], read: Callable[[Any], Any]) -> int:
@@ -172,17 +141,6 @@ def _attack(make: Callable[[int], Any], read: Callable[[Any], Any]) -> int:
 def test_recurring_ids_are_never_confused(make: Any, read: Any) -> None:
     """A key found by the ids of dead objects would answer for others: it must not be found."""
     assert _attack(make, read) > 100, "ids do not recur here, so that this shows nothing"
-
-
-def test_recurring_ids_with_other_keys_alive() -> None:
-    """The same, while equal statics in other objects keep the interned key alive."""
-    kept = [Params(1.0, (i % 7, 0.5)) for i in range(7)]
-    for i in range(3000):
-        static = (i % 11, 0.5)
-        params = Params(1.0, static)
-        expected = i % 11 < 7
-        assert any(params == other for other in kept) is expected
-        assert params.s == static
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -241,21 +199,6 @@ def test_threads_that_make_and_drop() -> None:
     before = living()
     assert in_threads(8, work) == list(range(8))
     assert living() - before == Counter()
-
-
-@pytest.mark.usefixtures("eager_switching")
-def test_threads_share_one_compiled_program() -> None:
-    """One traced program serves all threads."""
-    traces: list[Any] = []
-
-    @jax.jit
-    def program(p: Any) -> Any:
-        traces.append(p.s)
-        return p.x + 1
-
-    program(Params(1.0, ("a", 0.5)))
-    in_threads(8, lambda i: [program(Params(float(i), ("a", 0.5))) for _ in range(20)])
-    assert len(traces) == 1
 
 
 def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,14 +57,3 @@ def test_any_static_reads_as_it_was_given(recipe: Recipe) -> None:
     for read in (params.s, jax.tree.map(lambda x: x, params).s):
         assert type(read) is type(value)
         assert jax.tree.structure(Params(1.0, read)) == jax.tree.structure(earlier)
-
-
-def test_equal_objects_beside_each_other() -> None:
-    """Two equal objects in one instance, and in two, keep their places."""
-    a, b, c = Own(1, "a"), Own(1, "b"), Own(1, "c")
-    first, second = Params(1.0, (a, b)), Params(1.0, (b, (c,)))
-    mapped = jax.tree.map(lambda x: x, [first, second, Params(1.0, (b, a))])
-    assert [mapped[0].s[0].comment, mapped[0].s[1].comment] == ["a", "b"]
-    assert [mapped[1].s[0].comment, mapped[1].s[1][0].comment] == ["b", "c"]
-    assert [mapped[2].s[0].comment, mapped[2].s[1].comment] == ["b", "a"]
-    assert first == Params(1.0, (b, a))

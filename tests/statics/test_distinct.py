@@ -2,16 +2,13 @@
 
 import dataclasses
 import datetime
-import decimal
 import enum
-import fractions
 import functools
 import struct
-import types
 import uuid
 import zoneinfo
 from collections import namedtuple
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import attrs
 import equinox as eqx
@@ -41,78 +38,13 @@ class Word(enum.StrEnum):
     RELU = "relu"
 
 
-class Tagged(str):
-    """A text with an attribute, as unit and path libraries make them."""
-
-    __slots__ = ("tag",)
-
-    def __new__(cls, text: str, tag: object) -> Self:
-        self = super().__new__(cls, text)
-        self.tag = tag
-        return self
-
-
-class Count(int):
-    tag: object = None
-
-
-class Real(float):
-    tag: object = None
-
-
 class Scalar(np.float64):
     tag: object = None
-
-
-class Shout(str):
-    def __str__(self) -> str:
-        return "HEY"
-
-
-class Moment(datetime.datetime):
-    """A time that shows another year and zone than it has."""
-
-    @property
-    def year(self) -> int:
-        return 1
-
-    @property
-    def tzinfo(self) -> None:
-        return None
-
-
-class Day(datetime.date):
-    @property
-    def year(self) -> int:
-        return 1
-
-
-class Waited(datetime.timedelta):
-    tag: object = None
-
-    @property
-    def days(self) -> int:
-        return 1
-
-
-class Wave(complex):
-    @property
-    def real(self) -> float:
-        return 1.0
-
-
-class Ratio(fractions.Fraction):
-    __slots__ = ("tag",)
 
 
 class Items(list[object]):
     def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         return hash(tuple(self))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Own:
-    size: int
 
 
 class Layer(eqx.Module):
@@ -175,15 +107,6 @@ class Marked:
         object.__setattr__(self, "tag", tag)
         return self
 
-    def twice(self) -> "Marked":
-        new = Marked(self.depth)
-        object.__setattr__(new, "doubled", True)
-        return new
-
-    def same(self) -> "Marked":
-        object.__setattr__(self, "tag", self.tag)
-        return self
-
 
 def tagged(value: Any, tag: object) -> Any:
     value.tag = tag
@@ -210,57 +133,25 @@ def function(*args: object, **kwargs: object) -> None:
 
 
 UTC = datetime.UTC
-PARIS = datetime.timezone(datetime.timedelta(hours=1))
-CENTRAL = datetime.timezone(datetime.timedelta(hours=1), "CET")
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 # All of these are equal in Python, so that plain JAX takes one for the other.
 EQUAL: dict[str, tuple[Any, Any]] = {
     "int-bool": (1, True),
-    "int-float": (1, 1.0),
-    "bool-float": (True, 1.0),
-    "float-complex": (1.0, 1 + 0j),
-    "int-np.float32": (1, np.float32(1)),
-    "int-np.int64": (1, np.int64(1)),
-    "float-np.float64": (1.0, np.float64(1)),
-    "np.float32-np.float64": (np.float32(1), np.float64(1)),
-    "bool-np.bool": (True, np.bool_(True)),
-    "str-np.str": ("a", np.str_("a")),
-    "big-endian": (np.dtype("f4").type(1), np.int32(1)),
-    "int-enum": (1, Level.LOW),
     "str-enum": ("relu", Word.RELU),
-    "two-enums": (Level.LOW, Rank.FIRST),
     "tuple-namedtuple": ((1, 2), Point(1, 2)),
     "two-namedtuples": (Point(1, 2), Size(1, 2)),
     "zero-sign": (0.0, -0.0),
-    "zero-sign-np": (np.float32(0.0), np.float32(-0.0)),
-    "zero-sign-complex": (complex(0.0, 0.0), complex(0.0, -0.0)),
-    "zero-sign-int": (0, -0.0),
     "dtype-name": ("float32", np.dtype("float32")),
     "dtype-class": (np.dtype("float32"), np.float32),
     "jnp-np-dtype": (jnp.float32, np.float32),
-    "str-subclass": ("a", Tagged("a", 1)),
-    "str-subclass-state": (Tagged("a", 1), Tagged("a", 2)),
-    "str-subclass-state-type": (Tagged("a", 1), Tagged("a", True)),
-    "int-subclass": (1, Count(1)),
-    "int-subclass-state": (tagged(Count(1), 1), tagged(Count(1), 2)),
-    "float-subclass-state": (tagged(Real(1), 1), tagged(Real(1), 2)),
-    "np-subclass": (np.float64(1), Scalar(1)),
     "np-subclass-state": (tagged(Scalar(1), 1), tagged(Scalar(1), 2)),
-    "range": (range(0, 3, 2), range(0, 4, 2)),
-    "range-empty": (range(0), range(5, 5)),
-    "instant": (NOON, NOON.astimezone(PARIS)),
-    "instant-zone-name": (NOON.astimezone(PARIS), NOON.astimezone(CENTRAL)),
     "instant-zone-kind": (NOON, NOON.astimezone(zoneinfo.ZoneInfo("UTC"))),
-    "instant-time": (NOON.timetz(), NOON.astimezone(PARIS).timetz()),
-    "fold": (datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 1, fold=1)),  # noqa: DTZ001
-    "timezone-name": (PARIS, CENTRAL),
     "hashable-list": (Items([1]), Items([True])),
     "memoryview-format": (memoryview(b"a"), memoryview(b"a").cast("b")),
     "equinox-static": (Layer(1), Layer(True)),
     "attrs-hashed": (Hashed(1), Hashed(True)),
     "alias": (list[1], list[True]),  # type: ignore[valid-type]
-    "alias-metadata": (Annotated[int, 1], Annotated[int, True]),
     "alias-metadata-enum": (Annotated[int, Level.LOW], Annotated[int, Rank.FIRST]),
     "alias-in-alias": (list[Annotated[int, 1]], list[Annotated[int, True]]),
     "union-order": (int | str, str | int),
@@ -272,16 +163,8 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "pydantic-private": (Private(size=1).seen(1), Private(size=1).seen(True)),
     "pydantic-extra": (Extra(size=1, more=1), Extra(size=1, more=True)),
     "pydantic-root": (Rooted(1), Rooted(True)),
-    "pydantic-deep": (Model(size=Struct((1,))), Model(size=Struct((True,)))),
     "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
-    "timedelta-subclass-state": (tagged(Waited(1), 1), tagged(Waited(1), 2)),
-    "fraction-subclass-state": (tagged(Ratio(1), 1), tagged(Ratio(1), 2)),
     "dataclass-attribute": (Marked(1).with_tag(1), Marked(1).with_tag(2)),
-    "dataclass-copy-attribute": (Marked(1), Marked(1).twice()),
-    "dataclass-attribute-kept": (Marked(1).with_tag(1), Marked(1).with_tag(2).same()),
-    "decimal": (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
-    "decimal-int": (decimal.Decimal(1), 1),
-    "decimal-zero": (decimal.Decimal(0), decimal.Decimal("-0")),
     "uuid-safe": (
         uuid.UUID(int=1),
         uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe),
@@ -296,46 +179,14 @@ EQUAL: dict[str, tuple[Any, Any]] = {
 # Not equal in Python, and so no hazard by themselves: leafwise must not make it one.
 UNEQUAL: dict[str, tuple[Any, Any]] = {
     "str-bytes": ("a", b"a"),
-    "none-false": (None, False),
-    "int": (1, 2),
-    "minus": (-1, -2),  # hash(-1) == hash(-2)
     "nan-bits": (
         struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0],
         float("nan"),
     ),
-    "nan-sign": (float("nan"), -float("nan")),
-    "nan-type": (float("nan"), np.float64("nan")),
-    "nan-np-bits": (np.float32("nan"), -np.float32("nan")),
     "aliases": (list[int], list[str]),
     "method-wrappers": ((1).__add__, (2).__add__),
-    "frozen-dataclass-identity": (Own(1), Own(1)),
-    "str-override": (Shout("a"), Shout("b")),
-    "datetime-override": (Moment(2000, 1, 1), Moment(2001, 1, 1)),
-    "datetime-zone-override": (Moment(2000, 1, 1), Moment(2000, 1, 1, tzinfo=UTC)),
-    "date-override": (Day(2000, 1, 1), Day(2001, 1, 1)),
-    "timedelta-override": (Waited(1), Waited(2)),
-    "complex-override": (Wave(1), Wave(2)),
     "functions": (lambda: 1, lambda: 1),
-    "nesting": (((1,), 2), (1, (2,))),
-    "nesting-floats": (((0.5,), 1.5), ((0.5, 1.5),)),
-    "nesting-empty": ((), ((),)),
-    "two-nans": (frozenset([float("nan")]), frozenset([float("nan"), float("nan")])),
-    "arity": ((1,), (1, 1)),
-    "dtype-order": (np.dtype("<f4"), np.dtype(">f4")),
     "dtype-aligned": (np.dtype("u1,f4"), np.dtype("u1,f4", align=True)),
-    "slice": (slice(1), slice(1, None)),
-    "slice-ellipsis": (slice(None), ...),
-    "modules": (types, enum),
-    "static-array": (lw.StaticArray([1]), lw.StaticArray([1.0])),
-    "static-array-shape": (lw.StaticArray([[1]]), lw.StaticArray([1])),
-    "static-array-zero": (lw.StaticArray([0.0]), lw.StaticArray([-0.0])),
-    "static-array-tuple": (lw.StaticArray([1]), (1,)),
-    "mapping-tuple": (lw.FrozenMapping(a=1), (("a", 1),)),
-    "partial-args": (functools.partial(function, 1), functools.partial(function, True)),
-    "partial-state": (
-        tagged(functools.partial(function), 1),
-        tagged(functools.partial(function), 2),
-    ),
     "partial-name": (functools.partial(function, a=1), functools.partial(function, b=1)),
     "methods": ("a".upper, "b".upper),
 }
@@ -348,20 +199,12 @@ def deep(value: Any) -> Any:
 WRAPPED = {
     "tuple": lambda v: ("a", v),
     "deep": deep,
-    "frozenset": lambda v: frozenset([v]),
     "frozenset-tuple": lambda v: frozenset([(v, "b"), "a"]),
-    "mapping-value": lambda v: lw.FrozenMapping({"k": v}),
     "mapping-key": lambda v: lw.FrozenMapping({v: 1}),
-    "dataclass": Box,
     "dataclass-not-compared": lambda v: Config(1, v),
-    "namedtuple": lambda v: Point(0, v),
-    "partial-arg": lambda v: functools.partial(function, v),
     "partial-keyword": lambda v: functools.partial(function, k=v),
     "partial-receiver": lambda v: functools.partial(Box(v).__eq__, 1),
-    "slice": lambda v: slice(0, v, None),
     "method": lambda v: Box(v).__repr__,
-    "str-state": lambda v: Tagged("t", v),
-    "leafless-instance": lambda v: Sound(None, v),
 }
 
 
@@ -385,15 +228,6 @@ def test_unequal_values_get_their_own_programs(name: str) -> None:
     assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
 
 
-@pytest.mark.parametrize("name", EQUAL | UNEQUAL)
-def test_keys_that_differ_look_different(name: str) -> None:
-    """JAX shows keys in its messages, where two that differ must not look alike."""
-    first, second = (
-        vars(Sound(1.0, value))["__leafwise_key__"] for value in (EQUAL | UNEQUAL)[name]
-    )
-    assert repr(first) != repr(second)
-
-
 def is_hashable(value: Any) -> bool:
     try:
         hash(value)
@@ -406,7 +240,7 @@ def is_hashable(value: Any) -> bool:
 def test_distinct_at_any_depth(wrap: str) -> None:
     """What is distinct alone is distinct inside any container."""
     for name, (first, second) in (EQUAL | UNEQUAL).items():
-        if wrap in ("frozenset", "frozenset-tuple", "mapping-key") and not is_hashable(first):
+        if wrap in ("frozenset-tuple", "mapping-key") and not is_hashable(first):
             continue  # slices have no hash before Python 3.12
         left, right = WRAPPED[wrap](first), WRAPPED[wrap](second)
         assert structure(Sound, left) != structure(Sound, right), name
@@ -415,7 +249,7 @@ def test_distinct_at_any_depth(wrap: str) -> None:
         assert hash(structure(Sound, left)) == hash(again), name
 
 
-@pytest.mark.parametrize("wrap", ["tuple", "deep", "frozenset", "mapping-value", "dataclass"])
+@pytest.mark.parametrize("wrap", ["tuple", "deep", "frozenset-tuple", "mapping-key"])
 def test_plain_jax_confuses_them_at_depth(wrap: str) -> None:
     """The test above can fail: in these containers plain JAX takes 1 for True."""
     left, right = WRAPPED[wrap](1), WRAPPED[wrap](True)

@@ -138,50 +138,6 @@ def buffer(name: str) -> Record:
     return Record(values, lambda: values.__setitem__(0, 99))
 
 
-@pytest.mark.parametrize(
-    "name", ["memoryview", "record", "record of objects", "bytearray", "array.array"]
-)
-def test_buffers(name: str) -> None:
-    """An item that is written is named, in a static and in a capture."""
-    value, change = buffer(name)
-    run = lw.jit(lambda x: (value, x)[1], stale="raise")
-    run(1.0)
-    run(1.0)
-    assert_named(Box(value), change, r"P\.s\.v.* was ")
-    with pytest.raises(lw.errors.StaleCaptureError, match="value"):
-        run(1.0)
-
-
-def test_classes_that_say_that_they_are_equal() -> None:
-    """The type of what an attribute holds counts by identity."""
-
-    class Equal(type):
-        def __eq__(cls, other: object) -> bool:
-            return True
-
-        def __hash__(cls) -> int:
-            return 1
-
-    def made() -> Any:
-        class Inside(metaclass=Equal):
-            v = 0
-
-        Inside.v = len(classes)
-        classes.append(Inside)
-        return Inside()
-
-    classes: list[Any] = []
-    box = Box(made())
-    box.v.w = 1
-    other = made()
-    other.w = 1
-    run = lw.jit(lambda x: x * box.v.v, stale="raise")
-    assert run(1.0) == 0.0
-    assert_named(box, lambda: setattr(box, "v", other), r"P\.s\.v was ")
-    with pytest.raises(lw.errors.StaleCaptureError):
-        run(1.0)
-
-
 RATE = [1]
 
 

@@ -2,16 +2,13 @@
 
 import enum
 import functools
-import inspect
 import subprocess
 import sys
 from typing import Any, NamedTuple
 
-import chex
 import cloudpickle
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
@@ -80,21 +77,6 @@ def test_values_of_many_kinds_have_digests(statics: list[Any]) -> None:
     assert hashes(Many, statics) == len(statics)
 
 
-@pytest.mark.parametrize("cls", [Many, Slotted])
-def test_leaves_and_paths_are_as_without(cls: Any) -> None:
-    """No leaf, no path, no repr shows the extra child."""
-    plain, many = Plain(1.0), cls(1.0)
-    assert jax.tree.leaves(many) == jax.tree.leaves(plain)
-    flattened = jax.tree_util.tree_flatten_with_path
-    assert flattened(many)[0] == flattened(plain)[0]
-    assert repr(many) == f"{cls.__name__}(x=1.0, a=1, y=2.0)"
-    assert lw.pformat(many) == repr(many)
-    assert jax.tree.structure(many).num_leaves == 2
-    assert lw.replace(many, x=3.0).x == 3.0
-    assert jax.tree.map(lambda x: x + 1, many) == cls(2.0, 1, 3.0)
-    assert jax.tree.unflatten(jax.tree.structure(many), [4, 5]) == cls(4, 1, 5)
-
-
 def test_where_the_child_shows() -> None:
     """One-level idioms see it, last, under a path that leads to it; what becomes of it is lost."""
     many = Many(1.0)
@@ -109,31 +91,6 @@ def test_where_the_child_shows() -> None:
     leaves, structure = eqx.tree_flatten_one_level(many)
     assert leaves[:2] == [1.0, 2.0]
     assert jax.tree.unflatten(structure, leaves) == many
-
-
-def test_prefix_trees() -> None:
-    """`in_axes`, `out_axes` and tree prefixes are written as without."""
-    many = Many(jnp.ones(3), y=jnp.float32(2))
-    axes = Many(0, 1, None)
-    assert jax.vmap(lambda p: p.x + p.y, in_axes=(axes,))(many).shape == (3,)
-    out = jax.vmap(lambda p: p, in_axes=(axes,), out_axes=Many(0, 1, None))(many)
-    assert out.x.shape == (3,)
-    with pytest.raises(ValueError, match="Many"):
-        jax.vmap(lambda p: p.x, in_axes=(Many(0, 2, None),))(many)
-
-
-def test_neighbours() -> None:
-    """Equinox and chex take instances as they take any other."""
-    many = Many(jnp.float32(1))
-    assert eqx.tree_equal(many, Many(jnp.float32(1)))
-    assert eqx.tree_at(lambda p: p.x, many, 7.0).x == 7.0
-    assert eqx.filter_jit(lambda p: p.x + p.y)(many) == 3.0
-    arrays, rest = eqx.partition(many, eqx.is_array)
-    assert eqx.combine(arrays, rest) == many
-    chex.assert_trees_all_equal(many, Many(jnp.float32(1)))
-    chex.assert_trees_all_equal_structs(many, Many(jnp.float32(2)))
-    with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal_structs(many, Many(jnp.float32(1), 2))
 
 
 def test_one_trace_for_equal_statics() -> None:
@@ -151,53 +108,6 @@ def test_one_trace_for_equal_statics() -> None:
     assert len(traced) == 3
 
 
-def test_unfinished_instances_flatten_the_same_way() -> None:
-    """In ``__post_init__`` an instance has the treedef that it has afterwards."""
-    seen: list[Any] = []
-
-    @lw.pytree(many_statics=True)
-    class Early:
-        x: Any
-        a: Any = lw.static_field(default=1)
-
-        def __post_init__(self) -> None:
-            seen.append(jax.tree.structure(self))
-            seen.append(jax.tree_util.tree_flatten_with_path(self)[1])
-
-    assert {*seen, jax.tree.structure(Early(1.0))} == {jax.tree.structure(Early(2.0))}
-
-
-class Loose:
-    """Equal whatever it holds."""
-
-    def __init__(self, inside: Any) -> None:
-        self.inside = inside
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Loose)
-
-    def __hash__(self) -> int:
-        return 1
-
-
-def test_equal_statics_have_one_child() -> None:
-    """Statics that are equal by their own ``==`` never come with unequal children."""
-    one, two = Many(1.0, Loose(1)), Many(1.0, Loose(2))
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(two))
-
-
-def test_renaming_a_class_in_between() -> None:
-    """A digest that would come out differently now does not part equal keys."""
-    kind = type("Kind", (), {})
-    one = Many(1.0, (kind, Loose(1)))
-    kind.__qualname__ = "Renamed"
-    two = Many(1.0, (kind, Loose(2)))
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    # JAX does not compare the types of such nodes, so this is what shows the child.
-    assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(two))
-
-
 def test_subclasses_decide_for_themselves() -> None:
     """Neither the option nor its absence is inherited."""
 
@@ -211,22 +121,6 @@ def test_subclasses_decide_for_themselves() -> None:
 
     assert jax.tree.structure(Back(1.0)).num_nodes == 3
     assert jax.tree.structure(Forth(1.0)).num_nodes == 4
-
-
-def test_without_statics_or_children() -> None:
-    """A class without static or without dynamic fields works as well."""
-
-    @lw.pytree(many_statics=True)
-    class NoStatics:
-        x: Any
-
-    @lw.pytree(many_statics=True)
-    class OnlyStatics:
-        a: Any = lw.static_field()
-
-    for made in (NoStatics(1.0), OnlyStatics(1)):
-        leaves, structure = jax.tree.flatten(made)
-        assert jax.tree.unflatten(structure, leaves) == made
 
 
 ARRIVE = """
@@ -254,11 +148,3 @@ def test_by_value_to_another_process() -> None:
     command = [sys.executable, "-c", ARRIVE]
     done = subprocess.run(command, input=sent, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
-
-
-@pytest.mark.slow
-def test_is_part_of_the_signature() -> None:
-    """The option is off by default, and keyword-only."""
-    parameter = inspect.signature(lw.pytree).parameters["many_statics"]
-    assert parameter.default is False
-    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY

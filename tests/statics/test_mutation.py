@@ -131,6 +131,15 @@ def test_changed_after_its_instances_are_gone() -> None:
     assert P(1.0, value).a.v == 2
 
 
+def test_a_change_that_keeps_the_hash() -> None:
+    """``hash(-1)`` is ``hash(-2)``: the changed value is another key, as a new one is."""
+    value = Frozen(-1)
+    before = jax.tree.structure(P(1.0, value))
+    object.__setattr__(value, "v", -2)
+    assert jax.tree.structure(P(1.0, value)) != before
+    assert jax.tree.structure(P(1.0, value)) == jax.tree.structure(P(1.0, Frozen(-2)))
+
+
 def test_other_instances_still_work() -> None:
     """The error concerns the changed object only."""
     value, other = Value(1), Value(1)

@@ -3,7 +3,7 @@
 import abc
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -115,58 +115,6 @@ def test_weak_containers(cls: Any, make: Any) -> None:
             held.add(alive) if make is weakref.WeakSet else held.update({alive: alive})
             assert jax.tree.structure(p) == structure
             held.clear()
-
-
-class Odd(Mapping[str, Any]):
-    """A mapping whose keys are no view."""
-
-    def __init__(self, items: dict[str, Any], keys: Callable[[Any], Any]) -> None:
-        self._items, self._keys = items, keys
-
-    def __getitem__(self, key: str) -> Any:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def keys(self) -> Any:
-        return self._keys(self._items)
-
-
-def fail(_: Any) -> Any:
-    """Raise as code of the user's may."""
-    raise RuntimeError
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [iter, list, set, lambda _: None, fail],
-    ids=["iterator", "list", "set", "None", "raises"],
-)
-def test_mappings_with_odd_keys(keys: Any) -> None:
-    """An object that holds one can be static, and a change in it is named."""
-    items = {"a": 1}
-    p = P(1.0, Box(Odd(items, keys)))
-    with check_statics():
-        jax.tree.leaves(p)
-        items["a"] = 2
-        with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.s\.v\['a'\] was 1, now 2"):
-            jax.tree.leaves(p)
-
-
-def test_an_object_that_holds_what_cannot_be_read() -> None:
-    """It can be static: its key does not ask."""
-
-    class Shut(Odd):
-        def items(self) -> Any:
-            raise RuntimeError
-
-    p = P(1.0, Box(Shut({}, fail)))
-    with check_statics():
-        assert jax.tree.leaves(p) == [1.0]
 
 
 class Units(np.ma.MaskedArray):  # type: ignore[type-arg]

@@ -124,15 +124,6 @@ def test_tracer_in_full() -> None:
     ]
 
 
-def test_several_findings_stand_below_each_other() -> None:
-    """Two bad fields are two blocks, in field order."""
-    blocks = message([1], {2}).split("Params.")
-    assert [block.splitlines()[0] for block in blocks[1:]] == [
-        "layers: a list can change in place and has no hash",
-        "act: a set can change in place and has no hash",
-    ]
-
-
 REPAIRS: dict[str, tuple[Any, str, str]] = {
     "list": ([1, [2]], "pass a tuple", "(1, (2,))"),
     "dict": ({"k": [1]}, "pass a FrozenMapping", "lw.FrozenMapping({'k': (1,)})"),
@@ -144,26 +135,14 @@ REPAIRS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("name", REPAIRS)
 def test_repaired_code(name: str) -> None:
-    """The message shows code that makes the immutable equivalent, and `freeze=True`."""
-    value, words, code = REPAIRS[name]
-    text = message(value)
+    """The message shows code that makes the immutable equivalent, and it is accepted."""
+    given, words, code = REPAIRS[name]
+    text = message(given)
     assert words in text
     assert f"`{code}`" in text
     assert "lw.static_field(default=(), freeze=True)" in text
-
-
-@pytest.mark.parametrize("name", ["list", "dict", "set", "bytearray", "nested dict"])
-def test_repaired_code_runs(name: str) -> None:
-    """That code can be pasted: it evaluates to a value that is accepted."""
-    text = message(REPAIRS[name][0])
-    code = text.split("`")[1]
     value = eval(code, {"lw": lw})  # noqa: S307  # the point
-    assert Params(1.0, value).layers == value == lw.freeze(REPAIRS[name][0])
-
-
-def test_repaired_code_names_static_array() -> None:
-    """An array inside a list is shown as the `lw.StaticArray` it should be."""
-    assert "lw.StaticArray([1, 2]" in message([np.array([1, 2])])
+    assert Params(1.0, value).layers == value == lw.freeze(given)
 
 
 @dataclasses.dataclass(frozen=True)

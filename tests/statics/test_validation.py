@@ -112,11 +112,15 @@ UNHASHABLE: dict[str, Callable[[], Any]] = {
     "open dataclass with a hash": OpenWithHash,
     "mappingproxy": lambda: types.MappingProxyType({}),
     "no hash": NoHash,
+    "memoryview": lambda: memoryview(bytearray(b"a")),
+    "record": lambda: np.zeros(1, "i4,i4")[0],
 }
 ARRAY: dict[str, Callable[[], Any]] = {
     "numpy": lambda: np.ones((2, 3), np.float32),
     "jax": lambda: jnp.ones((2, 3)),
     "0-d": lambda: jnp.float32(1),
+    "key": lambda: jax.random.key(0),
+    "jax Partial": lambda: jax.tree_util.Partial(abs, jnp.ones(2)),
     "structured": lambda: np.zeros(2, [("a", "f4")]),
     "pytree": lambda: P(jnp.ones(3)),
     "registered dataclass": lambda: Node(np.ones(3)),
@@ -247,15 +251,6 @@ def test_plain_dataclass_leaks_a_tracer() -> None:
     assert isinstance(out.a, jax.core.Tracer)
 
 
-def test_plain_dataclass_takes_a_list_and_serves_a_stale_program() -> None:
-    """The hazard is real: a mutated static list gets the program of the old one."""
-    run = jax.jit(lambda p: p.x * p.a[0])
-    plain = Plain(1.0, [2])
-    assert run(plain) == 2.0
-    plain.a[0] = 5
-    assert run(plain) == 2.0
-
-
 def test_plain_dataclass_fails_late_for_an_array() -> None:
     """The hazard is real: a static array works once, then fails without a name."""
     run = jax.jit(lambda p: p.x)
@@ -263,13 +258,6 @@ def test_plain_dataclass_fails_late_for_an_array() -> None:
     with pytest.raises(ValueError, match=r"comparing|equality|ambiguous") as error:
         run(Plain(1.0, np.ones(2)))
     assert "Plain.a" not in str(error.value)
-
-
-def test_unflatten_does_not_validate() -> None:
-    """Validation happens at construction only."""
-    structure = jax.tree.structure(P(1.0, "a"))
-    ChangingHash.count = 0
-    assert jax.tree.unflatten(structure, [object()]).a == "a"
 
 
 def test_several_fields_are_reported_together() -> None:
@@ -295,14 +283,6 @@ def test_several_fields_are_reported_together() -> None:
     ):
         assert isinstance(found, kind)
     assert found.message == "\n".join(map(str, found.findings))
-
-
-def test_one_kind_several_times() -> None:
-    """Several findings of one kind are an error of just that kind."""
-    with pytest.raises(lw.errors.UnhashableStaticError) as error:
-        P(1.0, ([], {}))
-    assert type(error.value) is lw.errors.UnhashableStaticError
-    assert len(error.value.findings) == 2
 
 
 def test_cycles() -> None:
@@ -337,15 +317,6 @@ def test_validated_at_every_way_of_construction() -> None:
     with pytest.raises(lw.errors.UnhashableStaticError) as error:
         Q()
     assert [finding.path for finding in error.value.findings] == ["Q.a", "Q.b"]
-
-
-def test_failed_construction_is_forgotten() -> None:
-    """After a refused value, good values work, and the bad one is refused again."""
-    bad: list[int] = []
-    for _ in range(3):
-        with pytest.raises(lw.errors.UnhashableStaticError):
-            P(1.0, (1, bad))
-        assert P(1.0, (1, 2)).a == (1, 2)
 
 
 GOOD: dict[str, Any] = {

@@ -4,29 +4,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-import leafwise as lw
-
 from .row import Seen, same, step
-from .specimens import EAGER, KINDS, RUNS, VALUES, Config, Kind, Layer
+from .specimens import KINDS, RUNS, VALUES, Kind, Layer
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-
-
-@pytest.mark.parametrize(
-    "change", [{"act": "sin"}, {"config": Config(3)}, {"config": Config(2, "b")}]
-)
-def test_every_static_counts(change: dict[str, Any]) -> None:
-    """A change of one static traces again, a change back does not."""
-    traces: list[Any] = []
-    program = jax.jit(lambda p: traces.append((p.act, p.config, p.config.note)) or p(1.0))
-    for settings in ({}, change, {}):
-        program(Layer(jnp.float32(0.5), jnp.float32(0.1), **settings))
-    assert len(traces) == 2
-    assert traces[0] != traces[1]
 
 
 @each_kind
@@ -66,56 +50,6 @@ def test_placed_and_ravelled(kind: Kind) -> None:
     assert RUNS == []
 
 
-def test_a_loop_with_a_new_lambda_in_a_program() -> None:
-    """Bodies that are written in a jitted function cost no trace at the next call."""
-    seen = Seen()
-
-    @jax.jit
-    def run(p: Any) -> Any:
-        return jax.lax.scan(lambda c, _: (step(seen(c)), None), p, None, length=3)[0]
-
-    seen.next(EAGER.make("tanh"))
-    for _ in range(3):
-        run(EAGER.make("tanh"))
-    assert str(seen) == "1"
-
-
-def test_shapes_and_dtypes_trace_again() -> None:
-    """Leaves are traced by shape, dtype and weak type, as anywhere in JAX."""
-    traces: list[Any] = []
-    program = jax.jit(lambda p: traces.append(p.w) or p.w)
-    structure = jax.tree.structure(Layer(jnp.ones(1)))
-    for leaf in [
-        jnp.ones(2),
-        jnp.ones(3),
-        jnp.ones(2),
-        jnp.ones(2, jnp.int32),
-        1.0,
-        np.float32(1),
-        2.0,
-    ]:
-        program(jax.tree.unflatten(structure, [leaf, 0.0]))
-    assert len(traces) == 5
-
-
-def test_statics_from_shapes_inside_of_a_program() -> None:
-    """Instances may be constructed while tracing; statics are computed from shapes."""
-
-    @lw.pytree
-    class Made:
-        x: Any
-        size: int = lw.static_field()
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        made = Made(x, x.shape[0])
-        return jax.lax.fori_loop(0, made.size, lambda _, p: Made(p.x + 1, p.size), made)
-
-    result = program(jnp.zeros(3))
-    assert (type(result.size), result.size) == (int, 3)
-    np.testing.assert_allclose(result.x, [3, 3, 3])
-
-
 def test_debug_print_shows_shapes(capfd: pytest.CaptureFixture[str]) -> None:
     """An instance prints as its `repr`, a leaf with its value."""
 
@@ -129,21 +63,6 @@ def test_debug_print_shows_shapes(capfd: pytest.CaptureFixture[str]) -> None:
     out = capfd.readouterr().out
     assert "Layer(w=f32[], b=" in out
     assert "and 0.5" in out
-
-
-def test_a_loop_has_a_static_for_what_is_known_only_before_it() -> None:
-    """A static may be a bound: a gradient goes through, as the bound is no tracer."""
-
-    @lw.pytree
-    class Power:
-        x: Any
-        n: int = lw.static_field()
-
-    def run(p: Power) -> Any:
-        return jax.lax.fori_loop(0, p.n, lambda _, x: x * p.x, jnp.float32(1))
-
-    gradient = jax.jit(jax.grad(run))(Power(jnp.float32(2), 3))
-    assert (float(gradient.x), gradient.n) == (12.0, 3)
 
 
 def test_kinds_are_different() -> None:

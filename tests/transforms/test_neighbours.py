@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -47,41 +46,6 @@ def test_equinox_filters(kind: Kind, no_runs: Any) -> None:
     for each in (gradient, arrays, combined):
         assert statics_of(each) == statics_of(p)
     assert eqx.tree_equal(combined, p)
-
-
-@some_kinds
-def test_equinox_tree_at(kind: Kind, no_runs: Any) -> None:
-    """`tree_at` changes one leaf and runs no constructor."""
-    eqx = pytest.importorskip("equinox")
-    (p,) = no_runs(kind.make("tanh"))
-    changed = eqx.tree_at(lambda q: q.w, p, jnp.float32(9))
-    assert (float(changed.w), float(changed.b)) == pytest.approx((9.0, 0.1))
-    assert statics_of(changed) == statics_of(p)
-
-
-@some_kinds
-def test_chex_assertions(kind: Kind, no_runs: Any) -> None:
-    """chex's assertions see the leaves, and statics that differ."""
-    chex = pytest.importorskip("chex")
-    p, again, other = no_runs(kind.make("tanh"), kind.make("tanh"), kind.make("sin"))
-    chex.assert_trees_all_close(p, again)
-    chex.assert_trees_all_equal_structs(p, again)
-    chex.assert_trees_all_equal_shapes_and_dtypes(p, again)
-    chex.assert_tree_all_finite(p)
-    with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal_structs(p, other)
-
-
-@some_kinds
-def test_chex_max_traces(kind: Kind) -> None:
-    """`assert_max_traces` agrees with the number of traces."""
-    chex = pytest.importorskip("chex")
-    chex.clear_trace_counter()
-    program = jax.jit(chex.assert_max_traces(lambda q: q(1.0), n=1))
-    program(kind.make("tanh"))
-    program(kind.make("tanh"))
-    with pytest.raises(AssertionError):
-        program(kind.make("sin"))
 
 
 @some_kinds

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from jax import export, lax
+from jax import export
 
 import leafwise as lw
 from leafwise.interop.export import register_serialization
 
-from .row import ones, same, step
+from .row import same, step
 from .specimens import (
     EAGER,
     VALUES,
@@ -70,15 +70,6 @@ def test_other_leaves(finish: Any, leaf: Any, text: str) -> None:
     caught.match(text)
 
 
-def test_lowered_for_structs_of_another_static() -> None:
-    """What is lowered for an instance of structs is for the statics of that instance."""
-    struct = State(jax.ShapeDtypeStruct((), jnp.float32), n=1)
-    program = jax.jit(step).lower(struct).compile()
-    assert program(State(jnp.float32(2))).x == 3.25
-    with pytest.raises(TypeError, match=r"State\(n=1\).*State\(n=True\)"):
-        program(State(jnp.float32(2), n=True))
-
-
 def test_a_donated_instance_is_used_up() -> None:
     """Its buffers are gone, its class and statics are there, and what is made of it is refused."""
     program = jax.jit(step, donate_argnums=0)
@@ -88,13 +79,6 @@ def test_a_donated_instance_is_used_up() -> None:
     for used in (given, lw.replace(given, n="other")):
         with pytest.raises((RuntimeError, ValueError), match="deleted"):
             program(used)
-
-
-def test_an_array_in_two_fields_is_not_donated_twice() -> None:
-    """XLA takes a buffer once: so it is with any tree."""
-    x = jnp.float32(1) + 0
-    with pytest.raises(RuntimeError, match="donate the same buffer twice"):
-        jax.jit(step, donate_argnums=0)({"a": State(x), "b": State(x)})
 
 
 ELSEWHERE = """
@@ -144,34 +128,3 @@ def test_serialised_and_called_in_another_process() -> None:
     )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.split() == [b"refused", b"refused"]
-
-
-@pytest.mark.parametrize("function", [lax.select, jnp.where])
-def test_select_takes_arrays(function: Any) -> None:
-    """`lax.select` and `jnp.where` refuse an instance, as they refuse any tree."""
-    tree = State(jnp.float32(1))
-    with pytest.raises(TypeError, match="State"):
-        function(True, tree, tree)
-
-
-@pytest.mark.parametrize("derive", [jax.grad, jax.jacfwd, jax.jacrev, jax.hessian])
-def test_integers_have_no_derivative(derive: Any) -> None:
-    """JAX asks for `allow_int=True`, or for the leaves that have derivatives."""
-    count = State(jnp.int32(1))
-    with pytest.raises(TypeError, match="int32"):
-        derive(lambda p: p.x * 1.0)(count)
-
-
-def test_tangents_of_integers_are_float0() -> None:
-    """A tangent of the same class with a number for a count is refused."""
-    count = State(jnp.int32(1))
-    jax.jvp(step, (count,), (ones(count),))
-    with pytest.raises(TypeError, match="float0"):
-        jax.jvp(step, (count,), (State(jnp.float32(1)),))
-
-
-@pytest.mark.parametrize("other", [2, True, 1.0, "1"])
-def test_a_static_that_changes_in_a_loop(other: Any) -> None:
-    """A carry cannot change its statics, not even to an equal value of another type."""
-    with pytest.raises(TypeError, match=rf"n={other!r}"):
-        lax.scan(lambda p, _: (lw.replace(p, n=other), None), State(0.0), None, length=2)

@@ -76,21 +76,6 @@ def test_plain_jax_needs_the_statics() -> None:
     assert fixed(tree).tolist() == [0.0, 6.0, 12.0]
 
 
-def test_leafwise_classes_need_them_too() -> None:
-    """A class of leafwise with other statics is another tree; with `axes` it is the same."""
-
-    @lw.pytree
-    class Point:
-        x: Any
-        s: Any
-        n: int = lw.static_field(default=0)
-
-    tree = Point(jnp.arange(3.0), 2.0, n=3)
-    with pytest.raises(ValueError, match=r"Point|structure"):
-        jax.vmap(lambda p: p.x * p.s, in_axes=(Point(0, None),))(tree)
-    assert jax.vmap(lambda p: p.x * p.s, in_axes=(lw.axes(tree, x=0),))(tree).tolist() == [0, 2, 4]
-
-
 def test_vmap_in_and_out() -> None:
     """One tree serves as in_axes and as out_axes; None and whole subtrees are prefixes."""
     tree = params()

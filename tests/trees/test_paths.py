@@ -1,6 +1,5 @@
 """Paths: the texts that name places, and the steps that they are made of."""
 
-import collections
 import pickle
 from typing import Any, NamedTuple
 
@@ -125,25 +124,6 @@ def test_names_where_jax_has_none() -> None:
     ]
     key_path, _ = jax.tree.leaves_with_path(tree)[-1]
     assert lw.update(tree, {key_path: 9})[1].keywords == {"key": 9}
-
-
-def test_two_keys_that_print_alike_are_not_mixed_up() -> None:
-    """A path that two children share is refused, rather than leading to one of them."""
-
-    class Key:
-        def __init__(self, order: int) -> None:
-            self.order = order
-
-        def __lt__(self, other: "Key") -> bool:
-            return self.order < other.order
-
-        def __repr__(self) -> str:
-            return "'k'"
-
-    tree = collections.OrderedDict({Key(0): 1, Key(1): 2})
-    for ask in (lambda: lw.mask(tree, "['k']"), lambda: lw.update(tree, {"['k']": 3})):
-        with pytest.raises(lw.errors.PathError, match="2 parts"):
-            ask()
 
 
 class OwnKey:

@@ -119,14 +119,6 @@ def test_paths_override() -> None:
         lw.shardings(model(), mesh_of(), paths={"hiden.w": P()})
 
 
-def test_default_is_for_what_declares_nothing() -> None:
-    """`default=` is the sharding where no field says one; else an array is whole everywhere."""
-    tree = {"a": jnp.ones(8), "m": Layer(jnp.ones((4, 2)))}
-    assert specs(lw.shardings(tree, mesh_of()))["a"] == P()
-    found = specs(lw.shardings(tree, mesh_of(), default=P("data")))
-    assert (found["a"], found["m"].w) == (P("data"), P("data", "model"))
-
-
 def test_mesh_of_the_context() -> None:
     """Without a mesh it is the one that `jax.set_mesh` has set; without that an error."""
     mesh = mesh_of()
@@ -154,23 +146,6 @@ def test_inside_a_trace(mesh: jax.sharding.Mesh) -> None:
     assert out.hidden.w.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "model")), 2)
     explicit = mesh.axis_types[0] is AxisType.Explicit
     assert seen[0] == (P(None, "model") if explicit else P(None, None))
-
-
-def test_inside_a_trace_constants_move_too(mesh: jax.sharding.Mesh) -> None:
-    """Arrays and numbers that a jitted function makes or closes over are spread as well."""
-    array = jnp.ones((8, 4))
-
-    def make() -> Model:
-        return lw.shard(Model(Layer(array), [Layer(jnp.zeros((4, 2)))]), mesh)
-
-    with jax.set_mesh(mesh):  # JAX asks for it where axes are explicit and no argument has them
-        out = jax.jit(make)()
-        gradient = jax.grad(lambda w: lw.shard(Layer(w), mesh).w.sum())(array)
-        stacked = jax.vmap(lambda layer: lw.shard(layer, mesh).w)(Layer(jnp.ones((2, 8, 4))))
-    for layer in (out.hidden, out.layers[0]):
-        assert layer.w.sharding.is_equivalent_to(NamedSharding(mesh, P("data", "model")), 2)
-    assert (gradient == 1).all()
-    assert stacked.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "data", "model")), 3)
 
 
 def test_an_abstract_mesh_is_for_what_has_no_devices() -> None:
@@ -318,19 +293,6 @@ def test_inheritance_slots_and_other_libraries() -> None:
     wide, plain, registered = specs(lw.shardings(tree, mesh_of()))
     assert (wide.w, wide.b) == (P(None, "data"), P("model"))
     assert (plain.x, registered.x) == (P("model"), P("data"))
-
-
-def test_many_statics_hide_nothing() -> None:
-    """The child that carries bits of the statics has no sharding, and is in no one's way."""
-
-    @lw.pytree(many_statics=True)
-    class Many:
-        x: jax.Array = lw.field(sharding=P("data"))
-        n: int = lw.static_field(default=0)
-
-    tree = Many(jnp.ones(4), n=3)
-    assert lw.shardings(tree, mesh_of()).x.spec == P("data")
-    assert lw.shard(tree, mesh_of()).n == 3
 
 
 @pytest.mark.hazard

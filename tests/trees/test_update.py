@@ -97,12 +97,6 @@ def test_all_at_once() -> None:
     assert made == Model(Layer(5.0, act="gelu"), [Layer(6.0), Layer(3.0)], config=Config(2, (0, 2)))
 
 
-def test_nothing_to_change() -> None:
-    """Without changes the tree itself comes back."""
-    tree = model()
-    assert lw.update(tree, {}) is tree
-
-
 def test_untouched_parts_are_the_same_objects() -> None:
     """What is not on the way to a change is not copied."""
     tree = Model(Layer(jnp.ones(2)), [Layer(jnp.ones(3)), Layer([1, 2])])
@@ -453,33 +447,6 @@ def test_subclasses_slots_and_generics() -> None:
     assert (type(made), made.x, made.n, made.y, made.k) == (Child, 1, 5, 6, "z")
     with pytest.raises(lw.errors.PathError, match="it has x, n, y, k"):
         lw.update(Child(1), {"z": 1})
-
-
-def test_methods_are_trees() -> None:
-    """A bound method of a pytree class is one: the instance in it can be changed."""
-
-    @lw.pytree
-    class Scale:
-        x: Any
-
-        def times(self, y: Any) -> Any:
-            return self.x * y
-
-    assert lw.update(Scale(2).times, {"__self__.x": 5})(3) == 15
-
-
-def test_under_jit() -> None:
-    """A traced value is put in its place; the static that changes decides the program."""
-
-    @jax.jit
-    def step(tree: Model, w: Any) -> Model:
-        return lw.update(tree, {"layers[0].w": w * 2, "encoder.act": "gelu"})
-
-    with lw.budget(traces=2, exact=True, of=step):
-        made = step(model(), 4.0)
-        step(model(), 5.0)
-        step(lw.update(model(), {"config.depth": 9}), 5.0)
-    assert (made.layers[0].w, made.encoder.act, made.config) == (8.0, "gelu", Config(2))
 
 
 def test_a_tracer_in_a_static() -> None:

@@ -168,12 +168,6 @@ def test_a_path_that_leads_nowhere(where: str, words: list[str]) -> None:
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
 
 
-def test_nothing_to_match_is_no_typo() -> None:
-    """A wildcard over an empty list, and a path to None, select nothing."""
-    assert chosen("layers[*].w", Model(Layer(1.0), [], Layer(2.0))) == []
-    assert chosen("[0]", [None]) == []
-
-
 def test_metadata_that_no_field_has() -> None:
     """An entry that no field has selects nothing, but one that is nearly there is a typo."""
     assert chosen(lw.where(group="x")) == []
@@ -225,24 +219,6 @@ def test_a_selection_prints_as_code(where: Any) -> None:
     """The repr of a selection makes an equal one."""
     names = {"where": lw.where, "Layer": Layer, "Array": jax.Array}
     assert eval(repr(where), names) == where  # noqa: S307
-
-
-def test_a_selection_is_a_static_value() -> None:
-    """Selections can stand in static fields: equal ones are one program."""
-
-    @lw.pytree
-    class Step:
-        x: Any
-        where: Any = lw.static_field()
-
-    @jax.jit
-    def total(step: Step, tree: Any) -> Any:
-        return sum(jax.tree.leaves(lw.partition(tree, step.where)[0])) * step.x
-
-    with lw.budget(traces=2, exact=True, of=total):
-        assert total(Step(1.0, lw.where("encoder.w")), model()) == 1.0
-        assert total(Step(2.0, lw.where("encoder.w")), model()) == 2.0
-        assert total(Step(2.0, lw.where("head.w")), model()) == 8.0
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", jnp.array(True), np.ones(2) > 0])
@@ -400,16 +376,6 @@ def test_selections_are_a_boolean_algebra(drawn: tuple[Any, Any], data: st.DataO
         assert jax.tree.leaves(lw.mask(tree, where)) == wanted
 
 
-def test_three_parts() -> None:
-    """Any number of parts is put together; a part that is all None changes nothing."""
-    tree = model()
-    encoder, rest = lw.partition(tree, "encoder")
-    head, rest = lw.partition(rest, "head")
-    assert lw.combine(head, rest, encoder) == tree
-    assert lw.combine(tree) == tree
-    assert lw.combine(tree, jax.tree.map(lambda _: None, tree)) == tree
-
-
 def test_none_stands_for_a_subtree() -> None:
     """A None in one tree is filled by whatever another has there, in either order."""
     assert lw.combine({"a": None, "b": [1, None]}, {"a": (2, 3), "b": [None, None]}) == {
@@ -456,46 +422,6 @@ def test_statics_are_compared_with_their_types() -> None:
         lw.combine(P(1.0, 1), P(None, True))
 
 
-def test_gradients_of_one_part() -> None:
-    """A function of one part is differentiated in that part alone, the other given."""
-    tree = model()
-    selected, rest = lw.partition(tree, "layers[*].w")
-
-    def loss(part: Model, other: Model) -> Any:
-        whole = lw.combine(part, other)
-        return whole.encoder.w * whole.layers[0].w * whole.layers[1].w ** 2
-
-    gradient = jax.jit(jax.grad(loss))(selected, rest)
-    assert (gradient.layers[0].w, gradient.layers[1].w) == (9.0, 12.0)
-    assert gradient.encoder.w is None
-    assert len(jax.tree.leaves(gradient)) == 2
-
-
-def test_a_half_does_not_retrace_when_the_other_changes() -> None:
-    """A jitted function of one half is traced once, though the other half has other shapes."""
-
-    @jax.jit
-    def total(part: Model) -> Any:
-        return sum(jax.tree.leaves(part))
-
-    with lw.budget(traces=1, exact=True, of=total):
-        for size in (1, 2, 3):
-            tree = lw.replace(model(), head=Layer(jnp.ones(size)))
-            assert total(lw.partition(tree, lw.where("encoder"))[0]) == 1.0
-
-
-def test_inside_of_a_transformation() -> None:
-    """Masks and halves are made of traced trees, too."""
-
-    @jax.jit
-    def doubled(tree: Model) -> Model:
-        selected, rest = lw.partition(tree, lw.where("**.w", jax.Array))
-        return lw.combine(jax.tree.map(lambda leaf: leaf * 2, selected), rest)
-
-    assert doubled(model()).layers[1].w == 6.0
-    assert doubled(model()).encoder.b == 0.0
-
-
 def test_a_traced_answer_is_refused() -> None:
     """A function that looks at values cannot choose under tracing: the message names the leaf."""
     with pytest.raises(TypeError, match=r"Layer.w.*True or False"):
@@ -511,20 +437,3 @@ def test_other_containers() -> None:
     assert list(lw.combine(selected, rest)) == ["b", "a"]
     assert lw.mask(3, True) is True
     assert lw.mask(None, True) is None
-
-
-def test_many_statics() -> None:
-    """The extra child of a class with many statics is not part of any path."""
-
-    @lw.pytree(many_statics=True)
-    class Many:
-        x: Any
-        n: int = lw.static_field(default=1)
-
-    tree = [Many(1), Many(2, 5)]
-    assert chosen("[*].*", tree) == ["[0].x", "[1].x"]
-    assert lw.combine(*lw.partition(tree, "[0]")) == tree
-    with pytest.raises(lw.errors.PathError, match="it has x\n"):
-        lw.mask(tree, "[0].y")
-    with pytest.raises(lw.errors.TreeError, match=r"the static Many\.n is 1 in one, 2 in another"):
-        lw.combine([Many(1)], [Many(None, 2)])
