@@ -77,23 +77,6 @@ def test_locals_around_a_class_die(name: str) -> None:
     assert jax.tree.leaves(made(x=1.0)) == [1.0]
 
 
-def test_locals_next_to_one_that_is_named() -> None:
-    """A string annotation that names one local variable keeps none of the others alive."""
-    from leafwise import Static as Local
-
-    large = Large()
-    find = weakref.ref(large)
-
-    @lw.pytree
-    class P:
-        x: "Any"
-        a: "Local[int]" = 1
-
-    assert jax.tree.leaves(P(1.0)) == [1.0]
-    del large
-    assert find() is None
-
-
 def test_the_frame_dies() -> None:
     """Neither a class nor a decorator that is kept keeps the frame of its function alive."""
     kept: list[Any] = []

@@ -12,8 +12,9 @@ from leafwise.testing._format import format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference
+from leafwise.testing._laws.structure import checks_shapes
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf, struct_of
+from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
 
@@ -28,26 +29,13 @@ def transformations(case: Case) -> None:
         return  # a jitted function does not accept it
     names = names_of(x)
     for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
-        if what == "jax.vmap" and (not leaves or _checks_shapes(structure, leaves)):
+        if what == "jax.vmap" and (not leaves or checks_shapes(structure, leaves)):
             continue  # there is nothing to map over, or no batch of such an instance
         inside = _checked_identity(case, what, names)
         made = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
         _check_result(case, what, made, names)
         if keeps_leaves:
             _check_leaves(case, what, made, leaves)
-
-
-def _checks_shapes(structure: Any, leaves: list[Any]) -> bool:
-    """Return whether unflatten takes structs, and refuses those of another shape."""
-    try:
-        structure.unflatten([struct_of(leaf) for leaf in leaves])
-        try:
-            structure.unflatten([struct_of(leaf, 2) for leaf in leaves])
-        except Exception:  # noqa: BLE001  # the user's own code
-            return True
-    except Exception:  # noqa: BLE001  # which the law says
-        return False
-    return False
 
 
 def _checked_identity(case: Case, what: str, names: Names) -> Function:

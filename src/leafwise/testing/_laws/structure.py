@@ -60,14 +60,29 @@ def _first_other(x: Any, flat: list[Any]) -> str:
     return ""
 
 
+def checks_shapes(structure: Any, leaves: list[Any]) -> bool:
+    """Return whether unflatten takes structs, and refuses those of another shape."""
+    try:
+        structure.unflatten([struct_of(leaf) for leaf in leaves])
+        try:
+            structure.unflatten([struct_of(leaf, 2) for leaf in leaves])
+        except Exception:  # noqa: BLE001  # the user's own code
+            return True
+    except Exception:  # noqa: BLE001  # which the law says
+        return False
+    return False
+
+
 def any_leaf(case: Case) -> None:
     """Unflatten with leaves that no constructor would accept, and with structs and tracers."""
     leaves, structure = case.flatten(case.instance)
     structs = [struct_of(leaf) for leaf in leaves]
-    for strange in (object(), jax.ShapeDtypeStruct, "text", None):
-        is_struct = strange is jax.ShapeDtypeStruct
-        what = f"unflatten with {'ShapeDtypeStruct' if is_struct else type(strange).__name__}"
-        children = structs if is_struct else [strange] * len(leaves)
+    batch = structs if checks_shapes(structure, leaves) else [struct_of(x, 2) for x in leaves]
+    for strange in (object(), batch, "text", None):
+        what = (
+            f"unflatten with {'ShapeDtypeStruct' if strange is batch else type(strange).__name__}"
+        )
+        children = batch if strange is batch else [strange] * len(leaves)
         made = case.attempt(what, structure.unflatten, children)
         _check_kept(case, made, children)
 
