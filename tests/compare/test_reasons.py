@@ -78,12 +78,6 @@ def test_each_cause_is_worded(cause: Cause) -> None:
     assert str(reason).endswith(f"\n  fix: {fix}" if fix else change)
 
 
-def test_each_kind_has_a_rank() -> None:
-    """Reasons of all kinds and outcomes can be ordered, and no two of them tie."""
-    ranks = [Reason("", kind, out, 1, 2).rank for kind in ReasonKind for out in Outcome]
-    assert len(set(ranks)) == len(ReasonKind) * len(Outcome)
-
-
 @each_cause
 @pytest.mark.parametrize(
     "sent",

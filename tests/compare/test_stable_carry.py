@@ -224,12 +224,6 @@ def test_types_are_those_of_the_fixed_point(
     assert np.array_equal(np.asarray(carry), np.asarray(start))
 
 
-def test_leaves_that_change_places_meet_in_one_dtype() -> None:
-    """A step that swaps an int and a float has a fixed point: two floats."""
-    carry, _ = lw.stable_carry(lambda pair: (pair[1], pair[0]), (2, jnp.float32(1)))
-    assert [str(leaf.dtype) for leaf in carry] == ["float32", "float32"]
-
-
 def test_x64_is_another_fixed_point() -> None:
     """Under x64 a Python float is a float64, and the carry says so."""
     with jax.enable_x64(True):
@@ -320,26 +314,6 @@ def test_no_fixed_point_is_said_by_path(kind: str) -> None:
     assert str(again) == str(caught.value)
 
 
-def test_a_class_that_jax_takes_for_another_is_refused() -> None:
-    """JAX takes two registered dataclasses of equal fields for one; stable_carry does not."""
-    import dataclasses
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class A:
-        x: Any
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class B:
-        x: Any
-
-    end, _ = lax.scan(lambda a, _: (B(a.x), None), A(jnp.ones(())), None, length=1)
-    assert isinstance(end, B)
-    with pytest.raises(lw.errors.CarryError, match=r"a \(structure\): .*A -> .*B"):
-        lw.stable_carry(lambda a: B(a.x), A(jnp.ones(())))
-
-
 def test_what_the_step_raises_comes_out_with_a_note() -> None:
     """An exception of the step is its own, and says that lw.stable_carry traced it."""
     with pytest.raises(ZeroDivisionError) as caught:
@@ -361,14 +335,6 @@ def test_inside_of_a_trace_no_value_is_guessed() -> None:
     assert run("int16") == 3.0
     with pytest.raises(lw.errors.CarryError, match=r"c: .* and its value is not known here"):
         run("int32")
-
-
-def test_numpy_memory_is_not_shared() -> None:
-    """What happens to a NumPy array afterwards does not reach the carry."""
-    array = np.zeros(64, np.float32)
-    carry, _ = lw.stable_carry(lambda c: c, array)
-    array[:] = 1
-    assert not carry.any()
 
 
 def ends_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -1,6 +1,5 @@
 """Reports to render."""
 
-import itertools
 from typing import Any, cast
 
 from leafwise._display.shape import (
@@ -147,18 +146,3 @@ def crowded(events: int = 5000, threads: int = 4, functions: int = 60) -> Report
         for n in range(events)
     ]
     return report(made, seconds=events / 100)
-
-
-def hostile() -> Report:
-    """Return a report with the worst texts in every place that holds a text."""
-    made: list[EventRecord] = []
-    for place, (text, other) in enumerate(itertools.product(HOSTILE, HOSTILE)):
-        worst: dict[str, str] = dict.fromkeys(("kind", "before", "after", "fix"), text)
-        bad = reason(other, **worst)
-        why = explained(bad, outcome=text, unsound=(bad,))
-        where: SiteRecord = {"file": text, "line": 1, "function": other, "text": text}
-        made += call(place / 10, why, name=text, thread=other, site=where)
-    functions = [function(text, file=text) for text in HOSTILE]
-    functions.append(function(HOSTILE[0], eager=True))
-    texts = dict.fromkeys(("leafwise", "jax", "python", "program", "ended"), " ".join(HOSTILE))
-    return report(made, functions, warnings=list(HOSTILE), **texts)

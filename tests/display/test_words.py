@@ -1,8 +1,6 @@
 """The words and the sums that all forms of a report share."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from leafwise._display.findings import busy, covered, findings
 from leafwise._display.words import clean, count, cut, duration, sentence_of
@@ -30,22 +28,6 @@ from .sample import FIRST, call, event, explained, reason, report, site
 def test_durations_have_three_digits(seconds: float, words: str) -> None:
     """A duration is given in the unit that suits it, never as 1000 ms or 60 s."""
     assert duration(seconds) == words
-
-
-@pytest.mark.slow
-@given(st.text())
-def test_clean_texts_can_be_written(text: str) -> None:
-    """A clean text is one line of UTF-8 without controls, and stays what it is."""
-    assert clean(text).encode().decode().splitlines() in ([], [clean(text)])
-    assert clean(clean(text)) == clean(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["plain", "ünïcode", "\U0001f468\u200d\U0001f469", "a\\nb", "日本"]
-)
-def test_what_can_be_shown_is_kept(text: str) -> None:
-    """Letters of any script and composed emoji stay as they are."""
-    assert clean(text) == text
 
 
 @pytest.mark.parametrize(
@@ -93,24 +75,6 @@ def test_busy_is_over_all_threads() -> None:
     assert busy(made) == 1
 
 
-def test_a_finding_takes_what_follows_its_trace() -> None:
-    """A retrace costs its trace and the lowering and compilation after it, on its thread."""
-    other = event("compile", 2.3, 0.05, thread="other")
-    inner = event("compile", 2.5, 0.05, name="inner")
-    given = report([*call(0.5, FIRST), *call(2, explained(reason())), other, inner])
-    (found,) = findings(given)
-    assert found.seconds == pytest.approx(0.6)
-    assert len(found.events) == 3
-
-
-def test_order_of_events_does_not_matter() -> None:
-    """JAX reports an outer trace after its inner one; what belongs together is found by time."""
-    given = report([*call(0.5, FIRST), *call(2, explained(reason()))])
-    given["events"].reverse()
-    (found,) = findings(given)
-    assert [each["start"] for each in found.events] == pytest.approx([2, 2.1, 2.3])
-
-
 def test_a_finding_ends_with_the_next_call() -> None:
     """What follows a trace without an explanation, or a first call, is not a finding's."""
     for why in (None, FIRST):
@@ -143,11 +107,3 @@ def test_what_differs_is_another_finding(changed: dict[str, object]) -> None:
     same = report([event(explanation=why), event(start=1, explanation=why)])
     other = report([event(explanation=why), event(start=1, **{"explanation": why} | changed)])
     assert (len(findings(same)), len(findings(other))) == (1, 2)
-
-
-def test_report_is_left_alone() -> None:
-    """Looking for findings changes nothing of the report, the order of its events included."""
-    given = report([*call(2, explained(reason())), *call(0, FIRST)])
-    before = repr(given)
-    findings(given)
-    assert repr(given) == before

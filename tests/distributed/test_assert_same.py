@@ -208,23 +208,6 @@ def test_a_killed_process_does_not_hang_the_rest() -> None:
         assert found["seconds"] < 15
 
 
-COORDINATOR = """
-import signal
-initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
-lw.distributed.assert_same(P(1.0), name="first", timeout=30)
-if index == 0:
-    os.kill(os.getpid(), signal.SIGKILL)
-report(**outcome(P(1.0), name="second", timeout=4))
-"""
-
-
-@pytest.mark.nightly
-def test_the_end_of_the_coordinator_ends_the_rest() -> None:
-    """Without process 0 there is no service: leafwise raises, or JAX ends the process first."""
-    for status, lines, _ in run(COORDINATOR, 2, limit=90)[1:]:
-        assert status != 0 or lines[0]["error"] == "ProcessTimeoutError"
-
-
 WIDE = """
 initialize()
 from jax.sharding import NamedSharding, PartitionSpec

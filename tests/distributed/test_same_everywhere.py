@@ -270,30 +270,6 @@ def test_the_one_that_traces_ends_those_that_hit_their_caches(alone: int) -> Non
     assert traced["again"]["seconds"] < 1
 
 
-KILLED = """
-initialize(heartbeat_timeout_seconds=5, shutdown_timeout_seconds=5)
-x = np.ones(2, np.float32)
-
-@lw.jit(same_everywhere=2)
-def step(x):
-    return x + 1
-
-step(x)
-if index == 1:
-    os._exit(9)
-report(**attempt(lambda: step(x[:1])))
-"""
-
-
-@pytest.mark.nightly
-def test_a_killed_process_does_not_hang_the_rest() -> None:
-    """The others raise within the timeout, and end, if not by themselves by JAX."""
-    (_, (found,), errors), (killed, _, _) = run(KILLED, 2, limit=60)
-    assert killed == 9
-    assert found["error"] == "ProcessTimeoutError", errors
-    assert found["missing"] == [1]
-
-
 SHORT = """
 initialize()
 x = np.ones(3, np.float32)

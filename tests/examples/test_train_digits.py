@@ -43,31 +43,6 @@ def test_new_optimizer_retraces(result: Any) -> None:
     assert (result.new_optimizer.traces, result.new_optimizer.compiles) == (1, 1)
 
 
-@pytest.mark.slow
-def test_learning_rate_is_used(example: ModuleType) -> None:
-    """A step with learning rate 0 leaves the model alone; another one does not."""
-    images, labels = jax.numpy.ones((8, 64)), jax.numpy.arange(8)
-
-    def moved(rate: float) -> bool:
-        state = example.TrainState(learning_rate=rate)
-        after, _ = example.train_step(state, images, labels)
-        same = jax.tree.map(lambda a, b: bool((a == b).all()), state.model, after.model)
-        return not all(jax.tree.leaves(same))
-
-    assert not moved(0.0)
-    assert moved(0.004)
-
-
-def test_state_keeps_classes_and_statics(example: ModuleType, result: Any) -> None:
-    """After training, nested classes and static fields are what they were."""
-    state = result.state
-    assert type(state) is example.TrainState
-    assert type(state.model) is example.Model
-    assert state.optimizer is example.ADAM
-    assert state.model.hidden.activation is jax.nn.relu
-    assert state.model.output.activation is example.identity
-
-
 SPREAD = {
     "data-parallel": ((8, 1), {}),
     "tensor-parallel": (

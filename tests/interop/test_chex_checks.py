@@ -1,17 +1,11 @@
 """`chex_check`: an assertion of chex as the check of a field."""
 
-import copy
 import functools
 import pickle
-import subprocess
-import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
 import chex
-import cloudpickle
-import equinox
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,15 +39,6 @@ def of_one_field(check: Callable[[Any], object]) -> Any:
         x: Any = lw.field(check=check)
 
     return P
-
-
-@works("chex", AT_CONSTRUCTION)
-def test_accepts() -> None:
-    """A value that the assertion takes is stored as it is."""
-    w = jnp.ones((2, 3))
-    params = Params(w, 0.5, 3)
-    assert params.w is w
-    assert (params.lr, params.depth) == (0.5, 3)
 
 
 @works("chex", AT_CONSTRUCTION)
@@ -91,34 +76,6 @@ def test_what_chex_cannot_look_at() -> None:
     ) as error:
         cls(1.5)
     assert isinstance(error.value.__cause__, AttributeError)
-
-
-def through_pickle(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))  # noqa: S301  # our own
-
-
-@works("chex", "the error of `chex_check` pickles")
-@pytest.mark.parametrize("again", [through_pickle, copy.copy])
-def test_error_travels(again: Callable[[Exception], Exception]) -> None:
-    """The error comes back whole from another process."""
-    with pytest.raises(lw.errors.FieldCheckError) as error:
-        Params(jnp.ones(3))
-    back = again(error.value)
-    assert type(back) is lw.errors.FieldCheckError
-    assert str(back) == str(error.value)
-    assert back.__notes__ == error.value.__notes__
-
-
-@works("chex", "`chex_check` never runs when JAX rebuilds an instance")
-def test_not_at_unflatten() -> None:
-    """What a transformation puts into the fields is not checked."""
-    params = Params(jnp.ones((2, 3)))
-    leaves, structure = jax.tree.flatten(params)
-    assert jax.tree.unflatten(structure, [None, object()]).w is None
-    assert jax.tree.map(lambda leaf: -leaf, params).lr == -0.1
-    assert jax.vmap(lambda p: p.w.sum())(jax.tree.map(lambda x: jnp.stack([x]), params)).shape
-    assert through_pickle(jax.tree.map(jnp.negative, params)).lr < 0
-    assert len(leaves) == 2
 
 
 @works("chex", TRACED)
@@ -161,21 +118,6 @@ def test_unknown_values(number: str) -> None:
         jax.jit(lambda w: Params(w, **{number: bad}))(jnp.ones((2, 3)))
 
 
-@works("chex", UNKNOWN)
-def test_replace_under_jit() -> None:
-    """`lw.replace` of another field works under jit, though all checks run on tracers."""
-
-    @jax.jit
-    def step(params: Params) -> Params:
-        return lw.replace(params, w=params.w - params.lr)
-
-    params = Params(jnp.ones((2, 3)))
-    with lw.budget(traces=1, exact=True, eager=False):
-        params = step(step(params))
-    with pytest.raises(lw.errors.FieldCheckError, match="must be positive"):
-        lw.replace(params, lr=-0.1)
-
-
 @works("chex", CHEXIFIED)
 @pytest.mark.parametrize("async_check", [True, False], ids=["async", "blocking"])
 def test_chexified(async_check: bool) -> None:
@@ -200,15 +142,6 @@ def test_chexified(async_check: bool) -> None:
         run(jnp.ones((2, 3)), -2.0)
     with pytest.raises(lw.errors.FieldCheckError, match=r"^Params\.w: .* rank 1"):
         total(jnp.ones(3), 2.0)
-
-
-@works("chex", CHEXIFIED)
-def test_chexified_vmap() -> None:
-    """One bad element of a mapped call is enough."""
-    run = chex.chexify(jax.jit(jax.vmap(lambda lr: Params(jnp.ones((2, 3)), lr).lr)), False)
-    run(jnp.asarray([1.0, 2.0]))
-    with pytest.raises(AssertionError, match=r"Params\.lr: chex\.assert_scalar_positive"):
-        run(jnp.asarray([1.0, -2.0]))
 
 
 NUMBERS = {
@@ -257,21 +190,6 @@ def test_devices() -> None:
         cls(jnp.ones(3))
 
 
-@works(
-    "chex",
-    "`chex_check(chex.assert_trees_all_close_ulp, ...)` under `chexify`",
-    cannot="chex has no program for it: it is left out of traced values",
-)
-def test_ulp() -> None:
-    """What chex cannot trace is checked of known values only, and breaks no other check."""
-    one = np.float32(1)
-    cls = of_one_field(chex_check(chex.assert_trees_all_close_ulp, one))
-    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
-    assert checked(3.0) == 3.0
-    with pytest.raises(lw.errors.FieldCheckError, match="ULP"):
-        cls(np.float32(1.1))
-
-
 def test_chex_is_left_as_it_was() -> None:
     """chex puts its own function into JAX's checkify, and leaves it there when it fails."""
     before = checkify.check
@@ -280,35 +198,6 @@ def test_chex_is_left_as_it_was() -> None:
     with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: "):
         checked(jnp.ones(4))
     assert checkify.check is before
-
-
-@works("chex", "`chex_check` of a field that may be None: `chex.if_args_not_none`")
-def test_optional() -> None:
-    """None passes, an array is checked, also under jit."""
-    check = chex_check(functools.partial(chex.if_args_not_none, chex.assert_rank), 2)
-    cls = of_one_field(check)
-    assert cls(None).x is None
-    jax.jit(cls)(jnp.ones((2, 2)))
-    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*rank 1"):
-        jax.jit(cls)(jnp.ones(2))
-
-
-@works("chex", "`chex_check` in classes with slots, and in an `equinox.Module`")
-@pytest.mark.parametrize("kind", ["slots", "equinox"])
-def test_other_classes(kind: str) -> None:
-    """A check goes wherever `lw.field` goes."""
-    body = {
-        "__annotations__": {"x": Any},
-        "__module__": __name__,
-        "x": lw.field(check=chex_check(chex.assert_rank, 2)),
-    }
-    if kind == "slots":
-        cls: Any = lw.pytree(slots=True)(type("Net", (), body))
-    else:
-        cls = types.new_class("Net", (equinox.Module,), {}, lambda space: space.update(body))
-    assert cls(jnp.ones((2, 2))).x.shape == (2, 2)
-    with pytest.raises(lw.errors.FieldCheckError, match=r"^Net\.x: \[Chex\]"):
-        cls(jnp.ones(2))
 
 
 @works("chex", "`chex_check` of a `jax.ShapeDtypeStruct`, as of a traced value")
@@ -323,18 +212,6 @@ def test_abstract_values() -> None:
         Params(struct((3,), jnp.float32))
     checked = chex.chexify(jax.jit(lambda _: Params(struct((2, 3), jnp.float32)).depth), False)
     assert checked(1.0) == 2
-
-
-@works("chex", "`chex_check` of a whole tree in a field")
-def test_trees() -> None:
-    """A field may hold a tree: the message names the leaf inside it."""
-    like = {"a": jnp.ones(3), "b": jnp.ones(2)}
-    cls = of_one_field(chex_check(chex.assert_trees_all_equal_shapes, like))
-    cls(like)
-    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*differ in leaves 'b'"):
-        cls({**like, "b": jnp.ones(3)})
-    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*trees 0 and 1 do not match"):
-        jax.jit(cls)({"a": jnp.ones(3)})
 
 
 # chex 0.1.91 has numpy ask an array for its dtype.
@@ -389,18 +266,6 @@ def test_own_mistakes_come_out() -> None:
         answers(-1)
 
 
-def test_own_function_reads_a_traced_value() -> None:
-    """A function that reads elements is left out under jit, as any check of values."""
-
-    def is_small(value: Any) -> None:
-        assert value.max() < 3
-
-    cls = of_one_field(chex_check(is_small))
-    jax.jit(cls)(jnp.ones(2))
-    with pytest.raises(lw.errors.FieldCheckError):
-        cls(jnp.full(2, 4.0))
-
-
 def test_partial() -> None:
     """A partial by keywords is the assertion inside: it is known what to do under tracing."""
     given = functools.partial(chex.assert_scalar_in, min_=0, max_=1)
@@ -444,35 +309,20 @@ def test_disabled() -> None:
         Params(jnp.ones(3))
 
 
-@works("chex", AT_CONSTRUCTION)
-def test_inherited() -> None:
-    """A subclass checks what it inherits, by its own name."""
-
-    @lw.pytree
-    class Sub(Params):
-        extra: Any = None
-
-    with pytest.raises(lw.errors.FieldCheckError, match=r"^Sub\.w: "):
-        Sub(jnp.ones(3))
-
-
-PROGRAM = """
-import pickle, sys
-import jax.numpy as jnp
-cls = pickle.load(sys.stdin.buffer)
-try:
-    cls(jnp.ones(3))
-except ValueError as error:
-    print(error)
-"""
+@works("chex", "`chex_check` of a field that may be None: `chex.if_args_not_none`")
+def test_optional() -> None:
+    """None passes, an array is checked, also under jit."""
+    check = chex_check(functools.partial(chex.if_args_not_none, chex.assert_rank), 2)
+    cls = of_one_field(check)
+    assert cls(None).x is None
+    jax.jit(cls)(jnp.ones((2, 2)))
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*rank 1"):
+        jax.jit(cls)(jnp.ones(2))
 
 
-@pytest.mark.slow
-def test_cloudpickled_class() -> None:
-    """A class made in `__main__` or a function travels by value, its checks with it."""
+def test_a_check_travels() -> None:
+    """A check that was pickled, or made of several, checks the same."""
     both = chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)
-    sent = cloudpickle.dumps(of_one_field(both))
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], input=sent, capture_output=True, check=False
-    )
-    assert b"P.x: [Chex] Assertion assert_rank failed" in done.stdout, done.stderr
+    again = pickle.loads(pickle.dumps(both))  # noqa: S301  # our own
+    with pytest.raises(lw.errors.FieldCheckError, match="has rank 1"):
+        again(jnp.ones(3))

@@ -179,15 +179,6 @@ def test_static_annotation_in_plain_module() -> None:
     assert jax.tree.leaves(Plain()) == ["a"]
 
 
-@works(
-    "type-exact statics in a plain `equinox.Module`",
-    cannot="equinox compares statics by `==`: use `leafwise.interop.equinox.Module`",
-)
-def test_plain_module_confuses_types() -> None:
-    """With `lw.static_field` in a plain module, `1` and `True` are still one program."""
-    assert jax.tree.structure(Net(1.0, depth=1)) == jax.tree.structure(Net(1.0, depth=True))
-
-
 @works('`lw.static_field(by="content")` in a plain `equinox.Module`', cannot="it has no key")
 def test_by_content_in_plain_module() -> None:
     """It is refused, with the base class that can do it."""

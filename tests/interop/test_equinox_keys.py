@@ -3,7 +3,6 @@
 import dataclasses
 import enum
 import functools
-import itertools
 import operator
 from collections import namedtuple
 from collections.abc import Callable
@@ -126,18 +125,6 @@ def test_traces() -> None:
                 static = static if static == static else float("nan")  # noqa: PLR0124, PLW2901
                 out = step(Net(jnp.ones(2), static))
                 assert float(out[0]) == (1.0 if static is True else 2.0)
-
-
-@works(SOUND)
-def test_classes_are_told_apart() -> None:
-    """Two classes of the same fields and statics are two programs, also below each other."""
-
-    class Other(Net):
-        pass
-
-    structures = [jax.tree.structure(cls(1.0, 1)) for cls in (Net, Other, Marked)]
-    assert len(set(structures)) == 3
-    assert all(a != b for a, b in itertools.combinations(structures, 2))
 
 
 @works(

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import io
-import threading
 from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
@@ -274,57 +273,6 @@ def test_string_annotations() -> None:
 
         class Lost(Module):
             name: "Missing.Static[str]" = "a"  # noqa: F821  # nobody knows it
-
-
-class Slim(Module):
-    x: float
-    n: int = lw.static_field()
-
-
-def test_threads() -> None:
-    """Modules made in several threads at once have one key for equal statics."""
-    failed: list[int] = []
-
-    def make(offset: int) -> None:
-        for number in range(100):
-            pair = [jax.tree.structure(Slim(x, number)) for x in (1.0, 2.0)]
-            if pair[0] != pair[1]:
-                failed.append(offset)
-
-    threads = [threading.Thread(target=make, args=(offset,)) for offset in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-
-
-def test_empty_module() -> None:
-    """A module without fields, and the base class itself, have a key as well."""
-
-    class Empty(Module):
-        pass
-
-    assert jax.tree.structure(Empty()) == jax.tree.structure(Empty())
-    assert jax.tree.structure(Module()) == jax.tree.structure(Module())
-    assert jax.tree.structure(Empty()) != jax.tree.structure(Module())
-
-
-def test_statics_of_a_written_constructor_default() -> None:
-    """A default that a constructor by hand leaves to the class counts as any static does."""
-
-    class Defaulted(Module):
-        x: float
-        n: int = eqx.field(static=True, default=1)
-
-        def __init__(self, *, exact: bool) -> None:
-            self.x = 1.0
-            if not exact:
-                self.n = 1.0  # type: ignore[assignment]
-
-    one, other = Defaulted(exact=True), Defaulted(exact=False)
-    assert jax.tree.structure(one) != jax.tree.structure(other)
-    assert jax.tree.map(lambda x: x, one).n == 1
 
 
 @works("`leafwise.interop.equinox.Module`: statics compared by type and value")

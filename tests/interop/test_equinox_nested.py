@@ -52,10 +52,6 @@ class State:
         return scale * self.net(x)
 
 
-# equinox 0.13.2 asks JAX 0.10 for it in its rules of differentiation.
-old_name = pytest.mark.filterwarnings("ignore:jax.core.find_top_trace:DeprecationWarning")
-
-
 def made(power: int = 1, mode: str = "train", name: str = "net") -> State:
     linear = eqx.nn.Linear(3, 2, key=jax.random.key(0))
     return State(
@@ -148,146 +144,6 @@ def test_filter_vmap() -> None:
     assert jnp.allclose(outs[1], one(X))
 
 
-@works("`filter_eval_shape`")
-def test_filter_eval_shape() -> None:
-    """Shapes stand where arrays were, in the same classes with the same statics."""
-    shapes = eqx.filter_eval_shape(made, 3)
-    check_same_kind(shapes, made(power=3))
-    assert shapes.net.params.w == jax.ShapeDtypeStruct((3,), jnp.float32)
-    out = eqx.filter_eval_shape(lambda state, x: state(x), made(), X)
-    assert out.shape == (2,)
-
-
-@works("`filter_checkpoint`")
-def test_filter_checkpoint() -> None:
-    """What is computed again for the gradient sees the same statics."""
-    state = made(power=2, mode="test")
-    plain = eqx.filter_grad(loss_of)(state, X)
-    again = eqx.filter_grad(eqx.filter_checkpoint(loss_of))(state, X)
-    assert eqx.tree_equal(plain, again, rtol=1e-6)
-    check_same_kind(again, state)
-
-
-@old_name
-@works("`filter_jvp` and `filter_vjp`")
-def test_forward_and_reverse() -> None:
-    """Tangents and cotangents are instances with the statics of the primal."""
-    state = made(power=2)
-    tangent = jax.tree.map(
-        lambda leaf: jnp.ones_like(leaf) if eqx.is_inexact_array(leaf) else None, state
-    )
-    out, moved = eqx.filter_jvp(lambda state: state(X), (state,), (tangent,))
-    assert jnp.allclose(out, state(X))
-    assert moved.shape == (2,)
-    back, pull = eqx.filter_vjp(lambda state: state(X), state)
-    (cotangent,) = pull(jnp.ones(2))
-    assert jnp.allclose(back, out)
-    check_same_kind(cotangent, state)
-    products = jax.tree.map(lambda a, b: jnp.vdot(a, b), cotangent, tangent)
-    assert jnp.allclose(sum(jax.tree.leaves(products)), moved.sum(), rtol=1e-5)
-
-
-@old_name
-@works("`filter_custom_vjp` and `filter_custom_jvp`")
-def test_custom_rules() -> None:
-    """A rule of the user's own is given instances, and its answer is one."""
-
-    @eqx.filter_custom_vjp
-    def doubled(state: State, x: jax.Array) -> jax.Array:
-        return state(x).sum()
-
-    @doubled.def_fwd
-    def forward(_perturbed: Any, state: State, x: jax.Array) -> tuple[jax.Array, None]:
-        return state(x).sum(), None
-
-    @doubled.def_bwd
-    def backward(
-        _residuals: None, grad: jax.Array, _perturbed: Any, state: State, _x: jax.Array
-    ) -> State:
-        check_same_kind(state, made(power=2))
-        return jax.tree.map(
-            lambda leaf: jnp.full_like(leaf, 7.0) * grad if eqx.is_inexact_array(leaf) else None,
-            state,
-        )
-
-    gradient = eqx.filter_grad(doubled)(made(power=2), X)
-    check_same_kind(gradient, made(power=2))
-    assert jnp.array_equal(gradient.net.params.w, jnp.full(3, 7.0))
-
-    @eqx.filter_custom_jvp
-    def shown(state: State) -> jax.Array:
-        return state.net.params.w.sum()
-
-    @shown.def_jvp
-    def rule(primals: tuple[State], tangents: tuple[State]) -> tuple[jax.Array, jax.Array]:
-        check_same_kind(primals[0], tangents[0])
-        return primals[0].net.params.w.sum(), 3.0 * tangents[0].net.params.w.sum()
-
-    _, moved = eqx.filter_jvp(shown, (made(),), (eqx.filter(made(), eqx.is_inexact_array),))
-    assert float(moved) == 9.0
-
-
-@works("`filter_pure_callback`")
-def test_filter_pure_callback() -> None:
-    """The function on the host is given an instance, with its statics."""
-    seen: list[State] = []
-
-    def on_host(state: State, x: jax.Array) -> Any:
-        seen.append(state)
-        return state.net.params.w.sum() + x.sum()
-
-    @eqx.filter_jit
-    def call(state: State, x: jax.Array) -> Any:
-        shape = jax.ShapeDtypeStruct((), jnp.float32)
-        return eqx.filter_pure_callback(on_host, state, x, result_shape_dtypes=shape)
-
-    assert float(call(made(mode="test"), X)) == 4.5
-    check_same_kind(seen[0], made(mode="test"))
-
-
-@works("`filter_closure_convert`")
-def test_filter_closure_convert() -> None:
-    """A function that closes over an instance is converted once and called again."""
-    state = made(power=2)
-    converted = eqx.filter_closure_convert(lambda x: state(x), X)
-    assert jnp.allclose(converted(X), state(X))
-    given = eqx.filter_closure_convert(lambda state, x: state(x), state, X)
-    assert jnp.allclose(given(made(power=2), X + 1), made(power=2)(X + 1))
-    assert isinstance(converted, eqx.Module)
-
-
-@pytest.mark.slow
-@works("`filter_hessian`, `filter_jacfwd` and `filter_jacrev`")
-def test_jacobians() -> None:
-    """Derivatives with respect to a leafwise class are instances of it."""
-    params = Params(jnp.arange(3.0), 2)
-    forward = eqx.filter_jacfwd(lambda p: p.apply(X))(params)
-    reverse = eqx.filter_jacrev(lambda p: p.apply(X))(params)
-    assert type(forward) is type(reverse) is Params
-    assert jnp.allclose(forward.w, jnp.diag(X**2))
-    assert jnp.allclose(reverse.w, forward.w)
-    hessian = eqx.filter_hessian(lambda p: (p.apply(X) ** 2).sum())(params)
-    assert jnp.allclose(hessian.w.w, jnp.diag(2 * X**4))
-
-
-@works("`filter_make_jaxpr` and `filter_cond`-like control flow of JAX")
-def test_jaxpr_and_control_flow() -> None:
-    """A jaxpr is made of an instance, and a scan carries one whose statics stay."""
-    jaxpr, shape, _ = eqx.filter_make_jaxpr(lambda state, x: state(x))(made(), X)
-    assert len(jaxpr.jaxpr.outvars) == 1
-    assert shape.shape == (2,)
-    dynamic, static = eqx.partition(made(), eqx.is_array)
-
-    def body(carry: State, x: jax.Array) -> tuple[State, jax.Array]:
-        state = eqx.combine(carry, static)
-        after = lw.replace(state, step=state.step + state(x).sum())
-        return eqx.filter(after, eqx.is_array), state.step
-
-    last, steps = jax.lax.scan(body, dynamic, jnp.stack([X, X]))
-    check_same_kind(last, made())
-    assert steps.shape == (2,)
-
-
 @pytest.mark.works("equinox", "a bound method of a leafwise class, under `filter_jit`")
 def test_bound_method_in_filter_jit() -> None:
     """A method of a leafwise class is a pytree for equinox, too: one trace for equal keys."""
@@ -307,3 +163,55 @@ def test_bound_method_in_filter_jit() -> None:
         out = eqx.filter_jit(Scale(jnp.full(3, w), power).apply)(X)
         assert jnp.allclose(out, w * X**power)
     assert traces == 2
+
+
+def host(state: State) -> Any:
+    """Call a function outside JAX, which is given the instance."""
+    shape = jax.ShapeDtypeStruct((2,), jnp.float32)
+    return eqx.filter_pure_callback(lambda state: state(X), state, result_shape_dtypes=shape)
+
+
+def scanned(state: State) -> Any:
+    """Carry the arrays of an instance through a scan."""
+    dynamic, static = eqx.partition(state, eqx.is_array)
+    step = lambda carry, x: (carry, eqx.combine(carry, static)(x))  # noqa: E731
+    return jax.lax.scan(step, dynamic, X[None])[1][0]
+
+
+THROUGH: dict[str, Callable[[State], Any]] = {
+    "`filter_checkpoint`": lambda state: eqx.filter_checkpoint(lambda state: state(X))(state),
+    "`filter_closure_convert`": lambda state: eqx.filter_closure_convert(lambda x: state(x), X)(X),
+    "`filter_pure_callback`": host,
+    "`filter_jvp` and `filter_vjp`": lambda state: eqx.filter_vjp(lambda s: s(X), state)[0],
+    "`filter_make_jaxpr` and `filter_cond`-like control flow of JAX": scanned,
+}
+
+
+@pytest.mark.filterwarnings("ignore:jax.core.find_top_trace:DeprecationWarning")
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=works(what), id=what) for what, call in THROUGH.items()]
+)
+def test_calls_through(call: Callable[[State], Any]) -> None:
+    """What they hand to a function is an instance with its statics."""
+    state = made(power=2, mode="test")
+    assert jnp.allclose(eqx.filter_jit(call)(state), state(X))
+
+
+@works("`filter_eval_shape`")
+def test_filter_eval_shape() -> None:
+    """Shapes stand where arrays were, in the same classes with the same statics."""
+    shapes = eqx.filter_eval_shape(made, 3)
+    check_same_kind(shapes, made(power=3))
+    assert shapes.net.params.w == jax.ShapeDtypeStruct((3,), jnp.float32)
+
+
+@pytest.mark.slow
+@works("`filter_hessian`, `filter_jacfwd` and `filter_jacrev`")
+def test_jacobians() -> None:
+    """Derivatives with respect to a leafwise class are instances of it."""
+    params = Params(jnp.arange(3.0), 2)
+    forward = eqx.filter_jacfwd(lambda p: p.apply(X))(params)
+    reverse = eqx.filter_jacrev(lambda p: p.apply(X))(params)
+    assert type(forward) is type(reverse) is Params
+    assert jnp.allclose(forward.w, jnp.diag(X**2))
+    assert jnp.allclose(reverse.w, forward.w)

@@ -102,16 +102,6 @@ def test_tree_equal() -> None:
     assert eqx.tree_equal(made(), made(w=1.00001), rtol=1e-3)
 
 
-@works("`tree_pformat` and `tree_pprint`")
-def test_tree_pformat() -> None:
-    """Leafwise classes print inside modules, and modules inside leafwise classes."""
-    text = eqx.tree_pformat(made("tanh"))
-    assert "Outer(" in text
-    assert "Net(params=Params(w=f32[3], act='tanh')" in text
-    assert "Params(w=f32[3], act='tanh')" in repr(made("tanh").net)
-    assert "Net(" in repr(made())
-
-
 @works("`tree_serialise_leaves` and `tree_deserialise_leaves`")
 def test_serialise_leaves() -> None:
     """The leaves come back into an instance of the same structure."""
@@ -145,18 +135,6 @@ def test_error_if() -> None:
     assert checked(made("tanh")) == made("tanh")
     with pytest.raises(Exception, match="negative"):
         jax.block_until_ready(checked(made(w=-1.0)))
-
-
-@works("`debug.assert_max_traces`")
-def test_assert_max_traces() -> None:
-    """It counts one trace for instances of equal statics, and raises for others."""
-    step = eqx.filter_jit(
-        eqx.debug.assert_max_traces(lambda outer: outer.net.params.w * 2, max_traces=1)
-    )
-    for w in (1.0, 2.0):
-        step(made(w=w))
-    with pytest.raises(RuntimeError, match="traced"):
-        step(made("tanh"))
 
 
 @works("`eqx.nn.State`, `StatefulLayer` and `BatchNorm` in leafwise classes")
@@ -202,26 +180,3 @@ def test_state_and_batch_norm() -> None:
     assert any(not jnp.array_equal(a, b) for a, b in zip(before, after, strict=True))
     assert type(eqx.nn.inference_mode(model)) is Model
     assert eqx.nn.inference_mode(model).norm.inference is True
-
-
-@works("`eqx.nn.StatefulLayer`s that hold leafwise classes")
-def test_stateful_layer() -> None:
-    """A stateful layer keeps an instance of a leafwise class in its state."""
-
-    class Counter(eqx.nn.StatefulLayer):
-        index: eqx.nn.StateIndex
-
-        def __init__(self) -> None:
-            self.index = eqx.nn.StateIndex(Params(jnp.zeros(2), "tanh"))
-
-        def __call__(self, x: jax.Array, state: eqx.nn.State) -> Any:
-            params = state.get(self.index)
-            return x, state.set(self.index, lw.replace(params, w=params.w + x))
-
-    counter, state = eqx.nn.make_with_state(Counter)()
-    step = eqx.filter_jit(lambda counter, x, state: counter(x, state))
-    for _ in range(2):
-        _, state = step(counter, jnp.ones(2), state)
-    found = state.get(counter.index)
-    assert (type(found), found.act) == (Params, "tanh")
-    assert jnp.array_equal(found.w, jnp.full(2, 2.0))

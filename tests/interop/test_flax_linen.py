@@ -6,7 +6,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 from flax.training.train_state import TrainState
@@ -54,10 +53,6 @@ def apply(net: Net, x: jax.Array) -> jax.Array:
     return net(x)
 
 
-def variables(module: nn.Module) -> Any:
-    return module.init(jax.random.key(0), jnp.ones((1, 3)))
-
-
 @pytest.mark.works("flax", "linen modules in static fields: equal configuration, one program")
 def test_modules_as_statics() -> None:
     """A module that is built again with equal configuration is the same static; another is not."""
@@ -98,7 +93,7 @@ def test_wrong_modules() -> None:
     with pytest.raises(lw.errors.ArrayInStaticError, match=r"Net\.module\.flag"):
         Net(0, Mlp((3,), None, jnp.ones(2)))
     with pytest.raises(lw.errors.StaticFieldError, match=r"Net\.module"):
-        Net(0, nn.Dense(3).bind(variables(nn.Dense(3))))
+        Net(0, nn.Dense(3).bind(nn.Dense(3).init(jax.random.key(0), jnp.ones((1, 3)))))
 
 
 @pytest.mark.works("flax", "a leafwise class as the attribute of a linen module")
@@ -123,27 +118,6 @@ def test_attribute_of_a_module() -> None:
             assert apply(Net(made, Model(Config(2))), x).shape == (1, 2)
     assert hash(Model(Config(2))) == hash(Model(Config(2)))
     assert Model(Config(2)) != Model(Config(3))
-
-
-@pytest.mark.works("flax", "a leafwise class as a parameter of a linen module (`self.param`)")
-def test_parameter_of_a_module() -> None:
-    """A module can keep an instance among its variables, also under `vmap` and `grad`."""
-
-    class Model(nn.Module):
-        @nn.compact
-        def __call__(self, x: jax.Array) -> jax.Array:
-            params = self.param(
-                "p", lambda key: Params(jax.random.normal(key, (3, 2)), jnp.ones(2))
-            )
-            return params(x)
-
-    model, x = Model(), jnp.ones((4, 3))
-    made = model.init(jax.random.key(0), x)
-    assert type(made["params"]["p"]) is Params
-    gradient = jax.jit(jax.grad(lambda made: model.apply(made, x).sum()))(made)
-    assert type(gradient["params"]["p"]) is Params
-    assert np.any(gradient["params"]["p"].w)
-    assert "p" in model.tabulate(jax.random.key(0), x)
 
 
 def train_state(params: Any, apply_fn: Any, **rest: Any) -> TrainState:
@@ -178,31 +152,6 @@ def test_train_state() -> None:
     assert state.step == 60
 
 
-@pytest.mark.slow
-@pytest.mark.works("flax", "a leafwise class that holds a `TrainState`")
-def test_holding_a_train_state() -> None:
-    """A train state is a dynamic field; its `apply_fn` and `tx` stay flax's own statics."""
-
-    @lw.pytree
-    class Run:
-        state: TrainState
-        seed: lw.Static[int] = 0
-
-    module, x = nn.Dense(2), jnp.ones((4, 3))
-    made = variables(module)
-    run = Run(train_state(made["params"], module.apply))
-
-    @jax.jit
-    def step(run: Run) -> Run:
-        grads = jax.grad(lambda p: run.state.apply_fn({"params": p}, x).sum())(run.state.params)
-        return lw.replace(run, state=run.state.apply_gradients(grads=grads))
-
-    run = step(run)
-    assert run.state.step == 1
-    with lw.budget(traces=0, eager=False):
-        step(step(run))
-
-
 @pytest.mark.works(
     "flax",
     "`TrainState(params=instance)` without a dict around it",
@@ -217,36 +166,6 @@ def test_train_state_needs_a_mapping() -> None:
     state = TrainState(step=0, apply_fn=params, params=params, tx=optax.sgd(1), opt_state=())
     with pytest.raises(TypeError, match="not iterable"):
         state.apply_gradients(grads=params)
-
-
-@pytest.mark.slow
-@pytest.mark.works("flax", "linen modules as statics, trained with optax, jitted once")
-def test_training_with_a_static_module() -> None:
-    """A class of variables, module and optimizer state is trained by one program."""
-    module, optimizer = Mlp((8, 2)), optax.adam(0.03)
-    x = jax.random.normal(jax.random.key(1), (32, 3))
-    y = jnp.sin(x[:, :2])
-
-    @lw.pytree
-    class Run:
-        net: Net
-        opt_state: Any
-
-    net = Net(variables(module), module)
-    run = Run(net, optimizer.init(net))
-
-    @jax.jit
-    def step(run: Run) -> tuple[Run, jax.Array]:
-        loss, grads = jax.value_and_grad(lambda net: jnp.mean((net(x) - y) ** 2))(run.net)
-        updates, opt_state = optimizer.update(grads, run.opt_state)
-        return Run(optax.apply_updates(run.net, updates), opt_state), loss
-
-    losses = []
-    with lw.budget(traces=1, exact=True, eager=False):
-        for _ in range(60):
-            run, loss = step(run)
-            losses.append(float(loss))
-    assert losses[-1] < losses[0] / 3
 
 
 @pytest.mark.filterwarnings("error")

@@ -1,10 +1,7 @@
 """Keyed modules of equinox, and bound methods, in state dicts and in `flax.nnx` modules."""
 
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +12,7 @@ import pytest
 from flax import serialization
 
 import leafwise as lw
-from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.errors import CheckpointMismatchError
 from leafwise.interop.equinox import Module
 from leafwise.interop.flax import register_nnx_data, register_serialization
 
@@ -140,28 +137,6 @@ def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
     assert "./0/it" in str(raised.value)
 
 
-def test_inherited_methods() -> None:
-    """A method that a subclass overrides is another one; one that it inherits is the same."""
-
-    @lw.pytree
-    class Child(Net):
-        def plus(self, x: Any) -> Any:
-            return x
-
-    times, plus = (serialization.to_state_dict(m) for m in (Net(1.0).times, Net(1.0).plus))
-    assert serialization.from_state_dict(Child(0.0).times, times).__self__.w == 1
-    with pytest.raises(CheckpointMismatchError, match=r"Net\.plus, target .*Child\.plus"):
-        serialization.from_state_dict(Child(0.0).plus, plus)
-
-
-@pytest.mark.works("flax", MODULES)
-def test_opaque_statics_of_modules() -> None:
-    """Statics without a name are refused in a module, too, by field."""
-    with pytest.raises(CheckpointError, match=r"Mod\.k: it has no description") as raised:
-        serialization.to_bytes(Holder(Mod(1.0, lambda: 1)))
-    assert "register_serialization(allow_opaque=True)" in str(raised.value)
-
-
 class Lazy(Module):
     """Its constructor leaves a field to the class's default."""
 
@@ -252,64 +227,3 @@ def test_plain_modules() -> None:
     assert serialization.from_state_dict(Holder(two), state).it is one
     with pytest.raises(TypeError, match="Plain"):
         serialization.to_bytes(Holder(one))
-
-
-CLASSES = """
-from typing import Any
-import leafwise as lw
-from leafwise.interop.equinox import Module
-class Before(Module):
-    x: Any
-    n: lw.Static[int] = 1
-"""
-
-SCRIPT = """
-import pickle, sys
-import jax
-import jax.numpy as jnp
-from flax import nnx, serialization
-from classes import Before, Module
-
-assert not serialization.is_serializable(Before(1))
-from leafwise.interop.flax import register_nnx_data, register_serialization
-register_serialization()
-register_nnx_data()
-class After(Before):
-    y: object = 2
-for cls in (Before, After):
-    restored = serialization.from_bytes(cls(0), serialization.to_bytes(cls(2)))
-    assert (type(restored), restored.x) == (cls, 2)
-    assert nnx.is_data(restored)
-"""
-
-TRAVELLER = """
-import pickle, sys
-import jax
-from flax import nnx, serialization
-from leafwise.interop.flax import register_nnx_data, register_serialization
-register_serialization()
-register_nnx_data()
-structure = pickle.loads(bytes.fromhex(sys.argv[1]))
-made = jax.tree.unflatten(structure, [3.0])
-assert nnx.is_data(made)
-state = serialization.to_state_dict(made)
-assert state == {"x": 3.0, "__leafwise__": {".n": {"1": {}}}}, state
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.works("flax", "one call makes all classes known to flax, later ones included")
-def test_modules_before_and_after(tmp_path: Path) -> None:
-    """Module classes take part, whether made before the call, after it, or first unpickled."""
-    (tmp_path / "classes.py").write_text(CLASSES)
-
-    def run(script: str, *arguments: str) -> str:
-        command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
-        done = subprocess.run(
-            command, check=True, timeout=120, cwd=tmp_path, stdout=subprocess.PIPE, text=True
-        )
-        return done.stdout
-
-    pickled = "print(pickle.dumps(jax.tree.structure(Before(1))).hex())"
-    run(TRAVELLER, run(SCRIPT + pickled).strip())

@@ -147,20 +147,6 @@ def test_nnx_jit() -> None:
     assert model.scale.w[...].tolist() == [3, 3, 3]
 
 
-@needs_nnx_jit
-def test_nnx_jit_of_a_holder() -> None:
-    """`nnx.jit` takes a leafwise class that holds a module, and propagates its updates."""
-    holder = Holder(Model())
-
-    @nnx.jit
-    def step(holder: Holder) -> jax.Array:
-        holder.it.scale.w[...] = jnp.zeros(3)
-        return holder.it(X)
-
-    assert not np.any(step(holder))
-    assert not np.any(holder.it.scale.w[...])
-
-
 @pytest.mark.works("flax", "`nnx.grad`, `nnx.value_and_grad` over modules that hold them")
 def test_nnx_grad() -> None:
     """Gradients by nnx and by JAX reach the Variables inside a leafwise class."""
@@ -202,31 +188,6 @@ def test_training() -> None:
     assert model.table.w.tolist() == [5, 5, 5]
 
 
-def test_nnx_optimizer() -> None:
-    """`nnx.Optimizer` updates a module with a leafwise class inside."""
-    model = Model()
-    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-    before = model.scale.w[...]
-    optimizer.update(model, nnx.grad(lambda model: model(X).sum())(model))
-    assert not np.allclose(model.scale.w[...], before)
-
-
-@pytest.mark.works("flax", "`nnx.clone`, `nnx.display`, `nnx.iter_graph`, `nnx.eval_shape`")
-def test_tools() -> None:
-    """flax's tools see through a leafwise class."""
-    model = Model(3)
-    copied = nnx.clone(model)
-    assert copied.scale.power == 3
-    copied.scale.w[...] = jnp.zeros(3)
-    assert model.scale.w[...].tolist() == [1, 1, 1]
-    assert "power=3" in repr(model)
-    nnx.display(model)
-    found = [value for _, value in nnx.iter_graph(model) if isinstance(value, nnx.Variable)]
-    assert any(value is model.scale.w for value in found)
-    shapes = nnx.eval_shape(lambda: Model(3))
-    assert (shapes.scale.power, shapes.scale.w.shape) == (3, (3,))
-
-
 @pytest.mark.works("flax", "an `nnx.Module` as a dynamic field of a leafwise class")
 def test_module_in_a_field() -> None:
     """Modules are pytrees: in a dynamic field they go through JAX's transformations."""
@@ -241,30 +202,6 @@ def test_module_in_a_field() -> None:
     assert grads.it.bias[...].tolist() == [2, 2]
     with lw.budget(traces=1, exact=True, eager=False):
         step(Holder(nnx.Linear(3, 2, use_bias=False, rngs=nnx.Rngs(0))), X)
-
-
-@pytest.mark.works("flax", "`nnx.State` and `nnx.GraphDef` as dynamic fields")
-def test_graph_and_state_in_fields() -> None:
-    """A state is a pytree of arrays, a GraphDef one without leaves."""
-
-    @lw.pytree
-    class Split:
-        graph: nnx.GraphDef[Any]
-        state: nnx.State
-
-        def __call__(self, x: jax.Array) -> jax.Array:
-            return nnx.merge(self.graph, self.state)(x)
-
-    def made(seed: int, **options: Any) -> Split:
-        return Split(*nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(seed), **options)))
-
-    step = jax.jit(lambda split, x: split(x))
-    with lw.budget(traces=1, exact=True, eager=False):
-        for seed in range(3):
-            assert step(made(seed), X).shape == (2, 2)
-    with lw.budget(traces=1, exact=True, eager=False):
-        step(made(0, use_bias=False), X)
-    assert jax.tree.leaves(made(0).graph) == []
 
 
 @pytest.mark.works(
@@ -350,3 +287,27 @@ def test_a_captured_model_updated_in_place(part: str) -> None:
         np.testing.assert_allclose(warned(x), net(x), rtol=1e-5)
     with lw.debug.check_captures(), pytest.raises(lw.errors.StaleCaptureError):
         ignored(x)
+
+
+@pytest.mark.works("flax", "`nnx.State` and `nnx.GraphDef` as dynamic fields")
+def test_graph_and_state_in_fields() -> None:
+    """A state is a pytree of arrays, a GraphDef one without leaves."""
+
+    @lw.pytree
+    class Split:
+        graph: nnx.GraphDef[Any]
+        state: nnx.State
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return nnx.merge(self.graph, self.state)(x)
+
+    def made(seed: int, **options: Any) -> Split:
+        return Split(*nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(seed), **options)))
+
+    step = jax.jit(lambda split, x: split(x))
+    with lw.budget(traces=1, exact=True, eager=False):
+        for seed in range(3):
+            assert step(made(seed), X).shape == (2, 2)
+    with lw.budget(traces=1, exact=True, eager=False):
+        step(made(0, use_bias=False), X)
+    assert jax.tree.leaves(made(0).graph) == []

@@ -193,17 +193,3 @@ def test_frozen_dicts() -> None:
         structure({"a": [1]})
     frozen = flax.core.freeze({"a": Scale(jnp.ones(2))})
     assert flax.core.unfreeze(frozen)["a"].power == 2
-
-
-@pytest.mark.works("flax", "`traverse_util` over dicts of leafwise classes")
-def test_traverse_util() -> None:
-    """flax's tools for dicts take an instance for a leaf, and hand it back."""
-    params = {"enc": {"s": Scale(jnp.ones(2))}, "dec": {"s": Scale(jnp.zeros(2))}}
-    flat = flax.traverse_util.flatten_dict(params, sep="/")
-    assert list(flat) == ["enc/s", "dec/s"]
-    assert flax.traverse_util.unflatten_dict(flat, sep="/") == params
-    changed = flax.traverse_util.path_aware_map(
-        lambda path, scale: lw.replace(scale, power=len(path)), params
-    )
-    assert changed["enc"]["s"].power == 2
-    assert type(changed["dec"]["s"]) is Scale

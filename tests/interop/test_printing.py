@@ -7,10 +7,9 @@ import re
 import subprocess
 import sys
 import textwrap
-import threading
 import types
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -122,23 +121,6 @@ def test_rich_shows_fields() -> None:
 
 
 @pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
-def test_rich_shows_traced_fields() -> None:
-    """Tracers and abstract values are shown as such."""
-    seen: list[str] = []
-    jax.jit(lambda model: seen.append(in_rich(model)))(dense())
-    assert seen == ["Dense(w=f32[2,3](traced), static act='relu')"]
-    assert in_rich(jax.eval_shape(dense)) == "Dense(w=f32[2,3](struct), static act='relu')"
-
-
-@pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
-def test_rich_goes_round_no_cycle() -> None:
-    """A list that holds itself ends, as rich ends it."""
-    around: list[Any] = [jnp.ones(1)]
-    around.append(around)
-    assert in_rich(Model(around)).count("...") == 1
-
-
-@pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
 def test_rich_leaves_hidden_fields_out() -> None:
     """A field with `repr=False` is not shown, one that was never set is said to be unset."""
 
@@ -216,21 +198,6 @@ def test_treescope_nests() -> None:
         assert part in text
     outside = treescope.render_to_text([Module(Model([dense()]))])
     assert outside.index("Module(") < outside.index("Model(") < outside.index("Dense(")
-
-
-@pytest.mark.works("treescope", "instances under `jax.jit`")
-def test_treescope_survives_tracers() -> None:
-    """An instance is shown while JAX traces, and nothing leaks."""
-    seen: list[str] = []
-
-    @jax.jit
-    def traced(model: Model) -> None:
-        seen.append(treescope.render_to_text(model))
-
-    with jax.check_tracer_leaks():
-        traced(Model([dense()]))
-    assert "w=JitTracer(float32[2,3])" in seen[0]
-    assert "key: Model(depth=2)" in seen[0]
 
 
 @pytest.mark.works("treescope", "roundtrip mode: text that makes the instance again")
@@ -344,24 +311,6 @@ def test_ipython_prints_in_its_width() -> None:
     assert pretty([lw.show(1.0, width=80)]) == f"[{lw.show(1.0, width=80)}]"
 
 
-@pytest.mark.works("ipython", "the repr in the width that is left")
-def test_ipython_ends_a_cycle() -> None:
-    """An instance that holds itself is not printed for ever."""
-    around: list[Any] = []
-    model = Model(around)
-    around.append(model)
-
-    class Printer:
-        max_width, indentation = 80, 0
-        parts: ClassVar[list[str]] = []
-
-        def text(self, part: str) -> None:
-            self.parts.append(part)
-
-    model._repr_pretty_(Printer(), True)
-    assert Printer.parts == ["Model(...)"]
-
-
 # ------------------------------------------------------------------ all
 
 
@@ -403,41 +352,6 @@ def test_methods_are_no_fields() -> None:
     slotted = lw.pytree(slots=True)(type("Slotted", (), {"__annotations__": {"x": Any}}))
     assert in_rich(slotted(1)) == "Slotted(x=1)"
     assert html_of(slotted(1)) is not None
-
-
-@pytest.mark.slow
-def test_nothing_is_imported_for_it() -> None:
-    """To decorate a class and print its repr loads none of the libraries."""
-    code = """
-        import sys
-        import leafwise as lw
-
-        @lw.pytree
-        class Params:
-            x: float
-
-        repr(Params(1.0)), Params(1.0)._repr_html_(), str(lw.show(Params(1.0)))
-        loaded = {"rich", "treescope", "IPython", "hypothesis"} & set(sys.modules)
-        assert not loaded, loaded
-        """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
-
-
-def test_threads_print_at_once() -> None:
-    """Several threads can show one instance."""
-    model = Model([dense()] * 20)
-    results: list[tuple[str, str, str | None]] = []
-
-    def work() -> None:
-        results.append((in_rich(model), str(lw.show(model, width=80)), model._repr_html_()))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(results)) == 1
-    assert len(results) == 4
 
 
 def test_pages_are_escaped() -> None:

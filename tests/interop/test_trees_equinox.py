@@ -89,30 +89,6 @@ def test_what_equinox_takes_silently() -> None:
         lw.combine(selected, other)
 
 
-@pytest.mark.works("equinox", PARTS)
-def test_gradients_of_what_is_selected() -> None:
-    """`filter_grad` differentiates the selected half; the loss is traced once in training."""
-    tree = net()
-    trainable = ~lw.where(trainable=False) & lw.where(eqx.is_inexact_array)
-    selected, rest = lw.partition(tree, trainable)
-
-    @eqx.filter_jit
-    def step(part: Net, other: Net, x: jax.Array) -> tuple[Net, Net]:
-        loss = lambda part: jnp.sum(lw.combine(part, other)(x) ** 2)  # noqa: E731
-        gradient = eqx.filter_grad(loss)(part)
-        return eqx.apply_updates(part, jax.tree.map(lambda g: -0.1 * g, gradient)), gradient
-
-    with lw.budget(traces=1, exact=True, of="step"):
-        for _ in range(3):
-            selected, gradient = step(selected, rest, jnp.ones(2))
-    assert gradient.scale.offset is None
-    assert gradient.frozen == [None]
-    assert gradient.scale.power == 2
-    made = lw.combine(selected, rest)
-    assert not same(made.mlp, tree.mlp)
-    assert made.scale.offset is tree.scale.offset
-
-
 @pytest.mark.works("equinox", SELECTION)
 def test_selections_in_modules() -> None:
     """Paths, classes and metadata select across module boundaries, masks are modules."""

@@ -379,36 +379,6 @@ def test_other_threads_count() -> None:
         block()
 
 
-def test_nested_budgets_are_independent() -> None:
-    """The inner one is within its budget where the outer one is over."""
-    step = lw.jit(lambda x: x * 2)
-
-    def block() -> None:
-        with lw.budget(traces=1, of=step) as outer:
-            step(1.0)
-            with lw.budget(traces=1, of=step) as inner:
-                step(1)
-            assert (len(outer.traces), len(inner.traces)) == (2, 1)
-
-    with pytest.raises(lw.errors.RetraceError, match="2 traces, 1 allowed"):
-        block()
-
-
-def test_a_budget_can_be_used_again() -> None:
-    """Each block starts from zero."""
-    again = lw.budget(traces=1)
-    for _ in range(3):
-        with again as log:
-            jax.jit(lambda x: x)(1.0)
-        assert len(log.traces) == 1
-    with pytest.raises(lw.errors.RetraceError, match="2 traces, 1 allowed"), again:
-        call_it(three_programs(jax.jit))
-    with pytest.raises(ZeroDivisionError), again:
-        jnp.ones(3 // 0)
-    with again:
-        pass
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

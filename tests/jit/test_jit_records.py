@@ -72,10 +72,6 @@ def first_device(x: Any) -> Any:
     return jax.device_put(x, jax.devices()[0])
 
 
-def last_device(x: Any) -> Any:
-    return jax.device_put(x, jax.devices()[-1])
-
-
 def ones(*shape: int) -> Any:
     return jnp.ones(shape)
 
@@ -193,20 +189,6 @@ def test_a_recompile_is_recorded_apart() -> None:
     assert program.site.text == "function(first_device(ones(3)))"
 
 
-def test_moving_to_another_device_is_a_recompile() -> None:
-    """Data committed to another device than before compiles, and is predicted to."""
-    if len(jax.devices()) == 1:
-        pytest.skip("there is one device")
-    function = fresh()
-    function(first_device(ones(3)))
-    arguments = call(last_device(ones(3)))
-    said = function.explain(*arguments[0])
-    assert observed(function, arguments) is said.outcome is Outcome.RECOMPILE
-    mixed = call(first_device(ones(3)), last_device(ones(3)))
-    assert function.explain(*mixed[0]).outcome is Outcome.ERROR
-    assert observed(function, mixed) is Outcome.ERROR
-
-
 def test_the_nearest_earlier_call_is_named() -> None:
     """Of three earlier calls, the reasons are those against the one that is most like it."""
     function = fresh()
@@ -303,15 +285,6 @@ def test_a_failed_call_leaves_no_record() -> None:
     assert len(function.traces) == 1
 
 
-def test_the_cache_size_is_that_of_jax() -> None:
-    """`cache_size` counts dispatch entries."""
-    function = fresh()
-    for argument in (ones(3), ones(3), np.ones(3, np.float32), ones(4)):
-        function(argument)
-        assert function.cache_size() == function._cache_size()
-    assert function.cache_size() == 3
-
-
 def test_inner_functions_are_recorded() -> None:
     """A function that is traced inside another one has its own record."""
     inner = lw.jit(lambda x: x * 2)
@@ -370,3 +343,21 @@ def test_a_program_is_shown_on_one_line() -> None:
     assert "x: float32[]" in shown
     assert len(shown) < 200
     assert "\n" not in shown
+
+
+def last_device(x: Any) -> Any:
+    return jax.device_put(x, jax.devices()[-1])
+
+
+def test_moving_to_another_device_is_a_recompile() -> None:
+    """Data committed to another device than before compiles, and is predicted to."""
+    if len(jax.devices()) == 1:
+        pytest.skip("there is one device")
+    function = fresh()
+    function(first_device(ones(3)))
+    arguments = call(last_device(ones(3)))
+    said = function.explain(*arguments[0])
+    assert observed(function, arguments) is said.outcome is Outcome.RECOMPILE
+    mixed = call(first_device(ones(3)), last_device(ones(3)))
+    assert function.explain(*mixed[0]).outcome is Outcome.ERROR
+    assert observed(function, mixed) is Outcome.ERROR

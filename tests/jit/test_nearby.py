@@ -100,27 +100,6 @@ def test_the_nearest_is_found_among_all(log: ProgramLog) -> None:
             assert found.nearest == 0
 
 
-def test_several_leaves_at_once(log: ProgramLog) -> None:
-    """Where all leaves change at once, the program of the same statics is the nearest."""
-    with lw.storm_guard(None):
-        traced(log, 0, (np.zeros(3), np.zeros(4)), State(1.0, "a"))
-        for number in range(50):
-            traced(log, 0, (np.zeros(number), np.zeros(2)), State(1.0, "b", number))
-        program = traced(log, 0, (np.zeros(70), np.zeros(80)), State(1.0, "a"))
-    assert program.explanation.nearest == 0
-    assert differing(program) == ["_[1][0]", "_[1][1]"]
-
-
-def test_the_most_equal_parts(log: ProgramLog) -> None:
-    """Where several parts differ from each program, that with the most equal ones is nearest."""
-    with lw.storm_guard(None):
-        for number in range(20):
-            weak = 1.0 if number % 2 else np.float32(1)
-            traced(log, 0, np.zeros(number), np.ones(number), weak, np.zeros(2))
-        program = traced(log, 0, np.zeros(50), np.ones(50), 1.0, np.zeros(2))
-    assert differing(program) == ["_[1]", "_[2]"]
-
-
 def test_retired_programs_are_not_near(log: ProgramLog) -> None:
     """What JAX let go of explains nothing."""
     with lw.storm_guard(None):
@@ -181,13 +160,3 @@ def test_what_a_trace_changes_is_as_the_trace_left_it() -> None:
     sizes["a"] = 100
     with pytest.raises(lw.errors.StaleCaptureError, match="sizes"):
         step(1.0, 0)
-
-
-def test_one_structure_is_nearer_than_one_leaf_of_two_reasons(log: ProgramLog) -> None:
-    """A program that differs in many parts is found where a single part is more reasons."""
-    for n in range(8):
-        traced(log, n, np.zeros(1), State([np.zeros(1)], "z"))
-    traced(log, 9, np.zeros(3), State(np.zeros(1)))  # differs in another structure
-    traced(log, 9, np.zeros(4, np.int32), State([np.zeros(1)]))  # in one leaf
-    program = traced(log, 9, np.zeros(3), State([np.zeros(1)]))
-    assert [str(reason.kind) for reason in program.explanation.reasons] == ["structure"]

@@ -240,42 +240,6 @@ def test_nested_watches_are_independent() -> None:
     assert list(outer)[3:6] == list(inner)
 
 
-def test_a_watch_can_be_used_again() -> None:
-    """Each block has its own log, also inside itself."""
-    again = lw.watch()
-    with again as one:
-        jax.jit(lambda x: x)(1.0)
-        with again as two:
-            jax.jit(lambda x: x)(1.0)
-    with again as three:
-        pass
-    assert [len(log) for log in (one, two, three)] == [6, 3, 0]
-
-
-def test_threads_are_told_apart() -> None:
-    """Watches on several threads see all of the process, and each event names its thread."""
-    begin, end = threading.Barrier(4), threading.Barrier(4)
-    logs: dict[str, Any] = {}
-
-    def run(place: int) -> None:
-        with lw.watch() as log:
-            begin.wait()
-            jax.jit(lambda x: x + place)(1.0)
-            end.wait()
-        logs[threading.current_thread().name] = log
-
-    workers = [threading.Thread(target=run, args=(n,), name=f"worker {n}") for n in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert len(logs) == 4
-    for log in logs.values():
-        assert len(log) == 12
-        for name in logs:
-            assert kinds(event for event in log if event.thread == name) == ALL
-
-
 def test_nothing_listens_afterwards() -> None:
     """The listeners are gone after the block, and after one that raised."""
     gc.collect()
@@ -301,33 +265,6 @@ def run_alone(script: str, folder: Path) -> str:
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.mark.slow
-def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
-    """With no watch and no function under `lw.jit`, JAX has no listener of ours."""
-    said = run_alone(
-        """
-        import gc
-        import jax
-        import leafwise as lw
-        from leafwise._jax import events
-        gone = []
-        real = jax.monitoring.unregister_event_duration_listener
-        jax.monitoring.unregister_event_duration_listener = lambda f: (real(f), gone.append(f))
-        with lw.watch() as log:
-            jax.jit(lambda x: x)(1.0)
-        print(len(gone), len(events._subscribers))
-        f = lw.jit(lambda x: x)
-        f(1.0)
-        print(len(events._subscribers))
-        del f
-        gc.collect()
-        print(len(gone), len(events._subscribers))
-        """,
-        tmp_path,
-    )
-    assert said.split() == ["1", "0", "1", "2", "0"]
 
 
 @pytest.mark.slow
