@@ -143,8 +143,8 @@ def test_an_error_of_ours(
         assert "left out" not in outcome.out
 
 
-def test_an_error_of_the_class(write: Write, check_all: Check, tmp_path: Path) -> None:
-    """What the class raises where a jitted function takes it is its own fault."""
+def test_a_shape_that_the_class_refuses(write: Write, check_all: Check, tmp_path: Path) -> None:
+    """It is skipped, by laws and fields."""
     source = """
 @jax.tree_util.register_pytree_node_class
 class Shy:
@@ -153,13 +153,12 @@ class Shy:
     def tree_flatten(self): return (self.x,), None
     @classmethod
     def tree_unflatten(cls, _, children):
-        if isinstance(children[0], jax.core.Tracer): raise ValueError("no vectors")
+        if getattr(children[0], "shape", ()): raise ValueError("no vectors")
         return cls(*children)
 """
     file = write(source)
-    assert codes(check_all, tmp_path, file, "--law", "transformations") == {1}
-    assert "no vectors" in check_all(file, "--law", "transformations").out
-    assert codes(check_all, tmp_path, file, "--field", "x") == {0}, "what it refuses is skipped"
+    assert codes(check_all, tmp_path, file, "--law", "transformations") == {0}
+    assert codes(check_all, tmp_path, file, "--field", "x") == {0}
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_a_second_program_of_a_function(run: Callable[..., str], leafwise: Leafw
         step = report["programs"][-1]
         other = json.loads(json.dumps(step))
         other["end"] += 1
-        other["arguments"]["leaves"]["x"]["shape"] = ["4"]
+        other["arguments"]["x"]["array"]["shape"] = ["4"]
         report["programs"].append(other)
 
     why = "compiled again, by argument x: float32[3] -> float32[4]"
@@ -271,9 +271,8 @@ def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None
 
     def turn(report: Any) -> None:
         for each in report["programs"]:
-            for path, value in each["arguments"]["statics"].items():
-                if path == "state.names":
-                    value["members"].reverse()
+            if names := each["arguments"].get("state.names"):
+                names["static"]["members"].reverse()
         report["processes"][0]["hash_seed"] += 1
 
     assert causes(leafwise, run(), run(turn)) == {}

@@ -59,15 +59,15 @@ def test_what_a_program_was_made_from(
     assert first["function"].endswith(":run_script.<locals>.step")
     assert first["site"]["file"].endswith("test_program_records.py")
     assert first["site"]["text"] == "step(State(jnp.ones(5)), 2.0)"
-    assert first["arguments"]["statics"]["state.mode"] == "a"
-    assert second["arguments"]["statics"]["state.mode"] == "b"
-    assert first["arguments"]["leaves"]["state.w"] == {"dtype": "float32", "shape": ["5"]}
+    assert first["arguments"]["state.mode"] == {"static": "a"}
+    assert second["arguments"]["state.mode"] == {"static": "b"}
+    assert first["arguments"]["state.w"] == {"array": {"dtype": "float32", "shape": ["5"]}}
     assert first["digest"] != second["digest"]
     assert first["config"] == {}
     assert second["config"]["jax_default_matmul_precision"] == "highest"
-    captured = first["captures"]["statics"]
-    assert captured["RATE"] == {"float": "0.25"}
-    assert captured["TABLE"]["class"] == "jax:Array"
+    captured = first["captures"]
+    assert captured["RATE"] == {"static": {"float": "0.25"}}
+    assert captured["TABLE"]["static"]["class"] == "jax:Array"
     assert "CALLS" not in captured  # which is only written to
     assert (first["cache"], first["key"], first["key_parts"]) == ("off", None, {})
     assert first["recording"] > 0
@@ -141,12 +141,10 @@ def test_captures_that_share_a_name_or_are_large(
         report = explained(script, programs=True)
         return next(each for each in report["programs"] if each["name"] == "step")
 
-    statics = found()["captures"]["statics"]
-    both = {path: each for path, each in statics.items() if path.startswith("value")}
-    assert sorted(each["float"] for each in both.values()) == ["3.0", "4.0"]
+    both = {path: each for path, each in found()["captures"].items() if path.startswith("value")}
+    assert sorted(each["static"]["float"] for each in both.values()) == ["3.0", "4.0"]
     monkeypatch.setattr(program_records, "_MOST_ARRAY", 1)
-    leaves = found()["captures"]["leaves"]
-    assert leaves["TABLE"] == {"dtype": "float32", "shape": ["5"]}
+    assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}
 
 
 def test_what_cannot_be_described_ends_no_script(

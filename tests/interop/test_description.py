@@ -27,7 +27,7 @@ from hypothesis import given
 
 import leafwise as lw
 from leafwise._compare import description
-from leafwise._compare.description import Description
+from leafwise._compare.description import Record
 from leafwise._statics.portable import PortableReader, dump, format_json
 from leafwise.interop._checkpoint import (
     VERSION,
@@ -135,9 +135,9 @@ def opaque_in(value: Any) -> list[str]:
 def test_a_description_survives_its_text(value: Any) -> None:
     """What is read back from JSON is what was described, and nothing drawn is opaque."""
     described = describe_tree({"p": P(0.0, value)})
-    again = from_json(json.loads(json.dumps(to_json(described.description))), "here")
+    again = from_json(json.loads(json.dumps(to_json(described.record))), "here")
     assert not described.opaque
-    assert differences(described.description, again, "") == ()
+    assert differences(described.record, again, "") == ()
 
 
 DISTINCT = [
@@ -235,7 +235,7 @@ SCRIPT = """
     value = (Frozen(a=1), Named("a"), frozenset({"a", "b", ("c", 1.0), jnp.tanh}), Color.RED,
              Config(1), Point(1, 2.0), lw.FrozenMapping(z=1, a=jax.nn.relu), lw.StaticArray([1.0]))
     tree = {"p": P(jnp.ones((2, 3)), value), "k": jax.random.key(0), "n": None, "s": {"é": 1.0}}
-    print(dump(to_json(describe_tree(tree).description)))
+    print(dump(to_json(describe_tree(tree).record)))
 """
 
 
@@ -258,8 +258,8 @@ def test_a_description_is_the_same_in_another_process() -> None:
     assert b"['p'].x" in texts[0]
 
 
-def described(tree: Any) -> Description:
-    return describe_tree(tree).description
+def described(tree: Any) -> Record:
+    return describe_tree(tree).record
 
 
 OD = collections.OrderedDict

@@ -91,8 +91,8 @@ def test_orbax_itself_reads_the_arrays(tmp_path: Path) -> None:
         )
         found = plain.restore(tmp_path / "tree", args=args)
     np.testing.assert_array_equal(found.arrays[".w"], np.ones((2, 3)))
-    assert found.leafwise["statics"] == {".depth": 2}
-    assert found.leafwise["leaves"][".w"] == {"dtype": "float32", "shape": [2, 3]}
+    assert found.leafwise["tree"][".depth"] == {"static": 2}
+    assert found.leafwise["tree"][".w"] == {"array": {"dtype": "float32", "shape": [2, 3]}}
 
 
 @pytest.mark.slow

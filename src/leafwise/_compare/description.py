@@ -7,6 +7,7 @@ function in an `equinox.nn.MLP`) is described as a static is.
 
 import collections
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -30,34 +31,58 @@ from leafwise.errors import Difference
 LeafEntry: TypeAlias = Callable[[Any], dict[str, Json] | str | None]
 """Returns what describes an array; as text, what is wrong with it; None if it is not one."""
 
-
 Fits: TypeAlias = Callable[[Json, Json], bool]
 
+Record: TypeAlias = dict[str, Json]
+"""A tree without its data: what there is at each path, as a walk over the tree meets it.
 
-@dataclasses.dataclass(frozen=True)
-class Description:
-    """A tree without its data.
+``{"class": "module:qualname"}`` of a node, or the bare name of a builtin container;
+``{"static": ...}``; and of an array ``{"array": {"dtype": ..., "shape": ...}}``, with ``key`` for
+``dtype`` of PRNG keys, and ``{"array": {"python": "float"}}`` of Python scalars.
+"""
 
-    Attributes:
-        classes: The class of each node, by path: ``module:qualname``, or the bare name of a
-            builtin container.
-        statics: Each static, by path, as JSON.
-        leaves: What each array is, by path, in JAX's order: ``{"dtype": ..., "shape": ...}``,
-            ``{"key": ..., "shape": ...}`` of PRNG keys, ``{"python": "float"}``.
+
+def of_kind(record: Record, kind: str) -> dict[str, Json]:
+    """Return the entries of one kind, by path: of ``class``, ``static`` or ``array``."""
+    return {path: entry[kind] for path, entry in record.items() if kind in entry}
+
+
+def describe_tree(
+    tree: Any, leaf_entry: LeafEntry, reader: PortableReader | None = None, start: str = ""
+) -> "Described":
+    """Describe a tree, which stands at a path; its leaves may be `jax.ShapeDtypeStruct`.
+
+    Raises:
+        StaticMutatedError: A static of a leafwise class changed in place.
     """
+    walk = TreeWalk(lambda leaf: leaf, frozenset())
+    described = Described(walk.leaves, type(tree).__name__, leaf_entry, reader)
+    described.add(walk.node_or_leaf(tree), start)
+    return described
 
-    classes: dict[str, Json]
-    statics: dict[str, Json]
-    leaves: dict[str, Json]
+
+def describe_signature(
+    signature: Signature, leaf_entry: LeafEntry, reader: PortableReader
+) -> Record:
+    """Describe the arguments of a call that was recorded, each under the name of its parameter."""
+    found = signature.leaf_records
+    leaves = [each.value if each.kind is LeafKind.STATIC else each for each in found]
+    described = Described(leaves, "", leaf_entry, reader)
+    root = signature.root
+    for name, value in zip(root.names, root.values, strict=True):
+        by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
+        described.add_static(value_of(value), signature.show(name), by_content)
+    for step, child in zip(root.steps, root.children, strict=True):
+        described.add(child, signature.show(step))
+    return described.record
 
 
-@dataclasses.dataclass(frozen=True)
 class Described:
-    """A tree and its description.
+    """A tree and its record.
 
     Attributes:
         root: What its paths begin with in messages: the name of its class.
-        description: What it is.
+        record: What it is.
         leaf_paths: The path of each leaf in JAX's order; None for one that is not an array.
         leaves: All leaves in JAX's order.
         opaque: Statics that mean nothing to another process: paths, and what they are.
@@ -65,13 +90,18 @@ class Described:
         twice: Paths that two places of the tree have.
     """
 
-    root: str
-    description: Description
-    leaf_paths: list[str | None]
-    leaves: list[Any]
-    opaque: list[tuple[str, str]]
-    problems: list[tuple[str, str]]
-    twice: list[str]
+    def __init__(
+        self, leaves: list[Any], root: str, leaf_entry: LeafEntry, reader: PortableReader | None
+    ) -> None:
+        self._leaf_entry = leaf_entry
+        self._reader = PortableReader() if reader is None else reader
+        self.root = root
+        self.record: Record = {}
+        self.leaf_paths: list[str | None] = []
+        self.leaves = leaves
+        self.opaque = self._reader.opaque
+        self.problems: list[tuple[str, str]] = []
+        self.twice: list[str] = []
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -79,67 +109,14 @@ class Described:
         pairs = zip(self.leaf_paths, self.leaves, strict=True)
         return {path: leaf for path, leaf in pairs if path is not None}
 
-
-def describe_tree(
-    tree: Any, leaf_entry: LeafEntry, reader: PortableReader | None = None, start: str = ""
-) -> Described:
-    """Describe a tree.
-
-    Args:
-        tree: Any pytree; its leaves may be `jax.ShapeDtypeStruct`.
-        leaf_entry: Describes an array.
-        reader: Reads the statics.
-        start: The path that it stands at.
-
-    Raises:
-        StaticMutatedError: A static of a leafwise class changed in place.
-    """
-    walk = TreeWalk(lambda leaf: leaf, frozenset())
-    describer = _TreeDescriber(walk.leaves, type(tree).__name__, leaf_entry, reader)
-    describer.add(walk.node_or_leaf(tree), start)
-    return describer.described
-
-
-def describe_signature(
-    signature: Signature, leaf_entry: LeafEntry, reader: PortableReader
-) -> Description:
-    """Describe the arguments of a call that was recorded, each under the name of its parameter.
-
-    Args:
-        signature: The call.
-        leaf_entry: Describes what was recorded of an argument.
-        reader: Reads the statics.
-    """
-    found = signature.leaf_records
-    leaves = [each.value if each.kind is LeafKind.STATIC else each for each in found]
-    describer = _TreeDescriber(leaves, "", leaf_entry, reader)
-    root = signature.root
-    for name, value in zip(root.names, root.values, strict=True):
-        by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
-        describer.add_static(value_of(value), signature.show(name), by_content)
-    for step, child in zip(root.steps, root.children, strict=True):
-        describer.add(child, signature.show(step))
-    return describer.described.description
-
-
-class _TreeDescriber:
-    def __init__(
-        self, leaves: list[Any], root: str, leaf_entry: LeafEntry, reader: PortableReader | None
-    ) -> None:
-        self._leaf_entry = leaf_entry
-        self._reader = PortableReader() if reader is None else reader
-        opaque = self._reader.opaque
-        self.described = Described(root, Description({}, {}, {}), [], leaves, opaque, [], [])
-        self._paths: set[str] = set()
-
     def add(self, node: Node | int, path: str) -> None:
         """Add a node or a leaf, which stands at `path`."""
         if isinstance(node, int):
-            self._leaf(self.described.leaves[node], path)
+            self._leaf(self.leaves[node], path)
             return
         if isinstance(node.aux, StaticKey):
             verify(node.aux)
-        self.described.description.classes[self._claim(path)] = self._class(node, path)
+        self._put(path, "class", self._class(node, path))
         for name, value in zip(node.names, node.values, strict=True):
             self.add_static(value, path + name, node.compared_by(name) == "content")
         if _has_own_data(node):
@@ -148,13 +125,12 @@ class _TreeDescriber:
             if not node.is_hash_node(index):
                 self.add(child, path + step)
 
-    def _claim(self, path: str) -> str:
-        """Return the path, with a mark if two places have it."""
-        if path in self._paths:
-            self.described.twice.append(path)
-            return self._claim(f"{path} again")
-        self._paths.add(path)
-        return path
+    def _put(self, path: str, kind: str, entry: Json) -> None:
+        """Add an entry, with a mark if two places have its path."""
+        while path in self.record:
+            self.twice.append(path)
+            path = f"{path} again"
+        self.record[path] = {kind: entry}
 
     def _class(self, node: Node, path: str) -> Json:
         """Return the class; with the keys of a dict, unless they are texts in JAX's order."""
@@ -169,19 +145,17 @@ class _TreeDescriber:
     def add_static(self, value: Any, path: str, by_content: bool = False) -> None:  # noqa: FBT001, FBT002  # one switch
         """Add a static, which stands at `path`."""
         read = self._reader.read_by_content if by_content else self._reader.read
-        self.described.description.statics[self._claim(path)] = read(value, path)
+        self._put(path, "static", read(value, path))
 
     def _leaf(self, leaf: Any, path: str) -> None:
-        described = self.described
         entry = self._leaf_entry(leaf)
-        is_array = entry is not None
-        described.leaf_paths.append(path if is_array else None)
-        if isinstance(entry, str):
-            described.problems.append((path, f"{entry}\n  got: {got(leaf)}"))
-        elif entry is not None:
-            described.description.leaves[self._claim(path)] = entry
-        else:
+        self.leaf_paths.append(None if entry is None else path)
+        if entry is None:
             self.add_static(leaf, path)
+        elif isinstance(entry, str):
+            self.problems.append((path, f"{entry}\n  got: {got(leaf)}"))
+        else:
+            self._put(path, "array", entry)
 
 
 _DICTS: Final = (dict, collections.OrderedDict, collections.defaultdict)
@@ -229,34 +203,24 @@ def _atoms(value: Any) -> Iterator[Any]:
 
 
 def differences(
-    saved: Description, target: Description, root: str, fits: Fits
+    saved: Record, target: Record, root: str = "", fits: Fits = operator.eq
 ) -> tuple[Difference, ...]:
     """Return all differences. Those between arrays are where one does not fit the other.
 
     Where one has a node and the other has not, what is below is left out.
     """
-    before, after = _by_path(saved), _by_path(target)
-    paths = dict.fromkeys((*after, *before))
-    cut = {
+    paths = dict.fromkeys((*target, *saved))
+    cut = [
         path
         for path in paths
-        if ("class" in before.get(path, ())) != ("class" in after.get(path, ()))
-    }
-    found: list[Difference] = []
-    for path in paths:
-        if any(is_below(path, above) for above in cut):
-            continue
-        for where, one, other in _compare(path, before.get(path), after.get(path), fits):
-            found.append(Difference(root + where, *_shorten_both(one, other)))
-    return tuple(found)
-
-
-def _by_path(description: Description) -> dict[str, dict[str, Json]]:
-    """Return all nodes, statics and arrays of a tree by path, each as its kind and entry."""
-    classes = {path: {"class": each} for path, each in description.classes.items()}
-    statics = {path: {"static": each} for path, each in description.statics.items()}
-    leaves = {path: {"array": each} for path, each in description.leaves.items()}
-    return classes | statics | leaves
+        if ("class" in saved.get(path, ())) != ("class" in target.get(path, ()))
+    ]
+    return tuple(
+        Difference(root + where, *_shorten_both(one, other))
+        for path in paths
+        if not any(is_below(path, above) for above in cut)
+        for where, one, other in _compare(path, saved.get(path), target.get(path), fits)
+    )
 
 
 def _compare(

@@ -22,12 +22,7 @@ from jax import core
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
 from leafwise._classes.spec import MARK, is_static_metadata
-from leafwise._compare.description import (
-    Described,
-    Description,
-    describe_signature,
-    describe_tree,
-)
+from leafwise._compare.description import Record, describe_signature, describe_tree
 from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
 from leafwise._objects.classes import qualname_of
@@ -40,7 +35,7 @@ from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
-from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, format_sharding
+from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
 from leafwise.errors import DigestError
 
 _VERSION: Final = "leafwise digest 1"
@@ -80,17 +75,14 @@ def digest(tree: Any) -> str:
     return digest_of(describe(tree))
 
 
-def digest_of(description: Description) -> str:
-    """Return the digest of a description."""
-    # As lists of pairs: the order of leaves is part of the structure.
-    parts = [
-        list(vars(description)[field.name].items()) for field in dataclasses.fields(description)
-    ]
-    return hashlib.sha256(dump([_VERSION, parts]).encode()).hexdigest()
+def digest_of(record: Record) -> str:
+    """Return the digest of a record."""
+    # As pairs: the order of leaves is part of the structure.
+    return _sha([_VERSION, [*record.items()]])
 
 
-def describe(tree: Any, *, in_order: bool = False) -> Description:
-    """Return the description of a tree that a digest is made of.
+def describe(tree: Any, *, in_order: bool = False) -> Record:
+    """Return the record of a tree that a digest is made of.
 
     Args:
         tree: Any pytree, or a key.
@@ -100,65 +92,58 @@ def describe(tree: Any, *, in_order: bool = False) -> Description:
     Raises:
         DigestError: A static means nothing to another process.
     """
-    reader = DigestReader(in_order=in_order)
-    described = describe_tree(tree, _placed_entry if in_order else _abstract_entry, reader)
+    reader, to_leaf = DigestReader(in_order=in_order), LeafRecorder()
+    described = describe_tree(tree, lambda leaf: aval_entry(to_leaf(leaf), placed=in_order), reader)
+    record = described.record
     if isinstance(tree, StaticKey):
-        described.description.statics[", key of"] = reader.class_name(tree.owner.cls)
-    _add_definitions(described.description, reader)
+        record[", key of"] = {"static": reader.class_name(tree.owner.cls)}
     if reader.refused:
-        raise DigestError("\n".join(_refusal(described, *each) for each in reader.refused))
-    return described.description
+        lines = [
+            f"{described.root}{path}: {why}\n  got: {what}\n  fix: {fix}"
+            for path, what, why, fix in reader.refused
+        ]
+        raise DigestError("\n".join(lines))
+    return record | reader.class_entries()
 
 
-def describe_call(signature: Signature) -> tuple[Description, dict[str, str]]:
-    """Return the description of a call that was recorded, and what means nothing elsewhere.
+def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
+    """Return the record of a call, and what means nothing elsewhere.
 
     Returns:
-        The description, in which the members of sets come in the order of a loop; and by path
+        The record, in which the members of sets come in the order of a loop; and by path
         what another process could not read, with its type.
     """
+
+    def entry(found: Any) -> dict[str, Json] | None:
+        is_leaf = isinstance(found, Leaf)
+        return aval_entry(found, placed=True) or {"python": str(found)} if is_leaf else None
+
     reader = DigestReader(in_order=True)
-    found = describe_signature(signature, _recorded_entry, reader)
-    _add_definitions(found, reader)
+    found = describe_signature(signature, entry, reader) | reader.class_entries()
     return found, {path: what for path, what, *_ in reader.refused}
 
 
-def describe_values(values: Mapping[str, Any]) -> Description:
-    """Return the description of values by their paths, as statics; without a digest, as trees."""
-    found = Description({}, {}, {})
+def describe_values(values: Mapping[str, Any]) -> Record:
+    """Return the record of values by their paths, as statics; without a digest, as trees."""
+    found: Record = {}
+    to_leaf = LeafRecorder()
     for path, value in values.items():
         reader = DigestReader(in_order=True)
         with contextlib.suppress(Exception):  # the user's own code
             entry = reader.read(value, path)
             if not reader.refused:
-                found.statics[path] = entry
+                found[path] = {"static": entry}
                 continue
-            one = describe_tree(value, lambda leaf: _leaf_entry(_record(leaf)), None, path)
+            one = describe_tree(value, lambda leaf: aval_entry(to_leaf(leaf)), None, path)
             if not one.opaque:
-                for mine, its in zip(
-                    vars(found).values(), vars(one.description).values(), strict=True
-                ):
-                    mine.update(its)
+                found |= one.record
     return found
 
 
-def _add_definitions(description: Description, reader: "DigestReader") -> None:
-    for name, definition in sorted(reader.definitions.items()):
-        description.statics[f", class {name}"] = definition
-
-
-def _refusal(described: Described, path: str, what: str, why: str, fix: str) -> str:
-    fix = fix.replace("\n", "\n  ")
-    return f"{described.root}{path}: {why}\n  got: {what}\n  fix: {fix}"
-
-
-_record: Final = LeafRecorder(abstract=True)
-
-
-def _leaf_entry(found: Leaf) -> dict[str, Json] | None:
-    """Return the aval of a leaf; None for what is none to JAX."""
+def aval_entry(found: Leaf, *, placed: bool = False) -> dict[str, Json] | None:
+    """Return the aval of a leaf, with the devices it is committed to; None for what has none."""
     aval = found.aval
-    if aval is None or found.kind is LeafKind.INVALID:
+    if aval is None:
         return None
     entry: dict[str, Json] = {"dtype": str(aval.dtype), "shape": [*map(str, aval.shape)]}
     if found.weak_type:
@@ -166,33 +151,10 @@ def _leaf_entry(found: Leaf) -> dict[str, Json] | None:
     spec = getattr(getattr(aval, "sharding", None), "spec", ())
     if any(each is not None for each in spec):  # of an explicit axis of a mesh
         entry["sharding"] = str(spec)
+    elif placed and found.committed:
+        entry["committed"] = _devices(found.sharding)
     if type(aval) is not core.ShapedArray:  # a mutable array
         entry["kind"] = type(aval).__name__
-    return entry
-
-
-def _recorded_entry(found: Any) -> dict[str, Json] | None:
-    """Return the aval of a leaf that was recorded, and how JAX lowers it; None for a static."""
-    if not isinstance(found, Leaf):
-        return None
-    entry = _leaf_entry(found)
-    if entry is None:
-        return {"python": str(found)}
-    if found.lowered_sharding is not None and "sharding" not in entry:
-        entry["committed"] = _devices(found.sharding)
-    return entry
-
-
-def _abstract_entry(leaf: Any) -> dict[str, Json] | None:
-    return _leaf_entry(_record(leaf))
-
-
-def _placed_entry(leaf: Any) -> dict[str, Json] | None:
-    """Return the aval of a leaf, and the devices that it is committed to."""
-    entry = _abstract_entry(leaf)
-    is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, core.Tracer)
-    if entry is not None and is_array and leaf.committed and "sharding" not in entry:
-        entry["committed"] = _devices(leaf.sharding)
     return entry
 
 
@@ -233,6 +195,11 @@ class DigestReader(PortableReader):
                     name = self._names[cls] = f"{name} {_sha(definition)[:8]}"
                 self.definitions[name] = definition
         return self._names[cls]
+
+    def class_entries(self) -> Record:
+        """Return what the classes are that were met, as the end of a record."""
+        found = sorted(self.definitions.items())
+        return {f", class {name}": {"static": definition} for name, definition in found}
 
     def _definition(self, cls: Any, name: str) -> Json | None:
         """Return what a class is, apart from its code: its fields in order, and its options."""
@@ -339,8 +306,8 @@ class DigestReader(PortableReader):
             return f"no name leads another process to this {kind}", fix
         if compares_by_identity(cls):
             why = f"{name} compares by identity, which means nothing to another process"
-            fix = f"@dataclass(frozen=True)\nclass {name}: ..."
-            return why, f"let what it holds be its fields:\n{fix}"
+            fix = f"@dataclass(frozen=True)\n  class {name}: ..."
+            return why, f"let what it holds be its fields:\n  {fix}"
         why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
         return why, f"let {name} be a frozen dataclass of values that are static, too"
 

@@ -164,14 +164,6 @@ class ProcessRecord(TypedDict):
     config: dict[str, Any]
 
 
-class DescriptionRecord(TypedDict):
-    """What a tree is, by path: classes, statics, and the dtype and shape of arrays."""
-
-    classes: dict[str, Any]
-    statics: dict[str, Any]
-    leaves: dict[str, Any]
-
-
 class LoweredRecord(TypedDict):
     """The operations of a program: ``digest`` is theirs, ``fingerprint`` has the options as well.
 
@@ -195,9 +187,9 @@ class ProgramRecord(TypedDict):
     ``function`` is ``module:qualname``, ``process`` a place in the list of processes. ``cache`` is
     ``"hit"``, ``"off"``, or why it missed; ``key`` and ``key_parts`` are there while it is on.
     ``config`` has what differs from the process. ``digest`` and ``arguments`` are left out where
-    the call could not be seen, ``captures`` and ``call`` for operations of JAX itself. ``call`` is
-    what the call can be made from again. ``refused`` names what means nothing to another process.
-    ``recording`` is how many seconds this record took.
+    the call could not be seen, ``captures`` for operations of JAX itself; both are by path: the
+    class of a node, a static, or the dtype and shape of an array. ``refused`` names what means
+    nothing to another process. ``recording`` is how many seconds this record took.
     """
 
     function: str
@@ -214,9 +206,8 @@ class ProgramRecord(TypedDict):
     config: dict[str, Any]
     refused: dict[str, str]
     digest: NotRequired[str]
-    arguments: NotRequired[DescriptionRecord]
-    captures: NotRequired[DescriptionRecord]
-    call: NotRequired[dict[str, Any]]
+    arguments: NotRequired[dict[str, Any]]
+    captures: NotRequired[dict[str, Any]]
     recording: float
 
 

@@ -21,7 +21,7 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Description
+from leafwise._compare.description import Record
 from leafwise._compare.digest import describe_call, describe_values
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
 from leafwise._jax.agreement import (
@@ -136,14 +136,11 @@ def compare_inputs(body: Body, program: Program) -> None:
         return
     hooked = _hook(body)
 
-    def description() -> Description:
+    def description() -> Record:
         if program.signature is None:
-            return Description({"": "arguments that could not be read"}, {}, {})
+            return {"": {"class": "arguments that could not be read"}}
         found, _ = describe_call(program.signature)
-        if not hooked:
-            for mine, its in zip(vars(found).values(), vars(_around(body)).values(), strict=True):
-                mine.update(its)
-        return found
+        return found if hooked else found | _around(body)
 
     with _leaving(here, body, program) as words:
         compare(here, f"{_name(body)} inputs", description, body.callee.timeout, words)
@@ -320,7 +317,7 @@ def _compare_programs(
     def send(turn: int) -> dict[str, Any]:
         made = program.to_json()
         made["operations"] = made["operations"][: len(made["operations"]) >> turn]
-        around = [[*part.items()] for part in vars(_around(body)).values()]
+        around = [*_around(body).items()]
         whys = [_reason(each) for each in log.programs[-1:]]
         return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
 
@@ -357,7 +354,7 @@ def _different(
             texts[theirs] = (*texts.get(theirs, ()), *group)
     lines += difference_lines(found)
     described = [
-        (group, None if each is None else Description(*map(dict, each["around"])))
+        (group, None if each is None else dict(each["around"]))
         for group, each in zip(groups, sent, strict=True)
     ]
     known = [each for each in described if each[1] is not None]
@@ -393,7 +390,7 @@ def _fix(sent: Sequence[Any], found: Mapping[str, Any], around: Sequence[str]) -
     )
 
 
-def _around(body: Body) -> Description:
+def _around(body: Body) -> Record:
     """Return what a function captures, and JAX's configuration, as far as others can read it."""
     config: Mapping[str, Any] = dict(trace_config())
     values = {f"config {name}": each for name, each in config.items() if name != UNNAMED_CONFIG}

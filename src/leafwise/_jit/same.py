@@ -1,11 +1,10 @@
 """Whether all processes of a program have the same tree: compared, before one waits for ever."""
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from leafwise._compare.description import Description, differences, in_one_order
+from leafwise._compare.description import Record, differences, in_one_order, of_kind
 from leafwise._compare.digest import describe, digest_of
 from leafwise._jax.agreement import (
     LONGEST,
@@ -66,32 +65,31 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
 
 
 def compare(
-    here: Processes, name: str, make: Callable[[], Description], timeout: float, words: Words
+    here: Processes, name: str, make: Callable[[], Record], timeout: float, words: Words
 ) -> None:
-    """Compare a description with those of all other processes.
+    """Compare a record with those of all other processes.
 
     Raises:
         DifferentProcessesError: They differ.
         ProcessTimeoutError: Some process did not come.
         Exception: What `make` raises; the others are told of it.
     """
-    description, groups = grouped_by_digest(here, name, make, digest_of, timeout, words)
+    record, groups = grouped_by_digest(here, name, make, digest_of, timeout, words)
     if len(groups) == 1:
         return
 
-    def send(turn: int) -> list[list[tuple[str, Any]]]:
+    def send(turn: int) -> list[tuple[str, Any]]:
         longest = LONGEST >> 2 * turn  # a static that is too long to send is still named
-        statics = {
-            path: {"name": f"too long to show, {hashlib.sha256(text.encode()).hexdigest()}"}
-            for path, each in (description.statics if turn else {}).items()
-            if len(text := dump(each)) > longest
-        }
-        found = dataclasses.replace(description, statics=description.statics | statics)
-        return [[*part.items()] for part in vars(found).values()]
+        shown = dict(record)
+        for path, each in (of_kind(record, "static") if turn else {}).items():
+            if len(text := dump(each)) > longest:
+                name = f"too long to show, {hashlib.sha256(text.encode()).hexdigest()}"
+                shown[path] = {"static": {"name": name}}
+        return [*shown.items()]
 
     texts = exchange_in_groups(here, name, groups, send)
     described = [
-        (group, None if found is None else Description(*map(dict, found)))
+        (group, None if found is None else dict(found))
         for group, found in zip(groups, texts, strict=True)
     ]
     lines, values = differing_lines(words.root, described)
@@ -110,7 +108,7 @@ def compare(
 # ------------------------------------------------------------------------ what differs
 
 
-Described = tuple[list[int], Description | None]
+Described = tuple[list[int], Record | None]
 
 
 def pairs_of(described: Sequence[Described]) -> Iterator[tuple[Described, Described]]:
@@ -142,19 +140,19 @@ def differing_lines(
     return difference_lines(found), found
 
 
-def _differences(one: Description, other: Description, root: str) -> list[tuple[str, str, str]]:
-    found = differences(one, other, root, lambda mine, its: dump(mine) == dump(its))
+def _differences(one: Record, other: Record, root: str) -> list[tuple[str, str, str]]:
+    found = differences(one, other, root)
     if found:
         return [(each.path, each.saved, each.target) for each in found]
-    mine, its = (f"{', '.join(each.leaves)} in this order" for each in (one, other))
+    mine, its = (f"{', '.join(of_kind(each, 'array'))} in this order" for each in (one, other))
     return [(root, mine, its)]
 
 
-def _differ_by_order(one: Description | None, other: Description | None) -> bool:
+def _differ_by_order(one: Record | None, other: Record | None) -> bool:
     """Return whether some static differs in the order of sets alone."""
     if one is None or other is None:
         return False
-    pairs = [(each, other.statics.get(path)) for path, each in one.statics.items()]
+    pairs = [(each, other.get(path)) for path, each in one.items()]
     return any(
         dump(mine) != dump(its) and dump(in_one_order(mine)) == dump(in_one_order(its))
         for mine, its in pairs

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from leafwise._compare.description import Description, differences, in_one_order
+from leafwise._compare.description import Record, differences, in_one_order
 from leafwise._compare.program import Operation, first_differences
 from leafwise._display.shape import EventRecord, ProcessRecord, ProgramRecord
 from leafwise._jax.persistent_cache import differing_parts
@@ -367,15 +367,12 @@ _OF_PROCESS: Final = ("jax", "XLA_FLAGS")
 """The options of a compile that are compared for the whole run."""
 
 
-def _described(kind: str, one: Any, other: Any) -> Iterator[Cause]:
+def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[Cause]:
     if one is None or other is None:
         return
-    mine, its = (Description(**each) for each in (one, other))
-    for each in differences(mine, its, "", lambda a, b: dump(a) == dump(b)):
-        static = mine.statics.get(each.path), its.statics.get(each.path)
-        is_order = None not in static and dump(in_one_order(static[0])) == dump(
-            in_one_order(static[1])
-        )
+    for each in differences(one, other):
+        entries = [dump(in_one_order(run.get(each.path))) for run in (one, other)]
+        is_order = each.path in one and entries[0] == entries[1]
         path = each.path.removeprefix(", ")
         texts = (_HASH.sub(r"\1...", text) for text in (each.saved, each.target))
         yield Cause("order" if is_order else kind, path, *texts)

@@ -22,8 +22,8 @@ import numpy as np
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Description, describe_tree
-from leafwise._compare.digest import DigestReader, describe_call, digest_of
+from leafwise._compare.description import Record, describe_tree
+from leafwise._compare.digest import DigestReader, aval_entry, describe_call, digest_of
 from leafwise._compare.program import LoweredProgram, Operation, read_program
 from leafwise._compare.signature import Signature
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
@@ -33,6 +33,7 @@ from leafwise._jit.recorder import Event
 from leafwise._objects.code import names_of
 from leafwise._objects.text import without_addresses
 from leafwise._statics.portable import dump
+from leafwise._trees.leaves import LeafRecorder
 from leafwise.errors import message_of
 
 _MOST_BYTES: Final = 1 << 20
@@ -162,14 +163,16 @@ def _arguments(signature: Signature) -> dict[str, Any]:
     found, refused = describe_call(signature)
     return {
         "digest": digest_of(found),
-        "arguments": dataclasses.asdict(found),
+        "arguments": found,
         "refused": {path: without_addresses(what) for path, what in refused.items()},
     }
 
 
-def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
     """Return what a function captures, by path, and what of it could not be read."""
-    found, refused = Description({}, {}, {}), dict[str, str]()
+    found: Record = {}
+    refused = dict[str, str]()
+    to_leaf = LeafRecorder()
     names = set[str]()
     left = _MOST_ARRAY
 
@@ -178,8 +181,7 @@ def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
         if not isinstance(leaf, jax.Array | np.ndarray):
             return None
         left -= leaf.nbytes
-        is_read = left >= 0
-        return None if is_read else {"dtype": str(leaf.dtype), "shape": [*map(str, leaf.shape)]}
+        return None if left >= 0 else aval_entry(to_leaf(leaf))
 
     for each in captures(fun).own():
         if not each.is_bound or each.treatment in _CODE:
@@ -188,14 +190,13 @@ def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
         names.add(name)
         try:
             reader = DigestReader(in_order=True)
-            one = describe_tree(each.value, large_array, reader, name).description
+            one = describe_tree(each.value, large_array, reader, name).record
         except Exception as error:  # noqa: BLE001  # deleted arrays, the user's own code
             refused[name] = f"{type(error).__name__}: {message_of(error)}"
             continue
-        for mine, its in zip(vars(found).values(), vars(one).values(), strict=True):
-            mine.update(its)
+        found |= one
         refused |= {path: without_addresses(what) for path, what, *_ in reader.refused}
-    return dataclasses.asdict(found), refused
+    return found, refused
 
 
 _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)

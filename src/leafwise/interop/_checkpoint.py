@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._compare import description
-from leafwise._compare.description import Described, Description, differences, is_at_or_below
+from leafwise._compare.description import Described, Record, differences, is_at_or_below, of_kind
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
@@ -114,8 +114,8 @@ class SavedTree:
         _refuse_problems(described)
         for part, found in self._below(path):
             del part[found]
-        self.classes |= described.description.classes
-        self.statics |= described.description.statics
+        self.classes |= of_kind(described.record, "class")
+        self.statics |= of_kind(described.record, "static")
         self.leaves |= described.arrays
 
     def _below(self, path: str) -> list[tuple[dict[str, Any], str]]:
@@ -129,28 +129,25 @@ class SavedTree:
             )
         return found
 
-    def describe(self) -> Description:
-        """Return the description of the tree as it is now.
+    def describe(self) -> Record:
+        """Return the record of the tree as it is now.
 
         Raises:
             CheckpointError: A leaf is not an array.
         """
-        statics = {  # a list or a dict is a description already
-            path: value if isinstance(value, list | dict) else PortableReader().read(value, path)
-            for path, value in self.statics.items()
-        }
-        classes = {
-            path: class_name(each) if isinstance(each, type) else each
-            for path, each in self.classes.items()
-        }
-        leaves: dict[str, Json] = {}
+        record: Record = {}
+        for path, each in self.classes.items():
+            record[path] = {"class": class_name(each) if isinstance(each, type) else each}
+        for path, value in self.statics.items():
+            is_json = isinstance(value, list | dict)  # described already
+            record[path] = {"static": value if is_json else PortableReader().read(value, path)}
         for path, leaf in self.leaves.items():
             entry = leaf_entry(leaf)
             if not isinstance(entry, dict) or isinstance(leaf, jax.ShapeDtypeStruct):
                 problem = entry if isinstance(entry, str) else "it is not an array"
                 raise CheckpointError(f"migrate: {path}: {problem}\n  got: {got(leaf)}")
-            leaves[path] = entry
-        return Description(classes, statics, leaves)
+            record[path] = {"array": entry}
+        return record
 
 
 Migrate: TypeAlias = Callable[[SavedTree], object]
@@ -159,12 +156,12 @@ Migrate: TypeAlias = Callable[[SavedTree], object]
 # ------------------------------------------------------------------------ describing
 
 
-def to_json(tree: Description) -> dict[str, Json]:
+def to_json(tree: Record) -> dict[str, Json]:
     """Return the JSON that stands in a checkpoint."""
-    return {"format": _FORMAT, "version": VERSION, **vars(tree)}
+    return {"format": _FORMAT, "version": VERSION, "tree": tree}
 
 
-def from_json(content: Json, where: str) -> Description:
+def from_json(content: Json, where: str) -> Record:
     """Return what `to_json` wrote."""
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise CheckpointError(
@@ -175,7 +172,8 @@ def from_json(content: Json, where: str) -> Description:
             f"{where}: its format is {shorten(content['version'])}, and this leafwise reads "
             f"{VERSION}\n  fix: install the leafwise that wrote it, or a newer one"
         )
-    return Description(content["classes"], content["statics"], content["leaves"])
+    tree: Record = content["tree"]
+    return tree
 
 
 def describe_tree(tree: Any, start: str = "") -> Described:
@@ -268,8 +266,8 @@ def _scalar_kind(entry: Json) -> str | None:
 # ------------------------------------------------------------------------ saving
 
 
-def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[str, Any]]:
-    """Return the description of a tree, and its arrays by path: of numpy or of JAX, no keys."""
+def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Record, dict[str, Any]]:
+    """Return the record of a tree, and its arrays by path: of numpy or of JAX, no keys."""
     described = describe_tree(tree)
     for path, leaf in described.arrays.items():
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -282,7 +280,7 @@ def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[st
             for path, what in described.opaque
         )
     _refuse_problems(described)
-    return described.description, {path: _plain(leaf) for path, leaf in described.arrays.items()}
+    return described.record, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
 
 def _refuse_problems(described: Described) -> None:
@@ -314,7 +312,7 @@ def _plain(leaf: Any) -> Any:
 
 def unpack(
     target: T,
-    saved: Description,
+    saved: Record,
     where: str,
     read: Read,
     migrate: Migrate | None,
@@ -327,7 +325,7 @@ def unpack(
     values: Mapping[str, Any] = {}
     fix = _FIX
     if migrate is not None:
-        tree = _saved_tree(saved, read(dict.fromkeys(saved.leaves)))
+        tree = _saved_tree(saved, read(dict.fromkeys(of_kind(saved, "array"))))
         result = migrate(tree)
         if result is not None and result is not tree:
             raise CheckpointError(
@@ -335,7 +333,7 @@ def unpack(
             )
         saved, where, fix = tree.describe(), f"{where}, after migrate", _MIGRATE_FIX
         values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
-    found = differences(saved, described.description, described.root, fits)
+    found = differences(saved, described.record, described.root, fits)
     if found:
         lines = "".join(f"\n  {each}" for each in found)
         error = CheckpointMismatchError(
@@ -349,7 +347,7 @@ def unpack(
     leaves = [
         leaf
         if path is None
-        else _restore(values[path], saved.leaves[path], leaf, described.root + path)
+        else _restore(values[path], saved[path]["array"], leaf, described.root + path)
         for path, leaf in zip(described.leaf_paths, described.leaves, strict=True)
     ]
     restored: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
@@ -370,16 +368,16 @@ def sharding_of(leaf: Any) -> Any:
     return getattr(leaf, "sharding", None)
 
 
-def _saved_tree(saved: Description, values: Mapping[str, Any]) -> SavedTree:
+def _saved_tree(saved: Record, values: Mapping[str, Any]) -> SavedTree:
     leaves: dict[str, Any] = {}
-    for path, entry in saved.leaves.items():
+    for path, entry in of_kind(saved, "array").items():
         value = values[path]
         if "python" in entry:
             value = _SCALARS[entry["python"]](np.asarray(value).item())
         elif "key" in entry:
             value = _wrap_keys(value, entry)
         leaves[path] = value
-    return SavedTree(dict(saved.classes), dict(saved.statics), leaves)
+    return SavedTree(of_kind(saved, "class"), of_kind(saved, "static"), leaves)
 
 
 def _wrap_keys(data: Any, entry: Json) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from leafwise._compare.description import Description
+from leafwise._compare.description import Record, of_kind
 from leafwise._jax.processes import MissingError, exchange, processes
 from leafwise.errors import CheckpointError, CheckpointMismatchError, message_of
 from leafwise.interop._checkpoint import (
@@ -166,11 +166,12 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
 
 
 def _read_arrays(
-    read_item: Callable[[str, Any], Any], saved: Description, shardings: Mapping[str, Any]
+    read_item: Callable[[str, Any], Any], saved: Record, shardings: Mapping[str, Any]
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    for path, entry in saved.leaves.items():
+    leaves = of_kind(saved, "array")
+    for path, entry in leaves.items():
         shape, dtype = stored(entry)
         if 0 in shape:
             found[path] = np.zeros(shape, dtype)
@@ -182,7 +183,7 @@ def _read_arrays(
     if options:
         how = ocp.args.PyTreeRestore(dict.fromkeys(options, 0), restore_args=options)
         arrays = read_item(_ARRAYS, how)
-        found |= {path: arrays[path or ROOT] for path in saved.leaves if path not in found}
+        found |= {path: arrays[path or ROOT] for path in leaves if path not in found}
     return found
 
 

@@ -135,7 +135,7 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
     def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for place in wanted:
-            shape, dtype = stored(saved.leaves[place])
+            shape, dtype = stored(saved[place]["array"])
             with reading(where):
                 tensor = file.get_tensor(place or ROOT)
             found[place] = tensor if dtype in _NATIVE else tensor.view(dtype).reshape(shape)

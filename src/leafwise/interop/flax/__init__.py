@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import operator
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
@@ -12,7 +11,7 @@ import jax
 from leafwise._classes.foreign import LazyOwner
 from leafwise._classes.registry import field_names
 from leafwise._compare import description
-from leafwise._compare.description import Described, Description, differences
+from leafwise._compare.description import Described, Record, differences, of_kind
 from leafwise._objects.class_map import on_registered
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
@@ -155,7 +154,7 @@ def _to_state_dict(instance: Any) -> dict[str, Any]:
     children, _, described = _one_level(instance)
     names = _fields(instance, described)
     state = {name: _flax.to_state_dict(children[name]) for name in names}
-    statics = described.description.statics
+    statics = of_kind(described.record, "static")
     if statics:
         # `flatten_dict` joins keys by slashes, and splits them there again.
         texts = {path: dump(static).replace("/", "\\u002f") for path, static in statics.items()}
@@ -184,14 +183,12 @@ def _from_state_dict(target: Any, state: Any) -> Any:
         )
     fields: dict[str, Any] = dict(state)
     texts = fields.pop(_STATICS, None)
-    statics = {} if texts is None else described.description.statics
-    saved = {path: json.loads(next(iter(text))) for path, text in (texts or {}).items()}
-    found = differences(
-        Description({f".{name}": "a field" for name in fields}, saved, {}),
-        Description({f".{name}": "a field" for name in names}, statics, {}),
-        described.root,
-        operator.eq,
-    )
+    saved: Record = {f".{name}": {"class": "a field"} for name in fields}
+    own: Record = {f".{name}": {"class": "a field"} for name in names}
+    if texts is not None:
+        saved |= {path: {"static": json.loads(next(iter(text)))} for path, text in texts.items()}
+        own |= {path: each for path, each in described.record.items() if "static" in each}
+    found = differences(saved, own, described.root)
     if found:
         lines = "\n".join(f"  {difference}" for difference in found)
         raise CheckpointMismatchError(
