@@ -423,4 +423,4 @@ def test_the_aux_data_of_a_dataclass_counts_beside_its_fields() -> None:
         assert (jax.tree.structure(one) == jax.tree.structure(other)) is not bool(found) or (
             {type(vars(each).get("more")) for each in (one, other)} == {int, bool}  # JAX's own ==
         )
-    assert ".<static>" not in described(trees[0]).statics
+    assert ".<static>" not in described(trees[0])
