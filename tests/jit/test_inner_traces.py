@@ -100,6 +100,11 @@ def by_kept(c: Any, _: Any) -> Any:
     return c * KEPT.value, None
 
 
+@functools.partial(jit, stale="retrace")
+def by_kept_alone(x: Any) -> Any:
+    return x * KEPT.value
+
+
 def scanned_by_kept(x: Any) -> Any:
     return jax.lax.scan(by_kept, x, None, length=1)[0]
 
@@ -118,6 +123,20 @@ def test_a_loop_that_the_unfinished_trace_around_has_traced(
     assert outer(ONES).tolist() == [8, 8]
     monkeypatch.setattr(KEPT, "value", 3.0)
     assert outer(ONES).tolist() == [11, 11]
+
+
+def test_a_function_inside_that_is_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has read counts for the one around it, which another change has traced again."""
+    held = Held(1.0)
+    function = lambda x: x * held.value + by_kept_alone(x)  # noqa: E731
+    assert jax.jit(lambda x: function(x))(ONES).tolist() == [3, 3]
+    monkeypatch.setattr(KEPT, "value", 4.0)  # from here on it has a state of its own
+    outer = jit(function, stale="retrace")
+    assert outer(ONES).tolist() == [5, 5]
+    held.value = 2.0
+    assert outer(ONES).tolist() == [6, 6]
+    monkeypatch.setattr(KEPT, "value", 3.0)
+    assert outer(ONES).tolist() == [5, 5]
 
 
 def test_what_did_not_change_stays() -> None:

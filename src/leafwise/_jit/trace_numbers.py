@@ -6,7 +6,9 @@ was read is as it was; otherwise the number is a new one.
 """
 
 import contextlib
+import functools
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Generator, Iterable
 from typing import Final
@@ -34,6 +36,7 @@ _MOST_READ: Final = 256
 """After so many traces with one number, of functions that may be gone, there is a new number."""
 _LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
+_NOTED: Final[dict[int, weakref.ref[Observation]]] = {}
 trace_afresh: Final = _NUMBERS.renew
 
 
@@ -63,12 +66,14 @@ def numbered() -> Generator[int, None, None]:
 
 def note(number: int, observation: Observation) -> None:
     """Note what a trace with a number has read."""
+    key = id(observation)
     with _LOCK:
+        _NOTED[key] = weakref.ref(observation, functools.partial(_NOTED.pop, key))
         if number == _NUMBERS.latest and observation.bindings:
-            _NUMBERS.observations[id(observation)] = observation
+            _NUMBERS.observations[key] = observation
 
 
 def read_before(reused: Iterable[Source]) -> list[Binding]:
-    """Return what functions read that JAX has taken up from other traces with this number."""
-    known = list(_NUMBERS.observations.values())
+    """Return what functions read that JAX has taken up from other traces."""
+    known = [each for find in list(_NOTED.values()) if (each := find()) is not None]
     return [read for source in reused for each in known for read in each.read_in(source)]
