@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 import jaxlib
-from jax.extend.mlir import ir, passmanager
+from jaxlib.mlir import ir, passmanager  # `jax.extend.mlir` has them; its import changes JAX's keys
 
 from leafwise._jax import compat
 from leafwise._jax.events import LOCK
