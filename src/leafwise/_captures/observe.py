@@ -127,15 +127,14 @@ _HERE: Final = _Here()
 @contextlib.contextmanager
 def observing() -> Generator[Observer, None, None]:
     """Observe what this thread runs in this block."""
-    around = _HERE.observers
-    observer = Observer(around)
-    _HERE.observers = *around, observer
+    observer = Observer(_HERE.observers)
+    _HERE.observers = *observer.around, observer
     stop = _SWITCH.on()
     try:
         yield observer
     finally:
         stop()
-        _HERE.observers = around
+        _HERE.observers = observer.around
 
 
 def _is_watched(file: str) -> bool:

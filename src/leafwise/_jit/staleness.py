@@ -101,12 +101,9 @@ def observe(
         if reused is None:  # nobody knows what was
             trace_afresh()
         missing = (reused or set()) - {source_of(each.code) for each in runs}
-        taken = read_before(missing)
         around = [run for each in observer.around for run in each.so_far()] if missing else []
-        for run in around:
-            if not missing.isdisjoint(map(source_of, (run.code, *run.inside))):
-                runs.append(run)
-        found: Observation = log.observe(Observation(runs, log.callee.fun, taken))
+        runs += (run for run in around if missing & {*map(source_of, (run.code, *run.inside))})
+        found: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
     program.captured, program.observation = found.fingerprint, found
