@@ -66,6 +66,8 @@ class Example:
         else:
             plans = [InstancePlan(cls, FieldContext("", cls), strategy_for) for _ in range(2)]
             tried = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
+            if all(each.make_default is None for each in plans[0].parameters):
+                del tried[1]  # they are the same arguments
         self._arguments, self.base = _first_found(tried)
 
     @cached_property

@@ -211,12 +211,14 @@ class InstancePlan:
     def with_arguments(self, *, plain: bool = False) -> Strategy:
         """Return a strategy for arguments, and the instance that is made of them.
 
-        The `plain` ones keep all defaults, and have axes of length 3.
+        The `plain` ones keep all defaults, and have axes of length 3. Each is tried alone, as a
+        search learns nothing from attempts that are hidden in one draw.
         """
+        attempts = 1 if plain else _ATTEMPTS
 
         @st.composite
         def instance(draw: st.DrawFn) -> Any:
-            for _ in range(_ATTEMPTS):
+            for _ in range(attempts):
                 try:
                     made = self._attempt(draw, plain)
                 except _RefusedError as refused:
@@ -226,7 +228,7 @@ class InstancePlan:
                     return made
             draw(st.integers())  # or Hypothesis could run out of values without a reason
             if self._refused is not None:
-                self._refused += _ATTEMPTS
+                self._refused += attempts
                 if self._refused >= _PATIENCE:
                     self._give_up(self.where.errors[0])
             return hypothesis.reject()
