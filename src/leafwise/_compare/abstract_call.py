@@ -1,7 +1,6 @@
 """A call without the data of its arrays, to be lowered again."""
 
 import ast
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -16,13 +15,6 @@ class AbstractCall(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    @classmethod
-    def of_steps(cls, found: Mapping[str, Any]) -> "AbstractCall":
-        """Return the call of arguments that are named ``args[0]`` and ``kwargs['name']``."""
-        named = {ast.literal_eval(step[7:-1]): step for step in found if step.startswith("kwargs")}
-        args = tuple(found[f"args[{place}]"] for place in range(len(found) - len(named)))
-        return cls(args, {name: found[step] for name, step in named.items()})
-
 
 def abstract_call(signature: Signature) -> AbstractCall:
     """Return a call that one program serves with the one that was recorded.
@@ -36,7 +28,9 @@ def abstract_call(signature: Signature) -> AbstractCall:
     root = signature.root
     found = dict(zip(root.steps, jax.tree.unflatten(signature.treedef, leaves), strict=True))
     found.update(zip(root.names, map(value_of, root.values), strict=True))
-    return AbstractCall.of_steps(found)
+    named = {ast.literal_eval(step[7:-1]): step for step in found if step.startswith("kwargs")}
+    args = tuple(found[f"args[{place}]"] for place in range(len(found) - len(named)))
+    return AbstractCall(args, {name: found[step] for name, step in named.items()})
 
 
 def _argument(path: str, leaf: Leaf) -> Any:
