@@ -206,7 +206,7 @@ def test_decorating_twice_is_idempotent() -> None:
     ids=["function", "number", "dataclass"],
 )
 def test_what_cannot_be_decorated(made: Any, words: str) -> None:
-    """What is no class, or has lost what its declarations said, is refused by name."""
+    """What is not a class, or has lost what its declarations said, is refused by name."""
     with pytest.raises(lw.errors.DefinitionError, match=words):
         lw.pytree(made)
 

@@ -74,7 +74,9 @@ class _FrameScope(Mapping[str, Any]):
         """Return a local variable; before Python 3.13 a function keeps all it has until it ends."""
         code = self._frame.f_code
         names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
-        if code.co_flags & inspect.CO_OPTIMIZED and name not in names:  # else they are kept
+        if (
+            code.co_flags & inspect.CO_OPTIMIZED and name not in names
+        ):  # without a look at the others
             raise KeyError(name)
         return self._frame.f_locals[name]
 

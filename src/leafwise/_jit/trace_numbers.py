@@ -36,7 +36,7 @@ _MOST_READ: Final = 256
 """After so many traces with one number, of functions that may be gone, there is a new number."""
 _LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
-_NOTED: Final[dict[int, weakref.ref[Observation]]] = {}
+_NOTED: Final[dict[int, weakref.ref[Observation]]] = {}  # of all numbers, while a program lives
 trace_afresh: Final = _NUMBERS.renew
 
 
