@@ -134,7 +134,7 @@ def _reason(code: int, errors: Sequence[str]) -> str:
 
 def _options() -> list[str]:
     """Return the options of this interpreter, but those that keep it to itself."""
-    found: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()
+    found: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()  # as in multiprocessing
     unbuffered = ["-u"] if getattr(sys.stdout, "write_through", False) else []
     return [*(each for each in found if each not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 

@@ -31,8 +31,9 @@ _COMPILED: Final = 20
 
 
 def find(strategy: Any, wanted: Callable[[Any], bool]) -> Any:
-    """Return a value that is wanted, as simple as it becomes in some steps, always the same one.
+    """Return a value that is wanted, as simple as it becomes in some steps.
 
+    A step that compiles counts more: it is the same value where the same is compiled already.
     `LookupError` says that none was found.
     """
     best: list[Any] = []
