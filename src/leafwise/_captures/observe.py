@@ -195,6 +195,10 @@ def _on_start(code: types.CodeType, _: int) -> Any:
     return None
 
 
+_UNWATCHED: Final[set[str]] = set()
+"""Files that are known not to be watched: a profile function is asked at each call."""
+
+
 def _profile() -> Callable[[], None]:
     """Let Python report each call of this thread, and go on to a profile function that is there."""
     before: Any = sys.getprofile()
@@ -204,9 +208,13 @@ def _profile() -> Callable[[], None]:
         return lambda: None
 
     def profile(frame: types.FrameType, event: str, given: Any) -> None:
-        is_start = event == "call" and _is_watched(frame.f_code.co_filename)
-        for each in _HERE.observers if is_start else ():
-            each.started(frame)
+        if event == "call" and frame.f_code.co_filename not in _UNWATCHED:
+            file = frame.f_code.co_filename
+            if _is_watched(file):
+                for each in _HERE.observers:
+                    each.started(frame)
+            else:
+                _UNWATCHED.add(file)
         if before is not None:
             before(frame, event, given)
 
