@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from leafwise.cli.laws import CheckOptions
+from leafwise.cli.records import UsageError
 from leafwise.cli.run import check_class
-from leafwise.cli.targets import TargetError, find_targets
+from leafwise.cli.targets import find_targets
 from leafwise.testing import Law
 
 Write = Callable[..., str]
@@ -309,6 +310,6 @@ def test_by_hand(write: Write) -> None:
 def test_no_pytree_class(write: Write) -> None:
     """A class that is named, and a leaf, is checked once it is decorated."""
     leaf, decorated = (write(f"{by}class P:\n    x: jax.Array\n") for by in ("", "@lw.pytree\n"))
-    with pytest.raises(TargetError, match="fix: decorate it with @lw\\.pytree"):
+    with pytest.raises(UsageError, match="fix: decorate it with @lw\\.pytree"):
         find_targets([f"{leaf}:P"])
     assert find_targets([f"{decorated}:P"]).targets

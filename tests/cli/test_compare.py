@@ -259,7 +259,7 @@ def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None
             operations = [[each.text, each.source] for each in hashed(program).operations]
             each["program"] |= {"hashed": True, "packed": compress(operations)}
 
-    found = causes(leafwise, run(), run(shorten, hidden=3.0))
+    found = causes(leafwise, run(shorten), run(shorten, hidden=3.0))
     ((kind, _), (before, after)) = next(iter(found.items()))
     assert kind == "operation"
     assert before != after
@@ -302,14 +302,12 @@ def test_files_that_cannot_be_compared(
     good = run()
     text = (tmp_path / good).read_text(encoding="utf-8")
     report = json.loads(text)
-    damaged = {**report, "programs": [{"name": "step"}]}
     files: Mapping[str, tuple[str, str]] = {
-        "cut.json": (text[: len(text) // 2], "is not JSON, or is cut off"),
+        "cut.json": (text[: len(text) // 2], "cannot read cut.json: "),
         "list.json": ("[1, 2]", "is not a report of leafwise explain"),
         "other.json": ('{"version": 2, "classes": []}', "is not a report of leafwise explain"),
-        "newer.json": (json.dumps({**report, "version": 99}), "has layout 99, and this leafwise"),
+        "newer.json": (json.dumps({**report, "version": 99}), "of leafwise explain in layout 1"),
         "older.json": (json.dumps({**report, "programs": []}), "has no programs"),
-        "damaged.json": (json.dumps(damaged), "is damaged: KeyError"),
     }
     for name, (content, words) in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -321,7 +319,7 @@ def test_files_that_cannot_be_compared(
             assert "fix: leafwise explain --json" in outcome.err
     outcome = leafwise("compare", good, "nowhere.json")
     assert outcome.code == 2
-    assert "cannot read nowhere.json: No such file or directory" in outcome.err
+    assert "cannot read nowhere.json: " in outcome.err
     assert leafwise("compare", good).code == 2
 
 

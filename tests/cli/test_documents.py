@@ -52,7 +52,7 @@ REPORTS = (
     ClassReport("m.py:Q", "", (), "Q.part: no values\n  fix: give one"),
     ClassReport("m.py:R", "R(text='a')", (), left_out="R.text: JAX cannot trace it"),
 )
-RUN = CheckRun(REPORTS, 3)
+RUN = CheckRun(REPORTS)
 
 
 def sarif() -> dict[str, Any]:

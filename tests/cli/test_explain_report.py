@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from jax.extend.core import Primitive
 
-import leafwise_cli
 from leafwise._display.words import cache_lines
 from leafwise.cli.explain_report import Process, make_report
 from leafwise.cli.recording import Recorder
+
+from .conftest import Outcome
 
 WIDTH = 91
 
@@ -186,22 +187,6 @@ def test_what_is_compiled_after_a_lowering_failed(explained: Explained) -> None:
     assert (failed["kind"], compiled["kind"]) == ("lowering", "compile")
     assert compiled["site"]["text"] == "lowered.compile()"
     assert not compiled["defined"]
-
-
-def test_the_later_events_of_a_program() -> None:
-    """They have the name and the line of its first, written before or, by a thread, after them."""
-    shared = {"name": "step", "eager": False, "thread": "main", "site": None, "file": "", "line": 0}
-    times = {"start": 1.0, "seconds": 0.5}
-    trace = {"kind": "trace", "number": 7, "run": 3, "explanation": None, **shared, **times}
-    later = [{"of": of, "kind": "compile", **times} for of in (7, 8)]
-    records = [{"events": [trace]}, {"events": later}]
-    for ordered in (records, records[::-1]):
-        events = make_report([Process(1, ordered)], 1, "0", "script.py", 0.0)["events"]
-        assert {each["kind"]: each["name"] for each in events} == {
-            "trace": "step",
-            "compile": "step",
-        }
-        assert [each["kind"] for each in events if "run" in each] == ["trace"]
 
 
 def test_the_events_of_a_program_in_several_recordings() -> None:
@@ -423,12 +408,14 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     assert "<string>" not in str(found)
 
 
-def test_the_script_behind_the_option_is_the_script() -> None:
-    """`--audit` takes no script for its value, and leaves the script's own arguments."""
-    given = ["explain", "--json", "--audit", "--audit", "train.py", "--audit"]
-    expected = ["explain", "--json", "--audit", "--audit=compare", "train.py", "--audit"]
-    assert leafwise_cli.with_values(given) == expected
-    assert leafwise_cli.with_values(["check", "--audit"]) == ["check", "--audit"]
+@pytest.mark.parametrize("option", ["--audit", "--audit=replay"])
+def test_the_script_behind_the_option_is_the_script(
+    option: str, leafwise: Callable[..., Outcome]
+) -> None:
+    """`--audit` takes no script for its value."""
+    outcome = leafwise("explain", option, "missing.py", "--audit")
+    assert outcome.code == 2
+    assert "there is no file missing.py" in outcome.err
 
 
 def test_misses_of_the_persistent_cache() -> None:

@@ -108,7 +108,6 @@ def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"tool = 3", "tool must be a table, got 3"),
         (b"[tool]\nleafwise = 3", "tool.leafwise must be a table, got 3"),
         (b"[tool.leafwise]\nlaw = '\xe9'", "can't decode byte 0xe9"),
     ],
@@ -123,10 +122,8 @@ def test_settings_that_are_no_table(content: bytes, words: str, check: Check) ->
 
 
 def test_other_projects(write: Write, check: Check) -> None:
-    """What is not ours is not read, whatever is wrong with it; help needs no settings."""
+    """What is not ours is not read; help needs no settings."""
     file = write(GOOD)
-    Path("pyproject.toml").write_text("[tool.other]\nkey =\n", encoding="utf-8")
-    assert check(file).code == 0
     settings("zzz = 1")
     assert check("--help").code == 0
     settings("")
@@ -180,7 +177,7 @@ def test_a_baseline(write: Write, check_all: Check) -> None:
     Path("known.json").write_text(json.dumps(document), encoding="utf-8")
     changed = check_all(file, *options, "--baseline", "known.json")
     assert changed.code == 1
-    assert "1 change not as promised" in changed.out.splitlines()[-1]
+    assert "1 change wrong" in changed.out.splitlines()[-1]
     notes = [line for line in changed.out.splitlines() if line.startswith("note: ")]
     assert notes == [
         f"note: {module}:Lossy: post-init at Lossy.q was accepted, and is not there any more",

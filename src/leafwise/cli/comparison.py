@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +19,7 @@ from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump
 from leafwise.cli.explain_report import VERSION
-from leafwise.cli.program_records import hashed, unpacked
+from leafwise.cli.program_records import unpacked
 
 _SILENT: Final = (
     *("jax_log_", "jax_logging_", "jax_debug_log", "jax_explain_cache", "jax_dump_ir"),
@@ -91,35 +90,18 @@ def read_run(file: str) -> Run:
     """Return what is compared of a report that `leafwise explain --json` wrote."""
     try:
         report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(
-            f"cannot read {file}: {getattr(error, 'strerror', None) or error}", file
-        ) from error
-    except ValueError as error:
-        raise RunError(f"{file} is not JSON, or is cut off: {error}", file) from error
-    if not isinstance(report, dict) or not {"version", "events", "functions"} <= report.keys():
-        raise RunError(f"{file} is not a report of leafwise explain", file)
-    if report["version"] != VERSION:
-        raise RunError(
-            f"{file} has layout {report['version']!r}, and this leafwise reads {VERSION}", file
-        )
-    if not report.get("programs") or not report.get("processes"):
-        raise RunError(
-            f"{file} has no programs: its script compiled nothing, or an older leafwise wrote it",
-            file,
-        )
+    except (OSError, ValueError) as error:  # no such file, cut off
+        raise RunError(f"cannot read {file}: {error}", file) from error
+    if not isinstance(report, dict) or report.get("version") != VERSION:
+        raise RunError(f"{file} is not a report of leafwise explain in layout {VERSION}", file)
+    if not report.get("programs"):
+        raise RunError(f"{file} has no programs: its script compiled nothing", file)
     return Run(report["processes"], report["programs"], report["events"])
 
 
 def compare(first: str, second: str) -> Comparison:
     """Compare two files."""
-    runs = read_run(first), read_run(second)
-    try:
-        return _Comparer(first, second, *runs).compare()
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise RunError(
-            f"{first} or {second} is damaged: {type(error).__name__}: {error}", second
-        ) from error
+    return _Comparer(first, second, read_run(first), read_run(second)).compare()
 
 
 class _Comparer:
@@ -146,9 +128,8 @@ class _Comparer:
                 self._causes.setdefault(each, []).append(_label(program))
         for run, program in alone:
             texts = ("", self._why_another(program)) if run else ("compiled", "")
-            self._causes.setdefault(Cause("absent", program["name"], *texts), []).append(
-                _label(program)
-            )
+            each = Cause("absent", program["name"], *texts)
+            self._causes.setdefault(each, []).append(_label(program))
         notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
         differing = len(found) + sum(1 for run, _ in alone if run)
         count = len(self._other.programs)
@@ -204,19 +185,16 @@ class _Comparer:
         if before["program"] is None or after["program"] is None:
             return
         one, other = unpacked(before["program"]), unpacked(after["program"])
-        if one is None or other is None:
+        is_like = before["program"]["hashed"] == after["program"]["hashed"]
+        if one is None or other is None or not is_like:
             self._note("too large to compare its operations", after)
             return
-        if before["program"]["hashed"] != after["program"]["hashed"]:
-            one, other = (
-                each if run["hashed"] else hashed(each)
-                for each, run in ((one, before["program"]), (other, after["program"]))
-            )
-        found = [
-            (_operation(each.mine), _operation(each.its)) for each in first_differences(one, other)
-        ]
-        mine, its = ("\n".join(texts) for texts in zip(*found, strict=True))
-        yield Cause("operation", _label(after), mine, its)
+        found = first_differences(one, other)
+        texts = (
+            [_operation(each.mine) for each in found],
+            [_operation(each.its) for each in found],
+        )
+        yield Cause("operation", _label(after), *map("\n".join, texts))
         if before["program"]["inlined"] == after["program"]["inlined"]:
             self._note(
                 "the same but for which calls share an inner function, which depends on what was "
@@ -225,19 +203,16 @@ class _Comparer:
             )
         for path, what in after["refused"].items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
-        seeds = [
-            run.processes[program["process"]]["hash_seed"]
-            for run, program in ((self._one, before), (self._other, after))
-        ]
         forms = [
-            Counter(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
+            sorted(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
         ]
-        if seeds[0] != seeds[1] and forms[0] == forms[1]:
-            text = (
+        mine, its = self._one.processes[before["process"]], self._other.processes[after["process"]]
+        if mine["hash_seed"] != its["hash_seed"] and forms[0] == forms[1]:
+            self._note(
                 "the same operations in another order: if a loop over a set makes them, sort it, "
-                "or start both runs with one PYTHONHASHSEED"
+                "or start both runs with one PYTHONHASHSEED",
+                after,
             )
-            self._note(text, after)
         yield from self._history(before, after)
 
     def _history(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
@@ -314,29 +289,27 @@ def _listed(names: Iterable[str]) -> str:
 
 def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[Cause]:
     """Yield the differences that all programs share."""
-    for path, *texts in _changes(one["versions"], other["versions"]):
-        yield Cause("version", path, *texts)
-    named = set[str]()
-    for path, *texts in _changes(one["environment"], other["environment"]):
-        named.add(path.lower())
-        if not path.lower().startswith(_SILENT):
-            yield Cause("environment", path, *texts)
-    if one["flags"] != other["flags"]:
-        yield Cause("flags", "command line", " ".join(one["flags"]), " ".join(other["flags"]))
-    if one["devices"] != other["devices"]:
-        yield Cause("devices", "devices", one["devices"], other["devices"])
-    if one["processes"] != other["processes"]:
-        yield Cause("devices", "processes", str(one["processes"]), str(other["processes"]))
+    of_devices = ("devices", "processes")
     shared = one["config"].keys() & other["config"].keys()
-    for path, *texts in _changes(one["config"], other["config"]):
-        if path in shared and path not in named and not path.startswith(_SILENT):
-            yield Cause("config", path, *texts)
+    # A variable that sets an option says it all.
+    changed = one["environment"].items() ^ other["environment"].items()
+    named = {name.lower() for name, _ in changed}
+    for kind, *both in (
+        ("version", one["versions"], other["versions"]),
+        ("environment", one["environment"], other["environment"]),
+        ("flags", *({"command line": " ".join(each["flags"])} for each in (one, other))),
+        ("devices", *({name: each[name] for name in of_devices} for each in (one, other))),
+        ("config", *({name: each["config"][name] for name in shared} for each in (one, other))),
+    ):
+        for path, *texts in _changes(*both):
+            if kind != "config" or path not in named:
+                yield Cause(kind, path, *texts)
 
 
 def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for path in sorted({**one, **other}):
         mine, its = one.get(path, _UNSET), other.get(path, _UNSET)
-        if mine != its:
+        if mine != its and not path.lower().startswith(_SILENT):
             yield path, str(mine), str(its)
 
 
@@ -353,9 +326,8 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[Cause]:
     """Yield what differs in the arguments of two programs, in their captures and options."""
     yield from _described("argument", one.get("arguments"), other.get("arguments"))
     yield from _described("capture", one.get("captures"), other.get("captures"))
-    for path, *texts in _changes(one["config"], other["config"]):
-        if not path.startswith(_SILENT):
-            yield Cause("config", path, *texts)
+    for each in _changes(one["config"], other["config"]):
+        yield Cause("config", *each)
     mine, its = one["program"], other["program"]
     if mine is not None and its is not None:
         for path, *texts in _changes(mine["options"], its["options"]):

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import itertools
 import json
 import os
 import platform
@@ -76,19 +75,7 @@ def _note_end(write: Write, process: int) -> None:
 
 
 class Recorder:
-    """Records events, and for the functions of `jax.jit` why they happened.
-
-    Args:
-        write: Takes each record, on the thread where it happened.
-        checks_captures: Whether to record what functions capture, and stale calls.
-        audit: Whether to compare each call with the program that answers it: ``"compare"``, or
-            ``"replay"`` to trace such a call afresh as well.
-        programs: Whether to record each program, for `leafwise compare`.
-
-    Attributes:
-        held: The records of traces whose lowering comes at once: both are written together, as
-            each time of writing costs more than what is written.
-    """
+    """Records events, and for the functions of `jax.jit` why they happened."""
 
     def __init__(
         self,
@@ -99,10 +86,9 @@ class Recorder:
         programs: bool = False,
     ) -> None:
         self._write = write
+        # Traces whose lowering comes at once: each time of writing costs more than what is written.
         self.held: deque[dict[str, Any]] = deque()
-        # Unlike those of another program that this process may become: it keeps the file.
-        self._numbers = itertools.count(time.time_ns())
-        self._numbered = weakref.WeakKeyDictionary[Program, int]()
+        self._known = weakref.WeakSet[Program]()
         self._programs: Any = None
         if programs:
             from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
@@ -147,9 +133,9 @@ class Recorder:
         namespace.jit = self._original
 
     def forget(self) -> None:
-        """Begin records of which none refers to an earlier one."""
+        """Begin anew, as in a forked process."""
         self.held.clear()
-        self._numbered.clear()
+        self._known.clear()
 
     def flush(self) -> None:
         """Write what is held."""
@@ -214,20 +200,13 @@ class Recorder:
             self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
 
     def _event(self, event: Event) -> dict[str, Any]:
-        """Return a record: of a later event of a program only what is not in the first one's."""
+        """Return a record; what is said of a program is on its first event."""
+        site, why, program = event.site, event.explanation, event.program
+        file, line = ("", 0) if event.eager else _definition(event.fun)
         found: dict[str, Any] = {
             "kind": "cache hit" if event.cached else event.kind.value,
             "start": event.time - event.seconds,
             "seconds": event.seconds,
-        }
-        if event.miss:
-            found["miss"] = event.miss
-        site, why, program = event.site, event.explanation, event.program
-        number = None if program is None else self._numbered.get(program)
-        if why is None and number is not None:
-            return {"of": number, **found}
-        file, line = ("", 0) if event.eager else _definition(event.fun)
-        found |= {
             "name": event.name,
             "eager": event.eager,
             "thread": event.thread,
@@ -236,6 +215,10 @@ class Recorder:
             "file": file,
             "line": line,
         }
+        if event.miss:
+            found["miss"] = event.miss
+        if why is None and program in self._known:
+            return found
         if event.via is not None:
             found["via"] = f"{event.via.file}:{event.via.line}"
         if event.is_inner:
@@ -244,7 +227,7 @@ class Recorder:
             found["run"] = event.run
         if program is not None:
             found["role"] = " ".join(program.role)
-            found["number"] = self._numbered[program] = next(self._numbers)
+            self._known.add(program)
         if program is not None and why is not None and why.nearest is None:
             self._note_recreated(event, found, program)
         return found

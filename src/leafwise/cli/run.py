@@ -49,7 +49,6 @@ class CheckRun:
     """All that was found."""
 
     reports: tuple[ClassReport, ...]
-    total: int
     allow_unchecked: bool = False
     interrupted: bool = False  # some classes were not reached
     notes: tuple[str, ...] = ()
@@ -86,7 +85,7 @@ def run_checks(
     """
     chosen = options or CheckOptions()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
-    visible = sys.stderr is not None and sys.stderr.isatty()
+    visible = sys.stderr.isatty()
     # Before rich 14.3 even a disabled bar ends with an empty line.
     console = Console(stderr=True, quiet=not visible)
     description = TextColumn("{task.description}", markup=False)
@@ -100,20 +99,15 @@ def run_checks(
         try:
             for report in steps:
                 reports.append(report if baseline is None else baseline.apply(report))
-                if not chosen.only:
-                    bar.stop()  # it would be in between
-                    on_report(reports[-1])
-                    bar.start()
+                bar.stop()  # it would be in between
+                on_report(reports[-1])
+                bar.start()
         except KeyboardInterrupt:
             interrupted = True
-    if chosen.only:
-        if not interrupted and (problem := _unknown_fields(reports, chosen)):
-            raise UsageError(problem)
-        for report in reports:
-            on_report(report)
-    total = len(found.targets) + len(found.unloaded)
+    if not interrupted and (problem := _unknown_fields(reports, chosen)):
+        raise UsageError(problem)
     notes = [*found.notes, *(baseline.gone(tuple(reports)) if baseline else ())]
-    return CheckRun(tuple(reports), total, interrupted=interrupted, notes=tuple(notes))
+    return CheckRun(tuple(reports), interrupted=interrupted, notes=tuple(notes))
 
 
 def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Iterator[ClassReport]:
@@ -121,8 +115,10 @@ def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Ite
         yield ClassReport(name, "", (), reason, is_module=True, identity=name)
     known: set[tuple[str, str]] = set()
     check = _in_processes if options.jobs > 1 else _in_this_process
-    for report in check(found, options, on_step):
-        yield once_a_library(report, known)
+    # What a class warns of, it warns of for each value that we draw.
+    with warnings.catch_warnings(action="ignore"):
+        for report in check(found, options, on_step):
+            yield once_a_library(report, known)
 
 
 def _in_this_process(
@@ -131,14 +127,7 @@ def _in_this_process(
     for number, target in enumerate(found.targets, 1):
         where = f"{number} of {len(found.targets)}: {target.name}"
         on_step(where)
-
-        def show_step(step: str, where: str = where) -> None:
-            on_step(f"{where}: {step}")
-
-        # What a class warns of, it warns of for each value that we draw.
-        with warnings.catch_warnings(action="ignore"):
-            report = check_class(target, options, show_step)
-        yield report
+        yield check_class(target, options, lambda step, where=where: on_step(f"{where}: {step}"))
 
 
 def _in_processes(
@@ -162,18 +151,12 @@ _TARGETS: Final[list[CheckTarget]] = []
 
 def _start_worker(texts: list[str]) -> None:
     sys.stdout = sys.stderr  # standard output is for the report
+    warnings.simplefilter("ignore")
     _TARGETS.extend(find_targets(texts).targets)
 
 
 def _check_at(place: int, options: CheckOptions) -> ClassReport:
-    with warnings.catch_warnings(action="ignore"):
-        report = check_class(_TARGETS[place], options)
-
-    def without_error(result: LawResult) -> LawResult:
-        return dataclasses.replace(result, error=None)  # which may not pickle
-
-    laws, warned = (tuple(map(without_error, each)) for each in (report.laws, report.warnings))
-    return dataclasses.replace(report, laws=laws, warnings=warned)
+    return check_class(_TARGETS[place], options)
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
@@ -252,6 +235,8 @@ def check_class(
         return dataclasses.replace(report, error=problem)
     rows = tuple(_change_fields(example, chosen, on_step)) if chosen.fields else ()
     results = try_laws(cls, chosen, example.base, on_step) if chosen.laws else []
+    # Not the errors, which may not pickle.
+    results = [dataclasses.replace(each, error=None) for each in results]
     report = dataclasses.replace(report, fields=fields, rows=rows, laws=tuple(results))
     if chosen.strict:
         rows, laws = tuple(map(_strict, report.rows)), tuple(map(_strict, report.laws))
@@ -307,5 +292,4 @@ def _change_fields(
         note, verdict = format_error(error), verdict_of(error)
     yield from rows
     if note:
-        yield CheckedRow("", static=False, kind="", change="", predicted="", traces=0, compiles=0,
-                  verdict=verdict, note=note)  # fmt: skip
+        yield CheckedRow("", static=False, kind="", change="", verdict=verdict, note=note)
