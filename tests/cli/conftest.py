@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import itertools
 import json
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -147,7 +146,7 @@ def explained() -> Callable[..., Any]:
         try:
             script()
         finally:
-            recorder.note_audit(os.getpid())
+            recorder.note_audit()
             recorder.stop()
         return make_report([Process(1, records)], 1, "0", "script.py", 0.0)
 

@@ -141,8 +141,6 @@ def test_examples_and_seed(write: Write, check_all: Check, asked: list[Any]) -> 
             "(did you mean 'static-types'?); there are round-trip, any-leaf",
         ),
         (["--law", "zzz"], "round-trip, any-leaf"),
-        (["--field", "m", "--field", "z", "--laws"], "--field"),
-        (["--law", "copies", "--fields"], "--law"),
     ],
     ids=" ".join,
 )

@@ -1,6 +1,5 @@
 """A report on a script, from the records that its processes left. Needs no JAX."""
 
-import itertools
 import json
 import platform
 from collections import Counter
@@ -62,7 +61,7 @@ def make_report(
     events = [
         _event(event, "" if process is main else process.name, began)
         for process in processes
-        for event in itertools.chain.from_iterable(process.every("events"))
+        for event in process.every("event")
     ]
     events.sort(key=lambda event: event["start"])
     versions = [each for process in processes for each in process.records if "jax" in each]

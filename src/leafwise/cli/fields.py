@@ -125,17 +125,17 @@ def untraceable(example: Example) -> str:
 
 
 def check_fields(
-    example: Example, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
+    example: Example, only: Collection[str] = (), on_step: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckedRow]:
     """Change each field alone, or only some, and count what JAX does.
 
-    `on_field` is called with each field's name before it is changed.
+    `on_step` is called with what comes next.
     """
     names = names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
             continue
-        on_field(name)
+        on_step(f"field {name}")
         static = name not in names.dynamic
         try:
             for edit in _static_edits(example, name) if static else _dynamic_edits(example, name):

@@ -57,7 +57,6 @@ class Explainer:
             code = line if cell is None else f"# %%explain\n{cell}"
             result = self.shell.run_cell(code, store_history=False)
         finally:
-            self.recorder.flush()
             records, self.records = self.records, None
         # IPython takes what a magic runs for a cell of the next number.
         names.update(dict.fromkeys(set(names) - known, number))

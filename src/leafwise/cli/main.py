@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import leafwise
+import leafwise_cli
 
 if TYPE_CHECKING:
     from leafwise._display.shape import Report
@@ -114,7 +115,11 @@ def explain(options: argparse.Namespace) -> int:
         _print_report(report, text, options.output_format)
         _write(options.output, text.getvalue())
     elif not options.quiet:
-        _print_report(report, sys.stderr, options.output_format)
+        try:
+            _print_report(report, sys.stderr, options.output_format)
+            sys.stderr.flush()
+        except (BrokenPipeError, SystemExit):  # rich turns the one into the other
+            leafwise_cli.discard(sys.stderr)
     return code or _failed(report, options)
 
 

@@ -15,7 +15,7 @@ import platform
 import sys
 import time
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -49,7 +49,6 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
-    atexit.register(_note_end, write, os.getpid())
     recorder = Recorder(
         write,
         checks_captures=options.get("captures", False),
@@ -57,16 +56,16 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
         programs=options.get("programs", False),
     )
     recorder.start()
-    atexit.register(recorder.note_audit, os.getpid())
-    atexit.register(recorder.flush)
+    atexit.register(_note_end, write, recorder, os.getpid())
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=recorder.forget)
 
 
-def _note_end(write: Write, process: int) -> None:
+def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
     """Note when the process ended, and by which error: Python has printed it, and keeps it."""
     if os.getpid() != process:
         return
+    recorder.note_audit()
     write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
@@ -86,8 +85,6 @@ class Recorder:
         programs: bool = False,
     ) -> None:
         self._write = write
-        # Traces whose lowering comes at once: each time of writing costs more than what is written.
-        self.held: deque[dict[str, Any]] = deque()
         self._known = weakref.WeakSet[Program]()
         self._programs: Any = None
         if programs:
@@ -121,7 +118,6 @@ class Recorder:
     def stop(self) -> None:
         """End, and put `jax.jit` back."""
         unwatch_events(self._record)
-        self.flush()
         if self._programs is not None:
             self._programs.stop()
         if self._block is not None:
@@ -134,48 +130,31 @@ class Recorder:
 
     def forget(self) -> None:
         """Begin anew, as in a forked process."""
-        self.held.clear()
         self._known.clear()
-
-    def flush(self) -> None:
-        """Write what is held."""
-        found: list[dict[str, Any]] = []
-        with contextlib.suppress(IndexError):  # other threads take from it, too
-            while True:
-                found.append(self.held.popleft())
-        if found:
-            self._write(events=found)
 
     def _note_wrong(self, text: str, site: Site | None) -> None:
         key = f"{site.file}:{site.line}" if site is not None else "", text
         self._wrong[key] += 1
-        times = self._wrong[key]
-        if times & (times - 1) == 0:  # in a loop it is the same call again
-            self._write_wrong(key)
+        if self._wrong[key] == 1:  # in a loop it is the same call again
+            self._write(wrong={"call": key[0], "what": text, "times": 1})
 
-    def _write_wrong(self, key: tuple[str, str]) -> None:
-        self._write(wrong={"call": key[0], "what": key[1], "times": self._wrong[key]})
-
-    def note_audit(self, process: int) -> None:
+    def note_audit(self) -> None:
         """Note how many calls were compared, how long that took, and how often what was wrong."""
-        if self._audit is not None and os.getpid() == process:
-            for key, times in self._wrong.items():
-                if times & (times - 1):
-                    self._write_wrong(key)
-            self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
+        if self._audit is None:
+            return
+        for (call, text), times in self._wrong.items():
+            self._write(wrong={"call": call, "what": text, "times": times})
+        self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
 
     def _checked_jit(self) -> Callable[..., Any]:
         original = self._original
 
         @functools.wraps(original)
-        def checked(*args: Any, **options: Any) -> Any:
-            match args:
-                case ():
-                    return functools.partial(checked, **options)
-                case (fun,) if callable(fun):
-                    return jit_with_log(fun, options, StaleAction.IGNORE)
-                case _:
-                    return original(*args, **options)
+        def checked(fun: Any = None, **options: Any) -> Any:
+            if fun is None:
+                return functools.partial(checked, **options)
+            is_known = callable(fun)
+            return jit_with_log(fun, options, StaleAction.IGNORE) if is_known else original(fun)
 
         return checked
 
@@ -189,10 +168,7 @@ class Recorder:
                 if self._programs is not None and is_compile:
                     spent = event.seconds - self._programs.seconds()
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                self.held.append(self._event(event))
-                program = event.program
-                if event.kind is not EventKind.TRACE or program is None or not program.ran:
-                    self.flush()
+                self._write(event=self._event(event))
                 self._write_captures(event)
                 if self._programs is not None and is_compile:
                     self._programs.record(event)

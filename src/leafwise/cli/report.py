@@ -57,6 +57,16 @@ class Printer:
                 self._print_row(report)
         if self._rows:
             console.print()
+        self._print_findings(run)
+        if not self._quiet:
+            for note in run.notes:
+                console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
+        if not self._quiet or run.exit_code:
+            style = "bold red" if run.exit_code else "green"
+            console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
+
+    def _print_findings(self, run: CheckRun) -> None:
+        console = self._console
         shown: dict[tuple[str, str], str] = {}
         at_base: dict[tuple[str, str], str] = {}
         for report in run.reports:
@@ -72,16 +82,6 @@ class Printer:
                 console.print(line, soft_wrap=True)
             if findings:
                 console.print()
-        self._print_end(run)
-
-    def _print_end(self, run: CheckRun) -> None:
-        console = self._console
-        if not self._quiet:
-            for note in run.notes:
-                console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
-        if not self._quiet or run.exit_code:
-            style = "bold red" if run.exit_code else "green"
-            console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
 
     def _print_row(self, report: ClassReport) -> None:
         """Print one line for a class."""
@@ -125,12 +125,9 @@ def _print_title(report: ClassReport, console: Console) -> None:
 
 def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, ...]) -> None:
     _print_title(report, console)
-    for label, problem, style in (
-        ("not checked", report.error, _STYLES[Verdict.NOT_CHECKED]),
-        ("left out", report.left_out, "dim"),
-    ):
-        if problem:
-            console.print(Text.assemble((label, style), " ", problem), soft_wrap=True)
+    if problem := report.error or report.left_out:
+        label = ("left out", "dim") if report.left_out else ("not checked", "bold yellow")
+        console.print(Text.assemble(label, " ", problem), soft_wrap=True)
     if rows:
         console.print(_table(rows))
     console.print()

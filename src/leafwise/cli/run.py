@@ -26,7 +26,6 @@ from leafwise.cli.records import (
     LawResult,
     UsageError,
     Verdict,
-    verdict_of,
 )
 from leafwise.cli.targets import (
     CheckTarget,
@@ -36,11 +35,11 @@ from leafwise.cli.targets import (
     source_location,
 )
 from leafwise.errors import CannotBuildError
+from leafwise.testing._check import chosen_laws
 from leafwise.testing._format import format_error, short_repr
-from leafwise.testing._laws.law import Law, unknown_law
+from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import library_of
 
-_LAWS: Final = {str(law): law for law in Law}
 _WIDTH: Final = 200
 
 
@@ -172,15 +171,15 @@ def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassRep
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
-    """Return the laws of these names, each once; all laws for no names."""
-    for option, given in (("--law", names), ("--without", without)):
-        for name in given:
-            if name not in _LAWS:
-                raise UsageError(f"{option}: {unknown_law(name)}")
-    found = tuple(law for law in dict.fromkeys(names or _LAWS) if law not in without)
+    """Return the laws of these names; all laws for no names."""
+    try:
+        chosen, left_out = chosen_laws("--law", names), chosen_laws("--without", without)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    found = tuple(law for law in chosen or Law if law not in left_out)
     if not found:
         raise UsageError("--without: no law is left to try; to change fields only, write --fields")
-    return tuple(_LAWS[law] for law in found)
+    return found
 
 
 def _unknown_fields(reports: list[ClassReport], options: CheckOptions) -> str:
@@ -233,16 +232,24 @@ def check_class(
         if target.optional:
             return dataclasses.replace(report, left_out=problem)
         return dataclasses.replace(report, error=problem)
-    rows = tuple(_change_fields(example, chosen, on_step)) if chosen.fields else ()
+    rows: list[CheckedRow] = []
+    if chosen.fields:
+        try:
+            with time_limit(chosen.seconds):
+                rows.extend(check_fields(example, chosen.only, on_step))
+        except TooLong:
+            late, why = Verdict.NOT_CHECKED, f"{cls.__name__}: {too_long(chosen)}"
+            rows.append(CheckedRow("", static=False, kind="", change="", verdict=late, note=why))
     results = try_laws(cls, chosen, example.base, on_step) if chosen.laws else []
     # Not the errors, which may not pickle.
     results = [dataclasses.replace(each, error=None) for each in results]
-    report = dataclasses.replace(report, fields=fields, rows=rows, laws=tuple(results))
+    warned: list[LawResult] = []
     if chosen.strict:
-        rows, laws = tuple(map(_strict, report.rows)), tuple(map(_strict, report.laws))
-        return dataclasses.replace(report, rows=rows, laws=laws)
-    warned = tuple(each for each in results if each.verdict is Verdict.WARNING)
-    return dataclasses.replace(report, warnings=warned)
+        rows, results = list(map(_strict, rows)), list(map(_strict, results))
+    else:
+        warned = [each for each in results if each.verdict is Verdict.WARNING]
+    found = {"rows": tuple(rows), "laws": tuple(results), "warnings": tuple(warned)}
+    return dataclasses.replace(report, fields=fields, **found)
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
@@ -273,23 +280,3 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
 def _strict(found: Any) -> Any:
     is_warning = found.verdict is Verdict.WARNING
     return dataclasses.replace(found, verdict=Verdict.VIOLATION) if is_warning else found
-
-
-def _change_fields(
-    example: Example, options: CheckOptions, on_step: OnStep
-) -> Iterator[CheckedRow]:
-    """Yield the rows of all fields, as far as there is time."""
-    rows: list[CheckedRow] = []
-    note, verdict = "", Verdict.NOT_CHECKED
-    try:
-        with time_limit(options.seconds):
-            rows.extend(check_fields(example, options.only, lambda name: on_step(f"field {name}")))
-    except TooLong:
-        note = f"{example.cls.__name__}: {too_long(options)}"
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001  # user code: go on with the laws
-        note, verdict = format_error(error), verdict_of(error)
-    yield from rows
-    if note:
-        yield CheckedRow("", static=False, kind="", change="", verdict=verdict, note=note)
