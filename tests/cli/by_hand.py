@@ -1,5 +1,6 @@
 """Classes that were registered by hand: those at the top are sound, each one below has a fault."""
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -151,7 +152,73 @@ class Sized(Registered):
         return {"size": self.size}
 
 
-SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized)
+class Label:
+    """Distinct ones print alike."""
+
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
+
+    def __repr__(self) -> str:
+        return "<Label>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Label) and (type(self.size), self.size) == (
+            type(other.size),
+            other.size,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+
+class Labelled(Registered):
+    """Its static prints as any other does."""
+
+    def __init__(self, x: float, label: Label) -> None:
+        self.x, self.label = x, label
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.x,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"label": self.label}
+
+
+class Kernel(abc.ABC):
+    """Of its subclasses, one needs another kernel, and one needs nothing."""
+
+    @abc.abstractmethod
+    def width(self) -> int: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Wide(Kernel):
+    inner: Kernel
+
+    def width(self) -> int:
+        return 2 * self.inner.width()
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrow(Kernel):
+    def width(self) -> int:
+        return 1
+
+
+class Smooth(Registered):
+    """A field of it is of an abstract class."""
+
+    def __init__(self, x: float, kernel: Kernel) -> None:
+        self.x, self.kernel = x, kernel
+
+    def children(self) -> tuple[Any, ...]:
+        return (self.x,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"kernel": self.kernel}
+
+
+SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Labelled, Smooth)
 
 
 class ForgetsRho(Cost):
@@ -210,7 +277,29 @@ class Hides(Registered):
         return made
 
 
+class Relabels(Labelled):
+    """Unflatten gives another static, which prints as the first does."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        ((_, _, label),) = aux
+        return cls(*children, Label(label.size + 1))
+
+
+class ForgetsKernel(Smooth):
+    """Its flatten drops the field of an abstract class."""
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        return cls(*children, None)
+
+
 FAULTY = {
+    Relabels: "label.size",
+    ForgetsKernel: "kernel",
     ForgetsRho: "rho",
     ForgetsInKey: "rho",
     HiddenScale: "scale",

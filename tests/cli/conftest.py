@@ -4,6 +4,8 @@ import dataclasses
 import importlib
 import itertools
 import json
+import os
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -75,6 +77,40 @@ class Scripts:
         return name
 
 
+Done = subprocess.CompletedProcess[str]
+
+
+class Runner(Scripts):
+    """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
+
+    def popen(self, *arguments: str, options: tuple[str, ...] = (), **more: Any) -> Any:
+        return subprocess.Popen(
+            [sys.executable, *options, *arguments],
+            cwd=self.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **{"env": {**os.environ, "COLUMNS": "120"}, **more},
+        )
+
+    def run(self, *arguments: str, **more: Any) -> Done:
+        with self.popen(*arguments, **more) as process:
+            out, err = process.communicate("a line\n", timeout=300)
+        return Done(arguments, process.returncode, out, err)
+
+    def both(self, *arguments: str, **more: Any) -> tuple[Done, Done]:
+        plain = self.run(*arguments, **more)
+        return plain, self.explain(*arguments, **more)
+
+    def explain(self, *arguments: str, **more: Any) -> Done:
+        return self.run("-m", "leafwise", "explain", *arguments, **more)
+
+    def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
+        done = self.explain("--json", "report.json", *arguments, **more)
+        return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+
+
 @pytest.fixture(autouse=True)
 def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work in an empty directory; forget afterwards what was loaded from it."""
@@ -87,6 +123,12 @@ def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
     importlib.invalidate_caches()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Runner:
+    """A folder to run scripts in."""
+    return Runner(tmp_path)
 
 
 @pytest.fixture

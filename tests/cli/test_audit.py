@@ -229,43 +229,6 @@ def test_objects_that_are_changed(explained: Explained) -> None:
     ]
 
 
-def test_a_method_that_is_jitted(explained: Explained) -> None:
-    """Of `self` counts what the method and those that it calls read."""
-
-    def script() -> None:
-        class Trainer:
-            def __init__(self) -> None:
-                self.rate, self.calls, self.config = 0.1, 0, {"a": 1}
-
-            @functools.partial(jax.jit, static_argnums=0)
-            def step(self, x: Any) -> Any:
-                return self.shifted(x) * self.rate
-
-            def shifted(self, x: Any) -> Any:
-                return x + self.config["a"]
-
-            def run(self) -> None:
-                self.calls += 1
-                self.step(1.0)
-
-        trainer = Trainer()
-        trainer.run()
-        trainer.run()
-        trainer.rate = 0.5
-        trainer.run()
-        trainer.rate = 0.1
-        trainer.config["a"] = 3
-        trainer.run()
-
-    found = said(explained, script, "replay")
-    assert [each.partition("; ")[0] for each in found] == [
-        of("step", "self.rate=0.1", "`0.5` (float)"),
-        of("step", "self.config['a']=1", "`3` (int)"),
-    ]
-    assert "`a:f32[] = mul b 0.1:f32[]` would be `a:f32[] = mul b 0.5:f32[]` at" in found[0]
-    assert "; wrong answer: `" in found[1]
-
-
 def test_what_branches_and_loops_exchange(explained: Explained) -> None:
     """Classes and statics that JAX takes for one another are named, and the result is JAX's."""
     results: list[Any] = []
@@ -324,21 +287,6 @@ def test_every_library_is_audited(explained: Explained) -> None:
         of("<lambda>", "net._graphdef.attributes[2][1].value=2", "`2.0` (float)"),
         of("<lambda>", "s.n=1", "`True` (bool)"),
     ]
-
-
-def test_a_retrace_that_was_asked_for_happens(explained: Explained) -> None:
-    """`lw.jit(stale="retrace")` retraces under the audit as it does without."""
-    results: list[float] = []
-
-    def script() -> None:
-        setting = Setting(1.0)
-        read = lw.jit(lambda x: x * setting.k, stale="retrace")
-        for k in (1.0, 2.0):
-            setting.k = k
-            results.append(float(read(1.0)))
-
-    assert said(explained, script) == []
-    assert results == [1.0, 2.0]
 
 
 @pytest.mark.slow

@@ -143,8 +143,7 @@ class Holder:
 
 
 DEEP: list[Any] = [
-    [1], {"a": 1}, {1}, ([1], "a"), ({"a": ([1],)},), {"a": [1]}, [[1]], Holder([1]),
-    (Holder(({1},)),), Two([1], 2), Unhashable(), (Unhashable(),),  # type: ignore[arg-type]
+    [1], {1}, ({"a": ([1],)},), Holder([1]), Two([1], 2), (Unhashable(),),  # type: ignore[arg-type]
 ]  # fmt: skip
 
 
@@ -302,34 +301,3 @@ def test_once_a_library() -> None:
     ]  # fmt: skip
     assert all(report.passed for report in reports)
     assert [each.verdict for each in reports[2].laws] == ["warning"] * 3
-
-
-SOURCE = """
-import dataclasses
-from flax import struct
-
-@struct.dataclass
-class A:
-    n: int = struct.field(pytree_node=False, default=1)
-    m: int = struct.field(pytree_node=False, default=1)
-
-@struct.dataclass
-class B:
-    k: str = struct.field(pytree_node=False, default="a")
-
-@lw.pytree
-class C:
-    a: A
-"""
-
-
-@pytest.mark.slow
-def test_in_the_report(write: Write, check_all: Check) -> None:
-    """Each is printed and counted once, with the first class of its library."""
-    pytest.importorskip("flax")
-    names = [word for law in ("static-types", "distinct-classes") for word in ("--law", law)]
-    outcome = check_all(write(SOURCE), "--laws", *names, "--examples", "3")
-    assert outcome.code == 0
-    assert outcome.out.count("warning: law static-types") == 1
-    assert outcome.out.count("warning: law distinct-classes") == 1
-    assert outcome.out.rstrip().endswith(" laws: 2 warnings")

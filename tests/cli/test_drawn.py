@@ -117,18 +117,6 @@ def test_a_default_factory_that_raises() -> None:
     assert type(find(instances(made), lambda _: True).it) is int
 
 
-class Streams:
-    """Gives something to call by any name, as `flax.nnx.Rngs` does."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda: name
-
-
-def test_what_answers_to_any_name() -> None:
-    """A value is found without being printed, which would call what its class gives."""
-    assert type(find(st.builds(Streams), lambda _: True)) is Streams
-
-
 def test_statics_that_only_jax_knows() -> None:
     """What flatten puts into no leaf is static, although nothing at the class says so."""
 
@@ -168,17 +156,6 @@ def test_a_dict_that_no_class_could_flatten(monkeypatch: pytest.MonkeyPatch) -> 
     check_pytree(deep, laws=["round-trip"])
 
 
-def test_numbers_that_jax_cannot_take() -> None:
-    """They are leaves that no jitted function takes, as text is."""
-
-    @lw.pytree
-    class Counted:
-        count: int
-
-    numbers = st.sampled_from([2**31, -(2**70), 5])
-    check_pytree(numbers.map(Counted), laws=["transformations", "recompilation"])
-
-
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass
 class Guarded:
@@ -208,16 +185,3 @@ def test_a_class_whose_checks_and_text_fail_for_some_values() -> None:
     assert verdicts == {
         "static-values": "ok", "static-types": "warning", "recompilation": "ok"
     }  # fmt: skip
-
-
-def test_the_instance_for_which_a_law_raises_is_noted() -> None:
-    """Hypothesis' own notes, of what is drawn, are not shown."""
-
-    class Raises(Guarded):
-        def tree_flatten(self) -> Any:
-            raise KeyError(self.size)
-
-    jax.tree_util.register_pytree_node_class(Raises)
-    with pytest.raises(KeyError) as caught:
-        check_pytree(st.builds(Raises), laws=["recompilation"])
-    assert caught.value.__notes__ == ["instance: Raises(x=None, size=None)"]

@@ -98,13 +98,9 @@ def test_all_laws_and_all_fields(write: Write, check_all: Check, asked: list[Any
         (["--fields"], [], "nxy"),
         (["--laws", "--fields"], list(Law), "nxy"),
         (["--law", "copies"], [Law.COPIES], ""),
-        (["--law", "copies", "--law", "replace"], [Law.COPIES, Law.REPLACE], ""),
-        (["--law", "copies", "--law", "copies"], [Law.COPIES], ""),
-        (["--law", "copies", "--laws"], [Law.COPIES], ""),
         (["--field", "n"], [], "n"),
         (["--field", "n", "--field", "y"], [], "ny"),
         (["--field", "n", "--law", "copies"], [Law.COPIES], "n"),
-        (["--field", "n", "--fields"], [], "n"),
     ],
     ids=" ".join,
 )
@@ -131,16 +127,13 @@ def test_examples_and_seed(write: Write, check_all: Check, asked: list[Any]) -> 
     ("arguments", "words"),
     [
         (["--examples", "0"], "1 or more"),
-        (["--examples", "-1"], "--examples"),
         (["--examples", "many"], "'many' is not a number"),
         (["--seed", "1.5"], "--seed: invalid int value: '1.5'"),
         (["--timeout", "0"], "seconds"),
-        (["--timeout", "soon"], "seconds"),
         (
             ["--law", "statictypes"],
             "(did you mean 'static-types'?); there are round-trip, any-leaf",
         ),
-        (["--law", "zzz"], "round-trip, any-leaf"),
     ],
     ids=" ".join,
 )
@@ -183,23 +176,9 @@ def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
     assert outcome.out.rstrip().endswith("1 class, 2 laws: 1 law broken")
 
 
-def test_two_runs_agree(write: Write, check_all: Check) -> None:
-    """Equal seeds give equal documents."""
-    arguments = (write(BROKEN), "--law", "no-hidden-state", "--examples", "5", "--json")
-    assert check_all(*arguments) == check_all(*arguments)
-
-
-def test_the_counterexample_is_small(write: Write, check_all: Check) -> None:
-    """What is shown is shrunk: any other static than the default, the smallest."""
-    outcome = check_all(write(BROKEN), "--law", "no-hidden-state", "--json")
-    (result,) = outcome.document["classes"][0]["laws"]
-    assert (result["verdict"], result["path"]) == ("violation", "Lossy.n")
-    assert result["message"].startswith("Lossy.n")
-
-
 @pytest.mark.parametrize(
     "error",
-    [ValueError("no"), SystemExit(3), RecursionError("deep"), GeneratorExit(), MemoryError("big")],
+    [ValueError("no"), SystemExit(3), RecursionError("deep")],
     ids=lambda error: type(error).__name__,
 )
 def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:

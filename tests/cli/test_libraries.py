@@ -15,7 +15,6 @@ from leafwise.cli.laws import CheckOptions
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget, is_node, library_of
 from leafwise.testing import Law
-from leafwise.testing.strategies._edit_positions import path_of
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -203,67 +202,6 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
         assert "JAX cannot trace" in record["error"]
 
 
-def test_what_a_package_shows(write: Write, check: Check) -> None:
-    """What its `__init__` imports from the modules below is theirs, too, and counts once."""
-    write(SOURCE, "shown_package/_inner.py")
-    write(
-        "from shown_package._inner import Native\nfrom typing import NamedTuple\n",
-        "shown_package/__init__.py",
-    )
-    assert check("shown_package", "--json").names == ["Native", "Hand", "State", "Record"]
-
-
-def test_odd_classes_in_a_module(write: Write, check: Check) -> None:
-    """Metaclasses that refuse everything, and values that pretend, are passed over."""
-    file = write(
-        """
-        class Metal(type):
-            def __eq__(cls, other): raise TypeError
-            __hash__ = None
-
-        class Odd(metaclass=Metal): ...
-
-        class Liar:
-            @property
-            def __class__(self): raise RuntimeError("no class")
-
-        liar = Liar()
-
-        class Twice:
-            @lw.pytree
-            class P:
-                n: lw.Static[int] = 1
-
-        @lw.pytree
-        class P:
-            n: lw.Static[int] = 2
-        """
-    )
-    outcome = check(file, "--json")
-    assert outcome.code == 0
-    assert outcome.names == ["Twice.P", "P"]
-    assert [entry["instance"] for entry in outcome.document["classes"]] == ["P(n=1)", "P(n=2)"]
-
-
-def test_a_repr_that_raises(write: Write, check: Check) -> None:
-    """An instance without a repr is reported in other words."""
-    file = write(
-        """
-        @jax.tree_util.register_pytree_node_class
-        class Mute:
-            def __init__(self, x: float): self.x = x
-            def tree_flatten(self): return (self.x,), None
-            @classmethod
-            def tree_unflatten(cls, _, children): return cls(*children)
-            def __repr__(self): raise ValueError("mute")
-        """
-    )
-    for arguments in ((file,), (file, "--json")):
-        outcome = check(*arguments)
-        assert outcome.code == 0
-        assert "Mute whose repr raises ValueError" in outcome.out
-
-
 @pytest.mark.slow
 def test_modules_of_real_libraries(check: Check) -> None:
     """Optimizer states, train states, frozen dicts: nothing crashes, nothing is found wrong."""
@@ -299,28 +237,6 @@ def test_linen_modules(check: Check) -> None:
     assert outcome.code == 2
     assert "treats its instances as leaves" in outcome.err
     assert "fix:" in outcome.err
-
-
-def test_fifty_fields(write: Write, check: Check) -> None:
-    """A class of fifty fields is checked, here with the changes of three."""
-    names = ("--field", "w", "--field", "x0", "--field", "x48")
-    fields = "".join(f"    x{number}: lw.Static[int] = {number}\n" for number in range(49))
-    outcome = check(write(f"@lw.pytree\nclass Big:\n    w: jax.Array\n{fields}"), "--json", *names)
-    assert outcome.code == 0
-    (big,) = outcome.document["classes"]
-    assert len(big["fields"]) == 50
-    assert len(big["rows"]) == 4 + 2 * 2
-
-
-def test_checking_named_tuples_directly() -> None:
-    """Every field of a named tuple is dynamic, and changed."""
-    report = check_class(CheckTarget(State, "here:State"), CheckOptions(laws=()))
-    assert report.passed
-    assert not any(row.static for row in report.rows)
-    assert {row.field for row in report.rows} == {"mu", "count"}
-    left = check_class(CheckTarget(Record, "here:Record", optional=True), CheckOptions(laws=()))
-    assert left.passed
-    assert left.left_out
 
 
 @jax.tree_util.register_static
@@ -400,15 +316,3 @@ def test_a_leaf_that_jax_cannot_trace() -> None:
     ):
         assert f"{cls.__name__}.n: JAX cannot trace 'text' (str)" in text_of(cls)
         assert f"fix: {fix}" in text_of(cls)
-
-
-def test_the_path_of_a_numbered_child() -> None:
-    """A law names the attribute, and not the number of the child."""
-    x = numbered("Numbered")(jax.numpy.ones(2), jax.numpy.zeros(2))
-    pairs = jax.tree_util.tree_leaves_with_path(x)
-    assert jax.tree_util.keystr(pairs[0][0]) == "[<flat index 0>]"
-    assert [path_of(x, *pair) for pair in pairs] == ["n", "x"]
-    assert [path_of([x], *pair) for pair in jax.tree_util.tree_leaves_with_path([x])] == [
-        "[0].n",
-        "[0].x",
-    ]

@@ -2,13 +2,8 @@
 
 import dataclasses
 import io
-import os
 import re
-import struct
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -67,12 +62,6 @@ def test_markup_in_values_is_text() -> None:
     assert "lw.Static[int] :heart:" in text
 
 
-def test_the_command_shows_emoji_codes_as_text(write: Write, check: Check) -> None:
-    """The console of the command itself does so too."""
-    outcome = check(write("@lw.pytree\nclass P:\n    s: lw.Static[str] = ':heart: [b]'\n"))
-    assert ":heart: [b]" in outcome.out
-
-
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_narrow_tables_keep_everything(width: int) -> None:
     """No width loses a name, a count or a verdict; lines are as long as asked."""
@@ -127,12 +116,6 @@ def test_colours() -> None:
     assert "\x1b[" not in printed(120)
 
 
-def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NO_COLOR takes the colours away."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not re.search(r"\x1b\[(\d;)?3\d", printed(120, colour=True))
-
-
 def test_summary_counts() -> None:
     """The last line counts classes, changes tried, changes gone wrong, classes left out."""
     wanted = "2 classes, 3 changes: 2 changes wrong, 1 class not checked"
@@ -152,45 +135,6 @@ def test_which_verdicts_pass(verdict: Verdict) -> None:
     assert ClassReport("m:P", "P()", (row,)).passed is expected
 
 
-def test_an_unbuilt_class_does_not_pass() -> None:
-    """A class that was not checked fails, although no row is wrong."""
-    assert not ClassReport("m:P", "", (), "cannot be built").passed
-
-
-def in_terminal(arguments: list[str], width: int, **environment: str) -> tuple[int, str, str]:
-    """Run the command with standard output and standard error on two terminals."""
-    pty = pytest.importorskip("pty")
-    fcntl = pytest.importorskip("fcntl")
-    termios = pytest.importorskip("termios")
-    pairs = [pty.openpty(), pty.openpty()]
-    for _, slave in pairs:
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    done = subprocess.run(
-        [sys.executable, "-m", "leafwise", "check", "--fields", *arguments],
-        env={**os.environ, "TERM": "xterm-256color", **environment},
-        stdout=pairs[0][1],
-        stderr=pairs[1][1],
-        check=False,
-        timeout=120,
-    )
-    texts: list[str] = []
-    for master, slave in pairs:
-        os.set_blocking(master, False)
-        parts: list[bytes] = []
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            parts.append(part)
-        os.close(slave)
-        os.close(master)
-        texts.append(b"".join(parts).decode())
-    return done.returncode, texts[0], texts[1]
-
-
 def test_of_many_classes_what_is_not_right() -> None:
     """Of more than 20 classes, those that are right are counted alone."""
     good = [ClassReport(f"m.py:P{n}", "P()", ROWS[:1], fields=("width",)) for n in range(21)]
@@ -202,39 +146,6 @@ def test_of_many_classes_what_is_not_right() -> None:
         assert len(re.findall(r"^m.py:P\d+ ", text, re.MULTILINE)) == rows, text
         assert "m.py:Q" in text
         assert f"{len(reports) + 1} classes" in text
-
-
-ONE = "@lw.pytree\nclass P:\n    n: lw.Static[int] = 2\n"
-
-
-@pytest.mark.slow
-def test_on_a_terminal(write: Write) -> None:
-    """On a terminal: its width, colours, and progress on standard error that goes away."""
-    code, out, err = in_terminal([write(ONE)], 70)
-    assert code == 0
-    assert "\x1b[" in out
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out)
-    assert max(map(len, plain.splitlines())) <= 70
-    assert "1 of 1" in err
-    assert "field n" in err, "what is looked at now"
-    assert err.rstrip().endswith("\x1b[2K"), "the line is wiped at the end"
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_on_a_terminal_without_colours(write: Write) -> None:
-    """NO_COLOR is honoured on a terminal."""
-    code, out, _ = in_terminal([write(ONE)], 100, NO_COLOR="1")
-    assert code == 0
-    assert not re.search(r"\x1b\[(\d;)?3\d", out)
-
-
-def test_no_progress_in_a_file(
-    write: Write, check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Standard error that is no terminal gets no progress, even where colours are forced."""
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert check(write(ONE), "--json").err == ""
 
 
 def test_the_fault_of_a_base_is_shown_once(write: Write, check_all: Check) -> None:

@@ -73,7 +73,7 @@ def test_settings_of_the_project(
     monkeypatch.chdir(tmp_path / "sub" / "deeper")
     (tmp_path / "out.sarif").unlink()
     outcome = check_all("--without", "copies", "--law", "replace")
-    assert (outcome.code, laws_of(outcome)) == (0, ["post-init", "replace"])
+    assert (outcome.code, laws_of(outcome)) == (0, ["replace", "post-init"])
     assert (tmp_path / "out.sarif").is_file()
     assert outcome.names == ["Good"]
     other = write(GOOD.replace("Good", "Other"))

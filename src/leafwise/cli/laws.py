@@ -15,7 +15,7 @@ from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import LawResult, Verdict, verdict_of
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, smallest_failure
-from leafwise.testing._format import format_error
+from leafwise.testing._format import cut, format_error
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import is_unpromised, library_of
 from leafwise.testing._laws.run import SlowInstancesError, without_notes
@@ -102,6 +102,7 @@ def try_laws(
     return list(results.values())
 
 
+_WIDTH: Final = 200
 _ROUNDS: Final = 3
 """How often all laws are tried, each time without one that takes too long."""
 
@@ -114,8 +115,10 @@ def _result(
     if isinstance(error, TooLong):
         return LawResult(str(law), Verdict.NOT_CHECKED, message=too_long(options), error=error)
     if not isinstance(error, LawViolation):
-        message = format_error(without_notes(error))
-        return LawResult(str(law), verdict_of(error), message=message, error=error)
+        verdict, message = verdict_of(error), format_error(without_notes(error))
+        if verdict is Verdict.NOT_CHECKED:  # an error of ours, or inside Hypothesis
+            message = cut(message.partition("\n")[0], _WIDTH)
+        return LawResult(str(law), verdict, message=message, error=error)
     message = without_addresses(error.message)
     owner = error.owner or cls
     if not isinstance(owner, type) or not is_unpromised(owner, law, message):
