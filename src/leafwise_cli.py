@@ -166,23 +166,22 @@ def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
             check.error(f"there is no {name!r}; {hint}")
-        action = check.options.get(name)  # none of the targets
-        is_flag = action is not None and action.nargs == 0
-        is_list = action is None or isinstance(action.default, list)
-        kind: Any = bool if is_flag else str if is_list else str | int | float
-        for value in given if is_list and isinstance(given, list) else [given]:
-            if not isinstance(value, kind) or isinstance(value, bool) is not is_flag:
-                plain = "a list of texts" if is_list else "a text or a number"
-                check.error(f"{name} takes {'true or false' if is_flag else plain}, got {value!r}")
-            if action is not None and value is not False:
-                text = folder / str(value) if name in _PATHS else value
-                yield f"--{name}" if is_flag else f"--{name}={text}"
+        action = check.options.get(name)
+        if action is None:  # the targets
+            continue
+        for value in given if isinstance(given, list) else [given]:
+            if action.nargs != 0:
+                yield f"--{name}={folder / value if name in _PATHS else value}"
+            elif not isinstance(value, bool):
+                check.error(f"{name} takes true or false, got {value!r}")
+            elif value:
+                yield f"--{name}"
 
 
 def _targets(table: dict[str, Any], folder: Path) -> Iterator[str]:
     """Yield the targets of a table: files and directories are found from where it stands."""
     given: Any = table.get("targets", [])
-    for target in [given] if isinstance(given, str) else given:
+    for target in map(str, given if isinstance(given, list) else [given]):
         path = folder / target.partition(":")[0]
         yield str(folder / target) if path.exists() and folder != Path.cwd() else target
 

@@ -53,8 +53,12 @@ class Cause(NamedTuple):
     before: str
     after: str
 
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{_WORDS.get(self.kind, '')}{self.path}: {self.before} -> {self.after}"
 
-_OF_RUN: Final = ("version", "environment", "flags", "devices", "config")
+
+_OF_JAX: Final = {("version", "jax"), ("version", "jaxlib")}
 
 Causes: TypeAlias = dict[Cause, list[str]]
 """The programs that each concerns: ``step (train.py:12)``."""
@@ -109,35 +113,34 @@ class _Comparer:
         self._files = first, second
         self._one, self._other = one, other
         self._causes: Causes = {}
+        self._of_run: list[Cause] = []
+        self._of_cache: list[Cause] = []
         self._notes: dict[str, list[str]] = {}
 
     def compare(self) -> Comparison:
-        mine, its = self._one.processes[0], self._other.processes[0]
-        of_run = list(_of_process(mine, its))
+        of_run = list(_of_process(self._one.processes[0], self._other.processes[0]))
+        self._of_cache = [each for each in of_run if _is_of_cache(each)]
+        self._of_run = [each for each in of_run if not _is_of_cache(each)]
+        self._causes.update((each, []) for each in self._of_run)
         pairs, alone = _matched(self._one.programs, self._other.programs)
-        found: list[tuple[ProgramRecord, list[Cause]]] = []
+        differing = 0
         for before, after in pairs:
-            if causes := list(self._of_pair(before, after, of_run)):
-                found.append((after, causes))
-        misses = any(each.kind == "missed" for _, causes in found for each in causes)
-        for each in of_run:
-            if misses or not _is_of_cache(each):
-                self._causes[each] = []
-        for program, causes in found:
-            for each in causes:
-                self._causes.setdefault(each, []).append(_label(program))
+            found = list(self._of_pair(before, after))
+            differing += bool(found)
+            for each in found:
+                self._add(each, after)
         for run, program in alone:
+            differing += run
             texts = ("", self._why_another(program)) if run else ("compiled", "")
-            each = Cause("absent", program["name"], *texts)
-            self._causes.setdefault(each, []).append(_label(program))
+            self._add(Cause("absent", program["name"], *texts), program)
         notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
-        differing = len(found) + sum(1 for run, _ in alone if run)
         count = len(self._other.programs)
         return Comparison(*self._files, count, differing, self._causes, notes)
 
-    def _of_pair(
-        self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
-    ) -> Iterator[Cause]:
+    def _add(self, cause: Cause, program: ProgramRecord) -> None:
+        self._causes.setdefault(cause, []).append(_label(program))
+
+    def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
         """Yield why the second run made another program, or missed the persistent cache."""
         one, other = before["program"], after["program"]
         own = list(_inputs(before, after))
@@ -147,38 +150,33 @@ class _Comparer:
         else:  # in a version of JAX whose programs cannot be read
             is_other = bool(own)
         if is_other:
-            yield from (each for each in of_run if not _is_of_cache(each))
-            decisive = [each for each in own if each.kind not in {"order", *_OF_RUN}]
+            yield from self._of_run
+            decisive = [each for each in own if each.kind not in {"order", "config"}]
             yield from (each for each in own if each.kind != "order" or not decisive)
-            if not (decisive or _versions(of_run)):
+            of_jax = [each for each in self._of_run if each[:2] in _OF_JAX]
+            if not (decisive or of_jax):  # else other operations say nothing more
                 yield from self._of_operations(before, after)
         elif before["key"] and after["key"] and before["key"] != after["key"]:
-            yield from (each for each in of_run if not _is_of_cache(each))
+            yield from self._of_run
             parts = differing_parts(before["key_parts"], after["key_parts"])
             yield Cause("key", " and ".join(parts) or "an unknown part", "", "")
             if "the program" in parts:
                 yield from self._history(before, after)
         elif after["cache"] != "hit" and {before["cache"], after["cache"]} != {"off"}:
-            yield from self._missed(before, after, of_run)
+            _, separator, limit = before["cache"].partition("; not written")
+            if separator and after["cache"] != "off":
+                self._note(f"missed, as the first run did not write it{limit}", after)
+            else:
+                yield from self._of_cache
+                yield Cause("missed", "the persistent cache", before["cache"], after["cache"])
 
     def _why_another(self, program: ProgramRecord) -> str:
         """Return that a program was compiled, and what differs from the one before it."""
         same = [each for each in self._other.programs if _function(each) == _function(program)]
         earlier = same[: same.index(program)]
         found = _inputs(earlier[-1], program) if earlier else ()
-        texts = [f"{_WORDS[each.kind]}{each.path}: {each.before} -> {each.after}" for each in found]
-        return f"compiled again, by {'; '.join(texts[:3])}" if texts else "compiled"
-
-    def _missed(
-        self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
-    ) -> Iterator[Cause]:
-        """Yield why a program that the first run had compiled was not in the cache."""
-        _, separator, limit = before["cache"].partition("; not written")
-        if separator and after["cache"] != "off":
-            self._note(f"missed, as the first run did not write it{limit}", after)
-            return
-        yield from (each for each in of_run if _is_of_cache(each))
-        yield Cause("missed", "the persistent cache", before["cache"], after["cache"])
+        texts = [str(each) for each in found][:3]
+        return f"compiled again, by {'; '.join(texts)}" if texts else "compiled"
 
     def _of_operations(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
         """Yield the first operations that differ, and what was traced before them."""
@@ -289,21 +287,23 @@ def _listed(names: Iterable[str]) -> str:
 
 def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[Cause]:
     """Yield the differences that all programs share."""
-    of_devices = ("devices", "processes")
     shared = one["config"].keys() & other["config"].keys()
     # A variable that sets an option says it all.
     changed = one["environment"].items() ^ other["environment"].items()
     named = {name.lower() for name, _ in changed}
-    for kind, *both in (
-        ("version", one["versions"], other["versions"]),
-        ("environment", one["environment"], other["environment"]),
-        ("flags", *({"command line": " ".join(each["flags"])} for each in (one, other))),
-        ("devices", *({name: each[name] for name in of_devices} for each in (one, other))),
-        ("config", *({name: each["config"][name] for name in shared} for each in (one, other))),
-    ):
-        for path, *texts in _changes(*both):
-            if kind != "config" or path not in named:
-                yield Cause(kind, path, *texts)
+    tables: list[dict[str, Mapping[str, Any]]] = [
+        {
+            "version": each["versions"],
+            "environment": each["environment"],
+            "flags": {"command line": " ".join(each["flags"])},
+            "devices": {"devices": each["devices"], "processes": each["processes"]},
+            "config": {name: each["config"][name] for name in shared - named},
+        }
+        for each in (one, other)
+    ]
+    for kind, table in tables[0].items():
+        for path, *texts in _changes(table, tables[1][kind]):
+            yield Cause(kind, path, *texts)
 
 
 def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -315,11 +315,6 @@ def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple
 
 def _is_of_cache(cause: Cause) -> bool:
     return cause.kind in {"environment", "config"} and cause.path.lower().startswith(_CACHE)
-
-
-def _versions(causes: Iterable[Cause]) -> bool:
-    """Return whether JAX itself differs, so that other operations say nothing more."""
-    return any(each.kind == "version" and each.path in {"jax", "jaxlib"} for each in causes)
 
 
 def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[Cause]:
@@ -399,12 +394,8 @@ def _cause_lines(cause: Cause, names: list[str], programs: int) -> Iterator[str]
             return
         case "key":
             yield f"another key in the persistent cache, by {path}"
-        case "missed":
-            yield f"{path}, of programs that are the same: {before} -> {after}"
-        case "history":
-            yield f"{path}: {before} -> {after}"
         case _:
-            yield f"{_WORDS[kind]}{path}: {before} -> {after}"
+            yield str(cause)
     yield f"  {concerned}" if names else "  changes no program before XLA compiles it"
 
 
@@ -412,10 +403,10 @@ _WORDS: Final = {
     "version": "version of ",
     "environment": "environment variable ",
     "flags": "XLA flags, ",
-    "devices": "",
     "config": "jax.config.",
     "argument": "argument ",
     "capture": "capture ",
     "order": "order of the set ",
     "option": "compile option ",
+    "missed": "of equal programs, ",
 }

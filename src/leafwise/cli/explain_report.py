@@ -4,6 +4,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -68,7 +69,7 @@ def make_report(
     report: shape.Report = {
         "version": VERSION,
         "leafwise": version,
-        "jax": versions[0]["jax"] if versions else _installed("jax"),
+        "jax": versions[0]["jax"] if versions else metadata.version("jax"),
         "python": versions[0]["python"] if versions else platform.python_version(),
         "program": program,
         "seconds": 0.0,
@@ -86,15 +87,6 @@ def make_report(
     if captured := _captures(processes):
         report["captures"] = captured
     return report
-
-
-def _installed(name: str) -> str:
-    from importlib import metadata  # noqa: PLC0415  # where the script has not loaded JAX
-
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _event(event: Mapping[str, Any], process: str, began: float) -> shape.EventRecord:

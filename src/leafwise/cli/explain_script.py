@@ -65,8 +65,6 @@ def problem(target: Script) -> str | None:
         sys.path.insert(0, here)
         try:
             found = importlib.util.find_spec(package)
-        except ValueError as error:  # an empty name
-            return f"there is no module {target.name!r}: {error}"
         finally:
             sys.path.remove(here)
         return None if found is not None else f"there is no module {target.name}"

@@ -139,8 +139,10 @@ def check_fields(
         static = name not in names.dynamic
         try:
             for edit in _static_edits(example, name) if static else _dynamic_edits(example, name):
-                is_skipped = isinstance(edit, tuple)
-                yield CheckedRow(name, static, *edit) if is_skipped else observe(example, edit)
+                if isinstance(edit, tuple):
+                    yield CheckedRow(name, static, *edit)
+                else:
+                    yield observe(example, edit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
             verdict = verdict_of(error)
             yield CheckedRow(name, static, "", "", verdict=verdict, note=format_error(error))

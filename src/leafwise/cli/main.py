@@ -111,9 +111,9 @@ def explain(options: argparse.Namespace) -> int:
 
         _write(options.html, tables.html_page(report))
     if options.output:
-        text = io.StringIO()
-        _print_report(report, text, options.output_format)
-        _write(options.output, text.getvalue())
+        printed = io.StringIO()
+        _print_report(report, printed, options.output_format)
+        _write(options.output, printed.getvalue())
     elif not options.quiet:
         try:
             _print_report(report, sys.stderr, options.output_format)

@@ -52,9 +52,6 @@ class Printer:
     def finish(self, run: CheckRun) -> None:
         """Print what is wrong with each class, notes, and a summary."""
         console = self._console
-        if self._verbose and any(report.laws for report in run.reports):
-            for report in run.reports:
-                self._print_row(report)
         if self._rows:
             console.print()
         self._print_findings(run)
@@ -288,8 +285,8 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
 
 
 def _accepted(report: ClassReport) -> int:
-    results = (*report.rows, *report.laws)
-    return report.accepted + sum(each.verdict is Verdict.ACCEPTED for each in results)
+    verdicts = [row.verdict for row in report.rows] + [law.verdict for law in report.laws]
+    return report.accepted + verdicts.count(Verdict.ACCEPTED)
 
 
 def _count(number: int, one: str, many: str) -> str:

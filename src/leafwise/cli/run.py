@@ -126,7 +126,11 @@ def _in_this_process(
     for number, target in enumerate(found.targets, 1):
         where = f"{number} of {len(found.targets)}: {target.name}"
         on_step(where)
-        yield check_class(target, options, lambda step, where=where: on_step(f"{where}: {step}"))
+
+        def show_step(step: str, where: str = where) -> None:
+            on_step(f"{where}: {step}")
+
+        yield check_class(target, options, show_step)
 
 
 def _in_processes(
@@ -248,8 +252,9 @@ def check_class(
         rows, results = list(map(_strict, rows)), list(map(_strict, results))
     else:
         warned = [each for each in results if each.verdict is Verdict.WARNING]
-    found = {"rows": tuple(rows), "laws": tuple(results), "warnings": tuple(warned)}
-    return dataclasses.replace(report, fields=fields, **found)
+    return dataclasses.replace(
+        report, fields=fields, rows=tuple(rows), laws=tuple(results), warnings=tuple(warned)
+    )
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
