@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -62,6 +62,11 @@ class Outcome:
     def names(self) -> list[str]:
         """The classes of the JSON output, without where they are from."""
         return [entry["name"].rpartition(":")[2] for entry in self.document["classes"]]
+
+
+Write: TypeAlias = Callable[..., str]
+Check: TypeAlias = Callable[..., Outcome]
+Explained: TypeAlias = Callable[..., Any]
 
 
 class Scripts:

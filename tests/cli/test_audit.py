@@ -19,7 +19,7 @@ from flax import nnx
 import leafwise as lw
 from leafwise._jit.audit import assignments
 
-Explained = Callable[..., Any]
+from .conftest import Explained
 
 
 @jax.tree_util.register_dataclass

@@ -1,7 +1,6 @@
 """Each kind of fix that `leafwise check` prints, applied to the class that provoked it."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +10,7 @@ from leafwise.cli.run import check_class
 from leafwise.cli.targets import find_targets
 from leafwise.testing import Law
 
-Write = Callable[..., str]
+from .conftest import Write
 
 TOOLS = """\
 import dataclasses

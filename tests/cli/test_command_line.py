@@ -15,10 +15,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import GOOD, NOT_BUILT, Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import GOOD, NOT_BUILT, Check, Outcome, Write
 
 # Without a package, every finder answers None.
 WITHOUT = """

@@ -16,9 +16,8 @@ import pytest
 import leafwise as lw
 from leafwise.cli.program_records import compress, hashed, unpacked
 
-from .conftest import Outcome
+from .conftest import Explained, Outcome
 
-Explained = Callable[..., Any]
 Leafwise = Callable[..., Outcome]
 X = np.ones(3, np.float32)
 SETTINGS: dict[str, Any] = {}
@@ -357,23 +356,6 @@ step(State(np.ones((3, 3)), int(os.environ.get("N", "1"))), np.ones(3))
 
 LAST = len(SCRIPT.splitlines())
 
-PLANTED = {
-    "static": ({"N": "2"}, "argument", "state.n", ("1", "2")),
-    "capture": ({"RATE": "0.75"}, "capture", "rate", ("0.5", "0.75")),
-    "flag": (
-        {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"},
-        "environment",
-        "XLA_FLAGS",
-        ("(not set)", "--xla_cpu_enable_fast_math=true"),
-    ),
-    "variable": (
-        {"JAX_DEFAULT_MATMUL_PRECISION": "highest"},
-        "environment",
-        "JAX_DEFAULT_MATMUL_PRECISION",
-        ("(not set)", "highest"),
-    ),
-}
-
 
 def explain(folder: Path, name: str, *arguments: str, **environment: str) -> str:
     """Run the script, and return its report."""
@@ -409,23 +391,6 @@ def test_a_restart_finds_what_the_first_run_wrote(
     assert causes(leafwise, "first.json", second) == {}
     report = json.loads((first_run / second).read_text(encoding="utf-8"))
     assert {each["cache"] for each in report["programs"]} == {"hit"}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", PLANTED)
-def test_what_was_planted_is_found(
-    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Each kind of difference is named with both values, and concerns the step."""
-    monkeypatch.chdir(first_run)
-    environment, kind, path, values = PLANTED[name]
-    second = explain(first_run, f"{name}.json", **environment)
-    found = compared(leafwise, "first.json", second)["causes"]
-    (cause,) = (each for each in found if (each["kind"], each["path"]) == (kind, path))
-    assert (cause["before"], cause["after"]) == values
-    assert f"step (script.py:{LAST})" in cause["programs"]
-    kinds = {each["kind"] for each in found}
-    assert kinds == {kind, *{"flag": ["key"], "variable": ["operation"]}.get(name, [])}
 
 
 @pytest.mark.nightly

@@ -4,14 +4,13 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-import leafwise as lw
 from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import ClassReport, Verdict
 from leafwise.cli.run import check_class, once_a_library
@@ -19,10 +18,6 @@ from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law, LawViolation, check_pytree
 
 from .asked import report_of
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
 
 
 def native(annotation: Any, *default: Any) -> Any:
@@ -67,22 +62,6 @@ def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: A
     assert rows["value"].verdict is Verdict.OK
     if "type" in rows:
         assert rows["type"].verdict is Verdict.WARNING
-
-
-@pytest.mark.parametrize(
-    ("annotation", "default"), [(Literal[0, False], 0), (Literal["a"], Words.X)]
-)
-def test_a_field_with_no_value_but_equal_ones(annotation: Any, default: Any) -> None:
-    """What == does not distinguish is a change of type: of another library a warning."""
-    (row,) = [row for row in report_of(native(annotation, default)).tried if row.static]
-    assert (row.kind, row.verdict) == ("type", Verdict.WARNING)
-
-    @lw.pytree
-    class Own:
-        it: lw.Static[annotation] = default  # type: ignore[valid-type]  # of the parameter
-
-    (row,) = report_of(Own).tried
-    assert (row.kind, row.verdict) == ("type", Verdict.OK)
 
 
 # -------------------------------------------------------------------- the order of a dict

@@ -1,7 +1,6 @@
 """SARIF: what CI systems read."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,7 @@ from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing import Law
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 WORST = "\x00\x1b[31m<a href=\"x\">&amp;]]> \ud800 \ufffe 'é'\n\t\U0001f600"
 

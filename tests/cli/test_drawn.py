@@ -17,9 +17,7 @@ from leafwise.cli.targets import CheckTarget
 from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
 from leafwise.testing.strategies import instances
-from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._instance_plan import is_static
 
 from .asked import report_of
 
@@ -115,27 +113,6 @@ def test_a_default_factory_that_raises() -> None:
         [("w", float), ("it", int, dataclasses.field(default_factory=Refusing))],  # type: ignore[arg-type]
     )
     assert type(find(instances(made), lambda _: True).it) is int
-
-
-def test_statics_that_only_jax_knows() -> None:
-    """What flatten puts into no leaf is static, although nothing at the class says so."""
-
-    class ByHand:
-        def __init__(self, w: Any, cfg: Any) -> None:
-            self.w, self.cfg = w, cfg
-
-        def tree_flatten(self) -> Any:
-            return (self.w,), self.cfg
-
-        @classmethod
-        def tree_unflatten(cls, cfg: Any, children: Any) -> Any:
-            return cls(*children, cfg)
-
-    jax.tree_util.register_pytree_node_class(ByHand)
-    for cls, wanted in ((ByHand, {"cfg"}), (Registered, {"anything", "thing", "refusing"}),
-                        (State, set()), (Refusing, set())):  # fmt: skip
-        assert {each.name for each in parameters_of(cls) if is_static(cls, each)} == wanted
-    check_pytree(ByHand, laws=["treedef-equality", "static-values"])
 
 
 def test_a_dict_that_no_class_could_flatten(monkeypatch: pytest.MonkeyPatch) -> None:

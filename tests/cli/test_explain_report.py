@@ -13,12 +13,9 @@ import pytest
 
 from leafwise._display.words import cache_lines
 
-from .conftest import Outcome
+from .conftest import Explained, Outcome
 
 WIDTH = 91
-
-
-Explained = Callable[..., Any]
 
 
 def test_a_loop_that_only_compiles(explained: Explained) -> None:

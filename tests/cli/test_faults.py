@@ -1,13 +1,8 @@
 """One fault is one finding, in words of the class's library, and no value that was refused."""
 
-from collections.abc import Callable
-
 import pytest
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 SWAPPED = """
 @jax.tree_util.register_pytree_node_class

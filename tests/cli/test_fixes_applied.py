@@ -4,7 +4,6 @@ import importlib.util
 import itertools
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 
 import leafwise as lw
 
+from .conftest import Explained
+
 pytest.importorskip("equinox")
 
-Explained = Callable[..., Any]
 
 HEAD = """\
 import dataclasses

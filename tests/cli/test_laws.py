@@ -27,10 +27,7 @@ from leafwise.testing._laws.run import LawTest
 from leafwise.testing.strategies._find import find
 from leafwise_cli import main
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Outcome, Write
 
 SOURCE = """
 @lw.pytree

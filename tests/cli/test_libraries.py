@@ -17,10 +17,7 @@ from leafwise.cli.targets import CheckTarget, is_node, library_of
 from leafwise.testing import Law
 
 from .asked import kinds, report_of, verdicts
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 
 @jax.tree_util.register_dataclass

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import re
-from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -12,10 +11,7 @@ from leafwise.cli import report
 from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 ROWS = (
     CheckedRow("width", static=True, kind="value", change="2 -> 3", predicted="retrace", traces=7,

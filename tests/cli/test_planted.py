@@ -1,7 +1,6 @@
 """What is planted must be found: a check that cannot fail is no check."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import flax.struct
@@ -14,10 +13,7 @@ from leafwise._classes import registry
 from leafwise.testing import _subject
 
 from .asked import kinds, report_of, verdicts
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 SOURCE = """
 @lw.pytree

@@ -1,7 +1,6 @@
 """What `leafwise explain --json` keeps of each program."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +14,8 @@ from leafwise._jax.compiles import Compile
 from leafwise.cli import program_records
 from leafwise.cli.program_records import packed, unpacked
 
-Explained = Callable[..., Any]
+from .conftest import Explained
+
 RATE = 0.25
 TABLE = jnp.arange(5.0)
 CALLS: list[str] = []

@@ -1,7 +1,6 @@
 """Classes that are registered when they are instantiated, and annotations that are no types."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,10 +11,7 @@ from leafwise.errors import LawViolation
 from leafwise.testing import check_pytree
 
 from .asked import kinds, report_of
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 SOURCE = """
 register = jax.tree_util.register_pytree_node

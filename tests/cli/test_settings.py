@@ -1,16 +1,12 @@
 """What a project sets in its `pyproject.toml`, and the findings that it accepts."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import GOOD, NOT_BUILT, Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import GOOD, NOT_BUILT, Check, Outcome, Write
 
 # It loses a static; that its `y` cannot be a vector is no finding of the laws below.
 BROKEN = """

@@ -1,15 +1,11 @@
 """Targets: what is loaded, which classes are found, and what a wrong target says."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import GOOD, Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import GOOD, Check, Outcome, Write
 
 ONE = """
 @lw.pytree

@@ -1,11 +1,8 @@
 """What other libraries do not promise: the law's own message, as a warning."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
@@ -15,10 +12,7 @@ from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget, find_targets
 from leafwise.testing import Law
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 UNPROMISED = (
     Law.STATIC_TYPES,
@@ -78,25 +72,6 @@ def test_what_each_library_does_not_promise(library: str, write: Write) -> None:
     strict = check_class(target, dataclasses.replace(options, strict=True))
     assert strict.passed is not bool(laws)
     assert not strict.warnings
-
-
-def test_a_key_that_reading_changes() -> None:
-    """Where reading a cached property changes the treedef, as in newer equinox, that is told."""
-    equinox = pytest.importorskip("equinox")
-
-    class Layer(equinox.Module):  # type: ignore[misc, name-defined]
-        w: jax.Array
-
-        @functools.cached_property
-        def area(self) -> int:
-            return 3
-
-    layer = Layer(jnp.ones(3))
-    before = jax.tree.structure(layer)
-    changes = layer.area == 3 and jax.tree.structure(layer) != before
-    options = CheckOptions(laws=(Law.STABLE_TREEDEF,), fields=False, examples=3)
-    report = check_class(CheckTarget(Layer, "here:Layer"), options)
-    assert [each.path for each in report.warnings] == ["Layer.area"] * changes
 
 
 SOURCE = """
