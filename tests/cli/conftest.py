@@ -41,6 +41,19 @@ class NotBuilt:
     part: lw.Static[Opaque]
 """
 
+# It loses a static; that its `y` cannot be a vector is no finding of the laws below.
+BROKEN = """
+@jax.tree_util.register_pytree_node_class
+class Lossy:
+    def __init__(self, x: float, y: float, n: int = 2):
+        self.x, self.y, self.n = x, y, n
+    def tree_flatten(self): return (self.x, self.y), None
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        if getattr(children[1], "shape", ()): raise ValueError("no vectors")
+        return cls(*children)
+"""
+
 _NUMBERS = itertools.count()
 
 

@@ -1,5 +1,6 @@
 """Each kind of fix that `leafwise check` prints, applied to the class that provoked it."""
 
+import dataclasses
 import re
 
 import pytest
@@ -193,6 +194,23 @@ class P:
     n: jdc.Static[int] = 2
 """
 _SECTION = re.compile(r"# (.*): ?(.*)\n((?:[^#].*\n)*)")
+
+
+@pytest.mark.parametrize(("library", "laws", "code"), _SECTION.findall(OF_LIBRARIES))
+def test_what_a_library_does_not_promise(library: str, laws: str, code: str, write: Write) -> None:
+    """It is a warning in words of the library, and a failure with `--strict`."""
+    pytest.importorskip(library)
+    (*_, target) = find_targets([write(TOOLS + code)]).targets
+    options = CheckOptions(laws=tuple(map(Law, laws.split())), fields=False, examples=5)
+    report = check_class(target, options)
+    assert report.passed
+    found = {each.law for each in report.warnings}
+    assert set(laws.split()) - found <= {"stable-treedef"}  # a newer equinox keeps caches aside
+    for each in report.warnings:
+        assert "aux_data" not in each.message.partition("fix: ")[2]
+        assert each.library == report.library
+    strict = check_class(target, dataclasses.replace(options, strict=True))
+    assert (strict.passed, strict.warnings) == (False, ())
 
 
 @pytest.mark.parametrize(

@@ -131,34 +131,3 @@ def test_a_dict_that_no_class_could_flatten(monkeypatch: pytest.MonkeyPatch) -> 
     check_pytree((bad | good).map(Held), laws=["round-trip", "identity-map", "key-paths"])
     deep = (bad | good).map(lambda part: Held([{0: Held(part)}]))  # type: ignore[dict-item]
     check_pytree(deep, laws=["round-trip"])
-
-
-@jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass
-class Guarded:
-    x: jax.Array | None = None
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        assert self.x is None or self.x.ndim < 3
-
-    def __repr__(self) -> str:
-        return f"Guarded of {self.x.shape}"  # type: ignore[union-attr]  # raises for None
-
-    def tree_flatten(self) -> Any:
-        return (self.x,), self.size
-
-    @classmethod
-    def tree_unflatten(cls, size: Any, children: Any) -> Any:
-        return cls(*children, size)
-
-
-def test_a_class_whose_checks_and_text_fail_for_some_values() -> None:
-    """Values that ``assert`` in its constructor refuses are left out, and no ``repr`` is needed."""
-    laws = (Law.STATIC_VALUES, Law.STATIC_TYPES, Law.RECOMPILATION)
-    report = check_class(CheckTarget(Guarded, "here:Guarded"), CheckOptions(laws=laws))
-    assert not report.error
-    verdicts = {str(each.law): str(each.verdict) for each in report.laws}
-    assert verdicts == {
-        "static-values": "ok", "static-types": "warning", "recompilation": "ok"
-    }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import leafwise as lw
 from leafwise._trees.roles import names_of
 
-from .asked import changes, report_of, verdicts
+from .asked import changes, report_of
 
 
 def test_words() -> None:
@@ -60,24 +60,3 @@ def test_a_leaf_that_flatten_converts(value: Any) -> None:
             return cls(children[0], n)
 
     assert names_of(Converts(value, 3)) == (("n",), ("x",))
-
-
-def test_a_shape_that_the_constructor_refuses() -> None:
-    """No instance has it: the change is skipped, and the class is not to blame."""
-
-    class Sized:
-        def __init__(self, x: jax.Array, y: jax.Array) -> None:
-            if np.shape(x) != np.shape(y):
-                raise ValueError
-            self.x, self.y = x, y
-
-    def flatten(it: Sized) -> Any:
-        return (it.x, it.y), None
-
-    def unflatten(_: None, xs: Any) -> Any:
-        return Sized(*xs)
-
-    jax.tree_util.register_pytree_node(Sized, flatten, unflatten)
-    seen = verdicts(report_of(Sized))
-    assert seen["x", "value"] == "ok"
-    assert seen["x", "shape"] == "skipped"

@@ -27,7 +27,7 @@ from leafwise.testing._laws.run import LawTest
 from leafwise.testing.strategies._find import find
 from leafwise_cli import main
 
-from .conftest import Check, Outcome, Write
+from .conftest import BROKEN, Check, Outcome, Write
 
 SOURCE = """
 @lw.pytree
@@ -38,16 +38,6 @@ class P:
 @lw.pytree
 class Q:
     y: float
-"""
-
-BROKEN = """
-@jax.tree_util.register_pytree_node_class
-class Lossy:
-    def __init__(self, x: float, n: int = 2):
-        self.x, self.n = x, n
-    def tree_flatten(self): return (self.x,), None
-    @classmethod
-    def tree_unflatten(cls, _, children): return cls(*children)
 """
 
 

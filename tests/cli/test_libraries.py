@@ -47,24 +47,6 @@ class Keyed(Hand):
         return ((jax.tree_util.GetAttrKey("x"), self.x),), self.n
 
 
-class Lossy(Hand):
-    """Loses what it is given, and computes something on its own."""
-
-    def __init__(self, x: float, n: int) -> None:
-        super().__init__(x, n)
-        self.cache = 3
-
-    def tree_flatten(self) -> tuple[tuple[Any], Any]:
-        return (self.x,), None
-
-    @classmethod
-    def tree_unflatten(cls, _n: Any, children: tuple[Any]) -> "Lossy":
-        return cls(children[0], 2)
-
-
-jax.tree_util.register_pytree_node_class(Lossy)
-
-
 class State(NamedTuple):
     mu: jax.Array
     count: int = 0
@@ -84,15 +66,6 @@ def test_fields_of_foreign_classes(cls: type) -> None:
     assert seen["x", "value"] == seen["x", "shape"] == seen["n", "value"] == "ok"
     assert seen["n", "type"] == "warning"
     assert (kinds(report, "n")["type"].predicted, kinds(report, "n")["type"].traces) == ("reuse", 0)
-
-
-def test_a_static_that_is_lost() -> None:
-    """An argument that no program sees is a violation; what a class computes is not."""
-    report = report_of(Lossy)
-    assert not report.passed
-    seen = verdicts(report)
-    assert seen["n", "value"] == "violation"
-    assert seen["cache", "value"] == "skipped"
 
 
 @functools.partial(

@@ -6,20 +6,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import GOOD, NOT_BUILT, Check, Outcome, Write
+from .conftest import BROKEN, GOOD, NOT_BUILT, Check, Outcome, Write
 
-# It loses a static; that its `y` cannot be a vector is no finding of the laws below.
-BROKEN = """
-@jax.tree_util.register_pytree_node_class
-class Lossy:
-    def __init__(self, x: float, y: float, n: int = 2):
-        self.x, self.y, self.n = x, y, n
-    def tree_flatten(self): return (self.x, self.y), None
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        if getattr(children[1], "shape", ()): raise ValueError("no vectors")
-        return cls(*children)
-"""
 LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
 
 
