@@ -142,16 +142,13 @@ def check_fields(
                 if isinstance(edit, tuple):
                     yield CheckedRow(name, static, *edit)
                 else:
-                    yield observe(example, edit)
+                    yield observe(example, edit, static=static)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
             verdict = verdict_of(error)
             yield CheckedRow(name, static, "", "", verdict=verdict, note=format_error(error))
 
 
 # ------------------------------------------------------------------------ the row of an edit
-
-
-_STATIC: Final = (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
 
 
 def _label(kind: EditKind) -> str:
@@ -164,9 +161,9 @@ def _refused(change: str) -> str:
     return f"{change}: the class refuses it"
 
 
-def observe(example: Example, edit: Edit[Any]) -> CheckedRow:
+def observe(example: Example, edit: Edit[Any], *, static: bool) -> CheckedRow:
     """Call a jitted function that knows the instance with the edited one."""
-    static, kind = edit.kind in _STATIC, _label(edit.kind)
+    kind = _label(edit.kind)
     if _is_hidden(example.base, edit):
         return CheckedRow(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))

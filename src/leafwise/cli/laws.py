@@ -53,13 +53,7 @@ def try_laws(
     cls: Any, options: CheckOptions, base: Any = None, on_step: OnStep = lambda _: None
 ) -> list[LawResult]:
     """Try laws on the same instances, and find the smallest that breaks each."""
-    settings = hypothesis.settings(
-        max_examples=options.examples,
-        database=None,
-        deadline=None,
-        derandomize=False,  # the seed decides
-        print_blob=False,
-    )
+    settings = hypothesis.settings(max_examples=options.examples, derandomize=False)
     chosen: Any = {"settings": settings, "seed": options.seed}
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}

@@ -52,6 +52,9 @@ class Printer:
     def finish(self, run: CheckRun) -> None:
         """Print what is wrong with each class, notes, and a summary."""
         console = self._console
+        if self._verbose and any(report.laws for report in run.reports):
+            for report in run.reports:
+                self._print_row(report)
         if self._rows:
             console.print()
         self._print_findings(run)
