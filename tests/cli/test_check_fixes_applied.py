@@ -256,6 +256,12 @@ class P:
     x: jax.Array
     name: str = 'a'  # -> {0}
     y: float = 2.0
+# a text of flax:
+import flax
+@flax.struct.dataclass
+class P:
+    x: jax.Array
+    name: str = 'a'  # -> {0}
 # a text in a part:
 class Q(NamedTuple):  # -> @lw.pytree class Q:
     x: jax.Array

@@ -183,43 +183,6 @@ def test_aux_data_of_the_library_itself() -> None:
     assert isinstance(program(OwnList(jax.numpy.ones(3))), OwnList)  # JAX hashes no aux_data
 
 
-@dataclasses.dataclass(frozen=True)
-class _SameHash:
-    n: int
-
-    def __hash__(self) -> int:
-        return 7
-
-
-class Slow(OwnList):
-    """All its aux_data has one hash; == distinguishes it."""
-
-    def __init__(self, w: jax.Array, n: int = 2) -> None:
-        super().__init__(w)
-        self.n = n
-
-    def tree_flatten(self) -> Any:
-        return (self.w,), _SameHash(self.n)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        return cls(*children, aux.n)
-
-
-jax.tree_util.register_pytree_node_class(Slow)
-
-
-def test_one_hash_for_all_aux_data() -> None:
-    """It is a warning: JAX asks for no hash of aux_data, and takes each for another program."""
-    verdict, report = law_of(Slow, Law.AUX_DATA_HASH)
-    assert (verdict, report.passed) == (Verdict.WARNING, True)
-    (warning,) = report.warnings
-    assert "got: one hash for " in warning.message
-    assert "JAX never asks for it" in warning.message
-    program = jax.jit(lambda tree: jax.numpy.asarray(tree.n))
-    assert [int(program(Slow(jax.numpy.ones(3), n))) for n in (2, 3)] == [2, 3]
-
-
 @dataclasses.dataclass
 class Chain:
     w: float

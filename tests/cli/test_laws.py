@@ -20,11 +20,9 @@ from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import Verdict
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
-from leafwise.errors import CannotBuildError
 from leafwise.testing import Law, _check
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.run import LawTest
-from leafwise.testing.strategies._find import find
 from leafwise_cli import main
 
 from .conftest import BROKEN, Check, Outcome, Write
@@ -179,26 +177,6 @@ def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatc
     crashed, kept = try_laws(Own, options)
     assert (crashed.verdict, kept.verdict) == (Verdict.ERROR, Verdict.OK)
     assert type(error).__name__ in crashed.message
-
-
-def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class for which only one instance is known has its laws tried on that one."""
-    tried: list[Any] = []
-
-    def check(cls: Any, *_: Any, **__: Any) -> dict[Law, Any]:
-        if cls is Own:
-            raise CannotBuildError("Own: no drawn values made an instance")
-        tried.append(find(cls, lambda _: True))
-        return {}
-
-    monkeypatch.setattr(laws_module, "broken_laws", check)
-    report = check_class(
-        CheckTarget(Own, "here:Own"), CheckOptions(fields=False, laws=(Law.COPIES,))
-    )
-    (result,) = report.laws
-    assert (result.verdict, report.passed) == (Verdict.OK, True)
-    assert "one instance" in result.message
-    assert [type(each) for each in tried] == [Own]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing interrupts a loop there")

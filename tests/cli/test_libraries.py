@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 import pytest
-from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise.cli.laws import CheckOptions
@@ -172,21 +171,6 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
         assert "JAX cannot trace" in record["error"]
 
 
-@pytest.mark.slow
-def test_modules_of_real_libraries(check: Check) -> None:
-    """Optimizer states, train states, frozen dicts: nothing crashes, nothing is found wrong."""
-    for module, expected in (
-        ("optax:ScaleByLionState", "ScaleByLionState"),
-        ("flax.training.dynamic_scale", "DynamicScale"),
-    ):
-        pytest.importorskip(module.partition(":")[0])
-        outcome = check(module, "--json")
-        assert expected in outcome.names
-        found = outcome.document["classes"]
-        assert outcome.code == 0, [entry for entry in found if not entry["passed"]]
-        assert all(entry["rows"] for entry in found if not entry["left_out"])
-
-
 def test_equinox_layers(check: Check) -> None:
     """A layer is built and changed; those that are abstract are passed over."""
     pytest.importorskip("equinox")
@@ -245,44 +229,3 @@ def test_an_enum_that_is_a_static_node() -> None:
     (_, law, _) = check_class(CheckTarget(Alike, "here"), options).laws
     assert (law.law, law.verdict) == ("static-types", "warning")
     assert "Alike.A (Alike) -> Alike.B (Alike): equal treedefs" in law.message
-
-
-class ByHand(Hand):
-    """The children are numbered by JAX, and named here."""
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.n, self.x), None
-
-    @classmethod
-    def tree_unflatten(cls, _n: Any, children: Any) -> "ByHand":
-        return cls(*children)
-
-
-def numbered(name: str) -> type:
-    return jax.tree_util.register_pytree_node_class(type(name, (ByHand,), {}))
-
-
-class Named(NamedTuple):
-    x: jax.Array
-    n: str
-
-
-def test_a_leaf_that_jax_cannot_trace() -> None:
-    """The message names its field, whatever JAX calls the child, with a fix for its library."""
-
-    def text_of(cls: type) -> str:
-        st.register_type_strategy(cls, st.just(cls(jax.numpy.ones(2), "text")))
-        return report_of(cls).error
-
-    struct = pytest.importorskip("flax.struct")
-    body: dict[str, Any] = {"__annotations__": {"x": jax.Array, "n": str}, "__module__": __name__}
-    for cls, fix in (
-        (numbered("Text"), "return it from tree_flatten in the aux_data"),
-        (Named, "make Named a class with @lw.pytree, and the field static"),
-        (
-            struct.dataclass(type("Struct", (), dict(body))),
-            "make the field static: `n: str = flax.struct.field(pytree_node=False)`",
-        ),
-    ):
-        assert f"{cls.__name__}.n: JAX cannot trace 'text' (str)" in text_of(cls)
-        assert f"fix: {fix}" in text_of(cls)
