@@ -139,9 +139,9 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
         file = folder / "pyproject.toml"
         try:
             tool: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
-        except FileNotFoundError:
+        except OSError:
             continue
-        except (OSError, ValueError) as error:  # no TOML, or no UTF-8
+        except ValueError as error:  # no TOML, or no UTF-8
             check.exit(2, f"{check.prog}: {file}: {error}\n")
         if "leafwise" in tool:
             table = tool["leafwise"]

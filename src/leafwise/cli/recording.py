@@ -18,7 +18,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -272,17 +272,14 @@ class _Checks(CaptureChecks):
             self._audit.add_stale(found)
         for each in found if self._write is not None else ():
             site = each.call
-            record = {
-                "name": each.name,
-                "reader": each.reader,
-                "line": each.line,
-                "before": each.before,
-                "after": each.after,
-                "call": f"{site.file}:{site.line}" if site is not None else "",
-            }
+            record = {name: getattr(each, name) for name in _STALE}
+            record["call"] = f"{site.file}:{site.line}" if site is not None else ""
             if (key := (owner, *record.values())) not in self._written and self._write is not None:
                 self._written.add(key)
                 self._write(stale=record, owner=owner)
+
+
+_STALE: Final = ("name", "reader", "line", "before", "after")
 
 
 @functools.cache
