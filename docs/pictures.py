@@ -68,7 +68,7 @@ def draw_check() -> str:
     """Return the output of `leafwise check --fields` on `Params` as SVG."""
     report = check_class(CheckTarget(Params, "model.py:Params"), CheckOptions(laws=()))
     console = _console()
-    print_run(CheckRun((report,), 1), console, verbose=True)
+    print_run(CheckRun((report,)), console, verbose=True)
     return _svg(console, "check", "leafwise check --fields model.py")
 
 
@@ -76,7 +76,7 @@ def draw_check_warning() -> str:
     """Return the output of `leafwise check` on both classes as SVG."""
     both = (CheckTarget(Params, "model.py:Params"), CheckTarget(Plain, "model.py:Plain"))
     options = CheckOptions(examples=2)  # enough for a picture
-    run = CheckRun(tuple(check_class(each, options) for each in both), 2)
+    run = CheckRun(tuple(check_class(each, options) for each in both))
     console = _console()
     print_run(run, console, verbose=False)
     return _svg(console, "check-warning", "leafwise check model.py")

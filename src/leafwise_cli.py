@@ -5,26 +5,21 @@ at once. `leafwise.cli.main` is imported once the command line makes sense.
 """
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
+import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Args:
-        argv: The arguments, without the program's name; those of the process if None.
-
-    Returns:
-        0 if nothing is wrong, 1 if something is, 2 if the command line or a target is, and 3 if
-        something could not be checked.
-    """
+    """Run the command line and return its exit code."""
     parser = _Parser(
         prog="leafwise",
         description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
@@ -40,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = _add_check(commands)
     _add_explain(commands)
     _add_compare(commands)
-    arguments = with_values(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     options = parser.parse_args(arguments)
     command: str = options.command
     if command == "check":
@@ -49,15 +44,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing:
         names = " and ".join(missing)
         parser.exit(2, f"leafwise {command} needs {names}: pip install 'leafwise[cli]'\n")
-    problem = ""
-    if command == "check" and options.laws and not options.fields and options.field:
-        problem = "--laws changes no fields: leave out --laws or --field"
-    elif command == "check" and options.fields and not options.laws and options.law:
-        problem = "--fields tries no laws: leave out --fields or --law"
-    if problem:
-        parser.exit(2, f"leafwise check: {problem}\n")
-    code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
+    try:
+        code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, or nobody reads on
+        discard(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            return 141  # as a shell has it
+        parser.exit(2, f"leafwise {command}: {error.filename or 'output'}: {error.strerror}\n")
     return code
+
+
+def discard(stream: TextIO) -> None:
+    """Send a stream nowhere: at exit Python flushes what is left, which would raise again."""
+    with contextlib.suppress(OSError):  # a stream of a test
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _ShowVersion(argparse.Action):
@@ -85,12 +89,7 @@ class _PrintCompletion(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose options may stand in a file.
-
-    Attributes:
-        origin: The file that the arguments are from; empty for the command line.
-        options: The options that may, by name.
-    """
+    """A parser whose `options` may stand in a file, which is the `origin` of the arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -139,21 +138,16 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     for folder in (here, *here.parents):
         file = folder / "pyproject.toml"
         try:
-            content = file.read_bytes()
+            tool: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
         except OSError:
             continue
-        try:
-            tool: Any = tomllib.loads(content.decode()).get("tool", {})
         except ValueError as error:  # no TOML, or no UTF-8
-            if b"leafwise" in content:
-                check.exit(2, f"{check.prog}: {file}: {error}\n")
-            continue
-        name, table = "tool", tool
-        if isinstance(tool, dict):
-            name, table = "tool.leafwise", tool.get("leafwise", {})
-        if not isinstance(table, dict):
-            check.exit(2, f"{check.prog}: {file}: {name} must be a table, got {table!r}\n")
+            check.exit(2, f"{check.prog}: {file}: {error}\n")
         if "leafwise" in tool:
+            table = tool["leafwise"]
+            if not isinstance(table, dict):
+                problem = f"tool.leafwise must be a table, got {table!r}"
+                check.exit(2, f"{check.prog}: {file}: {problem}\n")
             return file, table
     return here, {}
 
@@ -172,23 +166,22 @@ def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
             check.error(f"there is no {name!r}; {hint}")
-        action = check.options.get(name)  # none of the targets
-        is_flag = action is not None and action.nargs == 0
-        is_list = action is None or isinstance(action.default, list)
-        kind: Any = bool if is_flag else str if is_list else str | int | float
-        for value in given if is_list and isinstance(given, list) else [given]:
-            if not isinstance(value, kind) or isinstance(value, bool) is not is_flag:
-                plain = "a list of texts" if is_list else "a text or a number"
-                check.error(f"{name} takes {'true or false' if is_flag else plain}, got {value!r}")
-            if action is not None and value is not False:
-                text = folder / str(value) if name in _PATHS else value
-                yield f"--{name}" if is_flag else f"--{name}={text}"
+        action = check.options.get(name)
+        if action is None:  # the targets
+            continue
+        for value in given if isinstance(given, list) else [given]:
+            if action.nargs != 0:
+                yield f"--{name}={folder / value if name in _PATHS else value}"
+            elif not isinstance(value, bool):
+                check.error(f"{name} takes true or false, got {value!r}")
+            elif value:
+                yield f"--{name}"
 
 
 def _targets(table: dict[str, Any], folder: Path) -> Iterator[str]:
     """Yield the targets of a table: files and directories are found from where it stands."""
     given: Any = table.get("targets", [])
-    for target in [given] if isinstance(given, str) else given:
+    for target in map(str, given if isinstance(given, list) else [given]):
         path = folder / target.partition(":")[0]
         yield str(folder / target) if path.exists() and folder != Path.cwd() else target
 
@@ -222,8 +215,8 @@ def _add_check(commands: Any) -> _Parser:
     add("--law", action="append", metavar="NAME", default=[], help="try this law only")
     add("--without", action="append", metavar="LAW", default=[], help="do not try this law")
     add("--examples", type=_positive, metavar="N", help="instances for each law (20)")
-    add("--seed", type=_natural, default=0, metavar="N", help="another one, other instances (0)")
-    add("--timeout", type=_seconds, metavar="SECONDS", help="for each law, of CPU time (120)")
+    add("--seed", type=int, default=0, metavar="N", help="another one, other instances (0)")
+    add("--timeout", type=seconds, metavar="SECONDS", help="for each law, of CPU time (120)")
     add("--jobs", type=_positive, default=1, metavar="N", help="check in N processes (1)")
     add("--strict", action="store_true", help="let warnings fail")
     add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
@@ -240,43 +233,18 @@ def _add_check(commands: Any) -> _Parser:
 _FORMAT: Final = "github: annotations of GitHub Actions, one for each finding"
 
 
-def _natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
-    return int(text)
-
-
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
+def seconds(text: str) -> float:
+    """Read a number of seconds; argparse names this function where it is none."""
+    number = float(text)
+    if number <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return number
-
-
-def with_values(argv: Sequence[str]) -> list[str]:
-    """Return the arguments with the value of ``--audit``, which would take the script for it."""
-    found = list(argv)
-    place = 1
-    while found[:1] == ["explain"] and place < len(found) and found[place].startswith("-"):
-        if found[place] == "--audit":
-            found[place] = "--audit=compare"
-        place += 2 if found[place] in _WITH_VALUE else 1
-    return found
-
-
-_WITH_VALUE: Final = (
-    *("-o", "--output", "--output-format", "--json", "--html"),
-    *("--fail-on", "--allow"),
-)
 
 
 def _add_explain(commands: Any) -> None:
@@ -297,11 +265,17 @@ def _add_explain(commands: Any) -> None:
     add("--captures", action="store_true", help="also check what the jitted functions capture")
     add(
         "--audit",
-        nargs="?",
+        action="store_const",
         const="compare",
-        choices=("compare", "replay"),
-        help="also compare each call with the program that answers it, types and all; "
-        "`--audit=replay` traces such a call afresh, and compares the programs",
+        help="also compare each call with the program that answers it, types and all",
+    )
+    # An option of its own: one whose value may be left out would take the script for it.
+    add(
+        "--audit=replay",
+        dest="audit",
+        action="store_const",
+        const="replay",
+        help="also trace such a call afresh, and compare the programs",
     )
     add("-o", "--output", metavar="FILE", help="write the report there, not to standard error")
     add("-q", "--quiet", action="store_true", help="print no report: for the files alone")

@@ -36,11 +36,10 @@ def write(folder: str, **record: object) -> None:
     The file is closed each time: a forked child has a file of its own, and what is written outlives
     any end of the process.
     """
-    # Not in every Python. A script may have put another library in the place of `json.dumps`.
-    from json.encoder import JSONEncoder  # noqa: PLC0415
+    import json  # noqa: PLC0415  # not in every Python
 
     try:
-        line = JSONEncoder().encode(record).encode() + b"\n"
+        line = json.dumps(record).encode() + b"\n"
         rank = next((os.environ[each] for each in _RANKS if each in os.environ), "")
         name = f"{folder}/rank{rank}-{os.getpid()}.jsonl"
         file = os.open(name, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)

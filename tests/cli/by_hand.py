@@ -1,5 +1,6 @@
 """Classes that were registered by hand: those at the top are sound, each one below has a fault."""
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -37,14 +38,17 @@ class Irrep:
 class Registered:
     """The aux_data are keyword arguments, compared with their types."""
 
+    dynamic: tuple[str, ...] = ("x",)
+    static: tuple[str, ...] = ()
+
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_node_class(cls)
 
     def children(self) -> tuple[Any, ...]:
-        return ()
+        return tuple(getattr(self, name) for name in self.dynamic)
 
     def arguments(self) -> dict[str, Any]:
-        return {}
+        return {name: getattr(self, name) for name in self.static}
 
     def tree_flatten(self) -> Any:
         return self.children(), tuple((k, type(v), v) for k, v in self.arguments().items())
@@ -62,9 +66,6 @@ class Grid(Registered):
         self.size = size
         self.kwargs = {"size": size}
 
-    def children(self) -> tuple[Any, ...]:
-        return (self.x,)
-
     def arguments(self) -> dict[str, Any]:
         return self.kwargs
 
@@ -72,15 +73,14 @@ class Grid(Registered):
 class Quadratic(Registered):
     """As in ott: it can be called, and is no function."""
 
+    dynamic = ("matrix",)
+
     def __call__(self, x: Any) -> Any:
         return x @ x
 
     def __init__(self, matrix: Any = None, *, is_factor: bool = False) -> None:
         self.matrix = matrix
         self._is_factor = is_factor
-
-    def children(self) -> tuple[Any, ...]:
-        return (self.matrix,)
 
     def arguments(self) -> dict[str, Any]:
         return {"is_factor": self._is_factor}
@@ -108,19 +108,19 @@ class Operator:
 class Cost(Registered):
     """As in ott: its constructor, which unflatten calls, refuses arrays of other shapes."""
 
+    dynamic = ("matrix",)
+    static = ("rho",)
+
     def __init__(self, matrix: jax.Array | None = None, rho: float = 1.0) -> None:
         self.matrix = Operator(matrix) if isinstance(matrix, jax.Array) else matrix
         self.rho = rho
 
-    def children(self) -> tuple[Any, ...]:
-        return (self.matrix,)
-
-    def arguments(self) -> dict[str, Any]:
-        return {"rho": self.rho}
-
 
 class Fitted(Registered):
     """Two statics must fit each other, and the shape of a leaf fits both."""
+
+    dynamic = ("weight",)
+    static = ("rows", "columns")
 
     def __init__(self, weight: Any = None, rows: int = 1, columns: int = 1) -> None:
         if rows != columns:
@@ -128,15 +128,11 @@ class Fitted(Registered):
         self.weight = jnp.ones((rows, columns)) if weight is None else weight
         self.rows, self.columns = rows, columns
 
-    def children(self) -> tuple[Any, ...]:
-        return (self.weight,)
-
-    def arguments(self) -> dict[str, Any]:
-        return {"rows": self.rows, "columns": self.columns}
-
 
 class Sized(Registered):
     """As in e3nn_jax: its constructor, which unflatten calls, compares a shape with a static."""
+
+    static = ("size",)
 
     def __init__(self, x: float, size: int = 0) -> None:
         shape = getattr(x, "shape", ())
@@ -144,21 +140,72 @@ class Sized(Registered):
             raise ValueError(f"{shape[-1]} != {size}")
         self.x, self.size = x, size
 
-    def children(self) -> tuple[Any, ...]:
-        return (self.x,)
 
-    def arguments(self) -> dict[str, Any]:
-        return {"size": self.size}
+class Label:
+    """Distinct ones print alike."""
+
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
+
+    def __repr__(self) -> str:
+        return "<Label>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Label) and (type(self.size), self.size) == (
+            type(other.size),
+            other.size,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.size)
 
 
-SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized)
+class Labelled(Registered):
+    """Its static prints as any other does."""
+
+    static = ("label",)
+
+    def __init__(self, x: float, label: Label) -> None:
+        self.x, self.label = x, label
+
+
+class Kernel(abc.ABC):
+    """Of its subclasses, one needs another kernel, and one needs nothing."""
+
+    @abc.abstractmethod
+    def width(self) -> int: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Wide(Kernel):
+    inner: Kernel
+
+    def width(self) -> int:
+        return 2 * self.inner.width()
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrow(Kernel):
+    def width(self) -> int:
+        return 1
+
+
+class Smooth(Registered):
+    """A field of it is of an abstract class."""
+
+    static = ("kernel",)
+
+    def __init__(self, x: float, kernel: Kernel) -> None:
+        self.x, self.kernel = x, kernel
+
+
+SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Labelled, Smooth)
 
 
 class ForgetsRho(Cost):
     """Its flatten forgets an argument of the constructor, which has a default."""
 
-    def arguments(self) -> dict[str, Any]:
-        return {}
+    static = ()
 
 
 class ForgetsInKey(Cost):
@@ -196,12 +243,11 @@ class HiddenScale:
 class Hides(Registered):
     """An attribute is computed once, and lost where unflatten does not call the constructor."""
 
+    dynamic = ("w",)
+
     def __init__(self, w: jax.Array) -> None:
         self.w = w
         object.__setattr__(self, "size", np.size(w))
-
-    def children(self) -> tuple[Any, ...]:
-        return (self.w,)
 
     @classmethod
     def tree_unflatten(cls, _: Any, children: Any) -> Any:
@@ -210,7 +256,29 @@ class Hides(Registered):
         return made
 
 
+class Relabels(Labelled):
+    """Unflatten gives another static, which prints as the first does."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        ((_, _, label),) = aux
+        return cls(*children, Label(label.size + 1))
+
+
+class ForgetsKernel(Smooth):
+    """Its flatten drops the field of an abstract class."""
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        return cls(*children, None)
+
+
 FAULTY = {
+    Relabels: "label.size",
+    ForgetsKernel: "kernel",
     ForgetsRho: "rho",
     ForgetsInKey: "rho",
     HiddenScale: "scale",

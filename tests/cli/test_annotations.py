@@ -2,8 +2,8 @@
 
 import dataclasses
 import enum
-from collections.abc import Hashable, Mapping
-from typing import Any, Literal, NamedTuple, NewType, Optional, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, NewType, Optional, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,11 +29,6 @@ class Mode(enum.StrEnum):
 class Config:
     depth: int
     name: str = "x"
-
-
-class Sizes(NamedTuple):
-    rows: int
-    name: str
 
 
 @lw.pytree
@@ -67,10 +62,8 @@ NUMERIC = {"value", "shape", "dtype", "weak type"}
         (int, NUMERIC),
         (jax.typing.ArrayLike | None, NUMERIC | {"structure"}),
         (Optional[jax.Array], NUMERIC | {"structure"}),  # noqa: UP045  # the old spelling
-        (tuple[jax.Array, int], NUMERIC),
         (Mapping[str, jax.Array] | None, NUMERIC | {"structure"}),
         (Any, NUMERIC),
-        ("list['Inner']", NUMERIC),
     ],
     ids=_label,
 )
@@ -95,21 +88,16 @@ BOTH = {"value", "type"}
         (bool, "False -> True", BOTH),
         (int, "1 -> 0", BOTH),
         (str, "'a' -> 'b'", BOTH),
-        (bytes, None, VALUE_ONLY),
         (Color, "Color.RED -> Color.GREEN", VALUE_ONLY),
         (Mode, "Mode.FAST -> Mode.SLOW", BOTH),
         (Literal["relu", "gelu"], "'relu' -> 'gelu'", BOTH),
-        (int | str | None, None, VALUE_ONLY),
         (tuple[int, ...], "() -> (0,)", BOTH),
-        (tuple[int, str], "(1, 'a') -> (0, 'a')", BOTH),
         (frozenset[int], "frozenset({}) -> frozenset({0})", VALUE_ONLY),
         (lw.FrozenMapping[str, int], "{} -> {'a': 0}", VALUE_ONLY),
         (lw.StaticArray, None, VALUE_ONLY),
         (Config, "Config(depth=0, name='x') -> Config(depth=0, name='a')", VALUE_ONLY),
-        (Sizes, None, VALUE_ONLY),
         (type[Base], f"{__name__}.Base -> {__name__}.Derived", VALUE_ONLY),
         (Any, "0 -> 1", BOTH),
-        (Hashable, None, VALUE_ONLY),
         ("Color", "Color.RED -> Color.GREEN", VALUE_ONLY),
     ],
     ids=_label,
@@ -131,33 +119,9 @@ def test_static(annotation: Any, change: str | None, expected: set[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("annotation", "stored", "change"),
-    [
-        (list[int], "()", "() -> (0,)"),
-        (tuple[list[int], ...], "()", "() -> ((),)"),
-        (dict[str, list[int]], "FrozenMapping({})", "{} -> {'a': ()}"),
-        (set[int], "frozenset()", "frozenset({}) -> frozenset({0})"),
-        (np.ndarray, "f32[3](numpy)", None),
-        (jax.Array, "f32[3](numpy)", None),
-    ],
-    ids=_label,
-)
-def test_frozen(annotation: Any, stored: str, change: str | None) -> None:
-    """With ``freeze=True`` containers and arrays are drawn, and stored frozen."""
-    report = with_field(annotation, __name__, lw.static_field(freeze=True))
-    assert report.passed, report
-    assert report.instance == f"Asked(it={stored})"
-    row = kinds(report)["value"]
-    assert row.verdict == "ok"
-    assert change in (None, row.change)
-
-
-@pytest.mark.parametrize(
     ("annotation", "word"),
     [
         (Literal["only"], "no other value"),
-        (type(None), "no other value"),
-        (tuple[()], "no other value"),
     ],
     ids=_label,
 )
@@ -178,10 +142,7 @@ def test_keys() -> None:
     assert "shape" in kinds(with_field(jax.Array, __name__, several))
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["bfloat16", "float16", "int4", "int8", "int16", "uint8", "uint32", "bool", "complex64"],
-)
+@pytest.mark.parametrize("dtype", ["bfloat16", "int4", "uint32", "bool"])
 @pytest.mark.parametrize("module", [np, jnp], ids=["numpy", "jax"])
 def test_dtypes(dtype: str, module: Any) -> None:
     """An array of any dtype that JAX has can be changed."""
@@ -192,22 +153,3 @@ def test_dtypes(dtype: str, module: Any) -> None:
     rows = kinds(report)
     assert {"value", "shape", "dtype"} <= set(rows)
     assert dtype in rows["value"].change
-
-
-def test_default_of_a_field_that_says_nothing() -> None:
-    """Where the annotation says nothing, other values are like the default."""
-    for default, change in (
-        ("relu", "'relu' -> ''"),
-        (2.5, "2.5 -> 0.0"),
-        (Color.RED, "Color.RED -> Color.GREEN"),
-    ):
-        report = with_field(Any, __name__, lw.static_field(default=default))
-        assert kinds(report)["value"].change == change
-
-
-@pytest.mark.parametrize("made", [(), frozenset(), 3, "a", Color.RED], ids=repr)
-def test_default_factory_of_a_field_that_says_nothing(made: Any) -> None:
-    """The same, where the default comes from a factory."""
-    report = with_field(Any, __name__, lw.static_field(default_factory=lambda: made))
-    assert report.passed, report
-    assert "factory" not in kinds(report)["value"].change

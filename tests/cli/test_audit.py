@@ -1,6 +1,5 @@
 """`leafwise explain --audit` names each call that was answered by a program of another value."""
 
-import collections
 import dataclasses
 import enum
 import functools
@@ -19,7 +18,7 @@ from flax import nnx
 import leafwise as lw
 from leafwise._jit.audit import assignments
 
-Explained = Callable[..., Any]
+from .conftest import Explained
 
 
 @jax.tree_util.register_dataclass
@@ -165,8 +164,6 @@ def test_statics_that_are_changed_in_place(explained: Explained) -> None:
         for value, change in (
             ([1, 2], lambda value: value.append(3)),
             ({"k": 1}, lambda value: value.update(k=5)),
-            (collections.deque([1]), lambda value: value.append(2)),
-            ({1}, lambda value: value.add(2)),
             ((1, [2]), lambda value: value[1].append(3)),
             ({"a": 1, "b": 2}, lambda value: value.update(a=value.pop("a"))),
         ):
@@ -180,8 +177,6 @@ def test_statics_that_are_changed_in_place(explained: Explained) -> None:
     assert said(explained, script) == [
         of("<lambda>", "config.flag=[1, 2]", "`[1, 2, 3]`"),
         of("<lambda>", "config.flag['k']=1", "`5` (int)"),
-        of("<lambda>", "config.flag=deque([1])", "`deque([1, 2])`"),
-        of("<lambda>", "config.flag={1}", "`{1, 2}`"),
         of("<lambda>", "config.flag[1]=[2]", "`[2, 3]`"),
         of("<lambda>", "config.flag=dict{'a': 1, 'b': 2}", "`dict{'b': 2, 'a': 1}`"),
     ]
@@ -208,62 +203,12 @@ def test_objects_that_are_changed(explained: Explained) -> None:
         scaled(setting, 1.0)
         setting.k[0] = 7
         scaled(setting, 1.0)
-        powered = jax.jit(lambda setting, x: setting.k(x), static_argnums=0)
-        setting = Setting(functools.partial(jnp.power, 2))
-        powered(setting, 1.0)
-        setting.k = functools.partial(jnp.power, 3)
-        powered(setting, 1.0)
-        ring = Setting(1)
-        ring.unread = ring
-        around = jax.jit(lambda ring, x, y: x * y * ring.unread.k, static_argnums=0)
-        around(ring, 1.0, y=1.0)
-        ring.k = 2
-        around(ring, 1.0, y=1.0)
 
     assert said(explained, script) == [
         of("scaled", "setting.k=1", "`2` (int)"),
         of("scaled", "setting.k=1", "`3` (int)"),
         of("scaled", "setting.k=float64[2] [1.0, 1.0]", "`float64[2] [7.0, 1.0]`"),
-        of("<lambda>", "setting.k.args[0]=2", "`3` (int)"),
-        of("<lambda>", "ring.k=1", "`2` (int)"),
     ]
-
-
-def test_a_method_that_is_jitted(explained: Explained) -> None:
-    """Of `self` counts what the method and those that it calls read."""
-
-    def script() -> None:
-        class Trainer:
-            def __init__(self) -> None:
-                self.rate, self.calls, self.config = 0.1, 0, {"a": 1}
-
-            @functools.partial(jax.jit, static_argnums=0)
-            def step(self, x: Any) -> Any:
-                return self.shifted(x) * self.rate
-
-            def shifted(self, x: Any) -> Any:
-                return x + self.config["a"]
-
-            def run(self) -> None:
-                self.calls += 1
-                self.step(1.0)
-
-        trainer = Trainer()
-        trainer.run()
-        trainer.run()
-        trainer.rate = 0.5
-        trainer.run()
-        trainer.rate = 0.1
-        trainer.config["a"] = 3
-        trainer.run()
-
-    found = said(explained, script, "replay")
-    assert [each.partition("; ")[0] for each in found] == [
-        of("step", "self.rate=0.1", "`0.5` (float)"),
-        of("step", "self.config['a']=1", "`3` (int)"),
-    ]
-    assert "`a:f32[] = mul b 0.1:f32[]` would be `a:f32[] = mul b 0.5:f32[]` at" in found[0]
-    assert "; wrong answer: `" in found[1]
 
 
 def test_what_branches_and_loops_exchange(explained: Explained) -> None:
@@ -324,21 +269,6 @@ def test_every_library_is_audited(explained: Explained) -> None:
         of("<lambda>", "net._graphdef.attributes[2][1].value=2", "`2.0` (float)"),
         of("<lambda>", "s.n=1", "`True` (bool)"),
     ]
-
-
-def test_a_retrace_that_was_asked_for_happens(explained: Explained) -> None:
-    """`lw.jit(stale="retrace")` retraces under the audit as it does without."""
-    results: list[float] = []
-
-    def script() -> None:
-        setting = Setting(1.0)
-        read = lw.jit(lambda x: x * setting.k, stale="retrace")
-        for k in (1.0, 2.0):
-            setting.k = k
-            results.append(float(read(1.0)))
-
-    assert said(explained, script) == []
-    assert results == [1.0, 2.0]
 
 
 @pytest.mark.slow

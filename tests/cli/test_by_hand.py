@@ -15,7 +15,7 @@ def checked(cls: type) -> tuple[int, list[str]]:
     report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), CheckOptions())
     bad = [f"{row.field}: {row.change}: {row.note}" for row in report.rows if row.verdict.is_bad]
     bad += [law.message for law in report.laws if law.verdict.is_bad]
-    return CheckRun((report,), 1).exit_code, [*bad, *filter(None, [report.error])]
+    return CheckRun((report,)).exit_code, [*bad, *filter(None, [report.error])]
 
 
 @pytest.mark.parametrize("cls", by_hand.SOUND)

@@ -1,16 +1,17 @@
 """Each kind of fix that `leafwise check` prints, applied to the class that provoked it."""
 
+import dataclasses
 import re
-from collections.abc import Callable
 
 import pytest
 
 from leafwise.cli.laws import CheckOptions
+from leafwise.cli.records import UsageError
 from leafwise.cli.run import check_class
-from leafwise.cli.targets import TargetError, find_targets
+from leafwise.cli.targets import find_targets
 from leafwise.testing import Law
 
-Write = Callable[..., str]
+from .conftest import Write
 
 TOOLS = """\
 import dataclasses
@@ -195,6 +196,23 @@ class P:
 _SECTION = re.compile(r"# (.*): ?(.*)\n((?:[^#].*\n)*)")
 
 
+@pytest.mark.parametrize(("library", "laws", "code"), _SECTION.findall(OF_LIBRARIES))
+def test_what_a_library_does_not_promise(library: str, laws: str, code: str, write: Write) -> None:
+    """It is a warning in words of the library, and a failure with `--strict`."""
+    pytest.importorskip(library)
+    (*_, target) = find_targets([write(TOOLS + code)]).targets
+    options = CheckOptions(laws=tuple(map(Law, laws.split())), fields=False, examples=5)
+    report = check_class(target, options)
+    assert report.passed
+    found = {each.law for each in report.warnings}
+    assert set(laws.split()) - found <= {"stable-treedef"}  # a newer equinox keeps caches aside
+    for each in report.warnings:
+        assert "aux_data" not in each.message.partition("fix: ")[2]
+        assert each.library == report.library
+    strict = check_class(target, dataclasses.replace(options, strict=True))
+    assert (strict.passed, strict.warnings) == (False, ())
+
+
 @pytest.mark.parametrize(
     ("library", "law", "code"),
     [
@@ -238,6 +256,12 @@ class P:
     x: jax.Array
     name: str = 'a'  # -> {0}
     y: float = 2.0
+# a text of flax:
+import flax
+@flax.struct.dataclass
+class P:
+    x: jax.Array
+    name: str = 'a'  # -> {0}
 # a text in a part:
 class Q(NamedTuple):  # -> @lw.pytree class Q:
     x: jax.Array
@@ -309,6 +333,6 @@ def test_by_hand(write: Write) -> None:
 def test_no_pytree_class(write: Write) -> None:
     """A class that is named, and a leaf, is checked once it is decorated."""
     leaf, decorated = (write(f"{by}class P:\n    x: jax.Array\n") for by in ("", "@lw.pytree\n"))
-    with pytest.raises(TargetError, match="fix: decorate it with @lw\\.pytree"):
+    with pytest.raises(UsageError, match="fix: decorate it with @lw\\.pytree"):
         find_targets([f"{leaf}:P"])
     assert find_targets([f"{decorated}:P"]).targets

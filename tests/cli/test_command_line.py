@@ -15,10 +15,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import GOOD, NOT_BUILT, Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import GOOD, NOT_BUILT, Check, Outcome, Write
 
 # Without a package, every finder answers None.
 WITHOUT = """
@@ -131,7 +128,6 @@ def test_an_error_of_ours(
         ("leafwise.cli.run.Example", ()),
         ("leafwise.cli.laws.broken_laws", ("--law", "copies")),
         ("leafwise.cli.fields.observe", ("--field", "n")),
-        ("leafwise.cli.run.check_fields", ("--field", "n")),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(place, deep)
@@ -143,24 +139,6 @@ def test_an_error_of_ours(
         assert "left out" not in outcome.out
 
 
-def test_a_shape_that_the_class_refuses(write: Write, check_all: Check, tmp_path: Path) -> None:
-    """It is skipped, by laws and fields."""
-    source = """
-@jax.tree_util.register_pytree_node_class
-class Shy:
-    def __init__(self, x: float):
-        self.x = x
-    def tree_flatten(self): return (self.x,), None
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        if getattr(children[0], "shape", ()): raise ValueError("no vectors")
-        return cls(*children)
-"""
-    file = write(source)
-    assert codes(check_all, tmp_path, file, "--law", "transformations") == {0}
-    assert codes(check_all, tmp_path, file, "--field", "x") == {0}
-
-
 @pytest.mark.parametrize(
     "arguments",
     [(), ("chekc",), ("check",), ("check", "--bogus"), ("check", "json", "--bogus"), ("--json",)],
@@ -170,15 +148,6 @@ def test_exit_code_2(arguments: tuple[str, ...], leafwise: Callable[..., Outcome
     outcome = leafwise(*arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert "usage: leafwise" in outcome.err
-
-
-def test_help(leafwise: Callable[..., Outcome]) -> None:
-    """``--help`` names targets, options and exit codes."""
-    assert "check" in leafwise("--help").out
-    outcome = leafwise("check", "--help")
-    assert (outcome.code, outcome.err) == (0, "")
-    for word in (":Class", "file.py", "--json", "Exit code"):
-        assert word in outcome.out
 
 
 LIGHT = """
@@ -209,12 +178,6 @@ def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
     done = run("-c", LIGHT.format(argv=argv))
     assert (done.returncode, done.stderr) == (0, "[]\n")
     assert done.stdout.startswith(words)
-
-
-def test_version(leafwise: Callable[..., Outcome]) -> None:
-    """``--version`` is the package's version."""
-    outcome = leafwise("--version")
-    assert (outcome.code, outcome.out.strip()) == (0, lw.__version__)
 
 
 def test_json_layout(write: Write, check: Check) -> None:
@@ -283,16 +246,6 @@ def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check)
     assert "building" in outcome.err
 
 
-def test_json_of_odd_text(write: Write, check: Check) -> None:
-    """Values with quotes, brackets, emoji codes and control characters survive JSON."""
-    text = ":heart: [bold]x[/bold] 'é' \"\\ \x1b[31m \n"
-    outcome = check(write(f"@lw.pytree\nclass Odd:\n    s: lw.Static[str] = {text!r}\n"), "--json")
-    assert outcome.document["passed"]
-    change: str = outcome.document["classes"][0]["rows"][0]["change"]
-    assert ":heart: [bold]x[/bold]" in change
-    assert "\x1b" not in change
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [["rich"], ["hypothesis"], ["hypothesis", "rich"]])
 def test_without_the_extra(names: list[str], write: Write) -> None:
@@ -304,14 +257,6 @@ def test_without_the_extra(names: list[str], write: Write) -> None:
     for name in ("hypothesis", "rich"):
         assert (name in done.stderr) is (name in names)
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_version_without_the_extra() -> None:
-    """The version needs nothing but leafwise."""
-    source = WITHOUT.format(names=["hypothesis", "rich"], argv=["--version"])
-    done = run("-c", source)
-    assert (done.returncode, done.stdout.strip()) == (0, lw.__version__)
 
 
 @pytest.mark.slow
@@ -371,14 +316,6 @@ def test_the_same_in_every_process(write: Write) -> None:
     assert "0x" not in first.stdout
 
 
-@pytest.mark.slow
-def test_the_same_twice(write: Write, check: Check) -> None:
-    """A second run in one process says the same, as table and as JSON."""
-    file = write(GOOD + NOT_BUILT)
-    assert check(file, "--json") == check(file, "--json")
-    assert check(file) == check(file)
-
-
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_double_precision(write: Write) -> None:
@@ -418,36 +355,18 @@ def test_streams_that_cannot_take_all_characters(write: Write) -> None:
     assert "Odd(s=" in done.stdout
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_a_reader_that_stops_early(write: Write) -> None:
-    """``leafwise check ... | head -0`` ends without a traceback."""
-    code = (
-        "import os, sys; read, w = os.pipe(); os.close(read); os.dup2(w, 1)\n"
-        "from leafwise_cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    done = run("-c", code, "check", "--fields", write(GOOD))
-    assert "Traceback" not in done.stderr
-    assert "BrokenPipeError" not in done.stderr
-
-
 @pytest.mark.parametrize("option", ["--quiet", "--json", "-v"])
 def test_output_that_cannot_be_written(
     option: str, write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Standard output that is closed, or a full disk, ends with one line and 2."""
+    """A full disk ends with one line and 2."""
     target = f"{write(GOOD + NOT_BUILT)}:NotBuilt"
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", None)
-        outcome = check(target, option)
-    told = "leafwise check: standard output is closed\n"
-    assert (outcome.code, outcome.err) == (2, told)
     if not Path("/dev/full").exists():
         return
     with monkeypatch.context() as patch, Path("/dev/full").open("w", encoding="utf-8") as full:
         patch.setattr(sys, "stdout", full)
         outcome = check(target, option)
-    told = "leafwise check: standard output: No space left on device\n"
+    told = "leafwise check: output: No space left on device\n"
     assert (outcome.code, outcome.err) == (2, told)
 
 
@@ -467,33 +386,6 @@ class Loud:
         warnings.simplefilter("always")
         assert check(write(source)).code == 0
     assert {str(each.message) for each in caught} == {"of the module"}
-
-
-def test_errors_without_a_text(write: Write, check_all: Check) -> None:
-    """An exception whose own text raises is told of by its class."""
-    source = """
-class Mute(Exception):
-    def __str__(self):
-        raise ValueError
-
-"""
-    outcome = check_all(write(f"{source}raise Mute"))
-    assert outcome.code == 2
-    assert "importing it raised Mute: (its text raises ValueError)" in outcome.err
-    outcome = check_all(
-        write(f"""{source}
-class Wrong:
-    def __init__(self, w: float):
-        self.w = w
-
-def flatten(wrong):
-    raise Mute
-
-jax.tree_util.register_pytree_node(Wrong, flatten, Wrong)
-""")
-    )
-    assert outcome.code == 1
-    assert "flatten raised Mute: (its text raises ValueError)" in outcome.out
 
 
 @pytest.mark.slow

@@ -16,9 +16,8 @@ import pytest
 import leafwise as lw
 from leafwise.cli.program_records import compress, hashed, unpacked
 
-from .conftest import Outcome
+from .conftest import Explained, Outcome
 
-Explained = Callable[..., Any]
 Leafwise = Callable[..., Outcome]
 X = np.ones(3, np.float32)
 SETTINGS: dict[str, Any] = {}
@@ -259,7 +258,7 @@ def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None
             operations = [[each.text, each.source] for each in hashed(program).operations]
             each["program"] |= {"hashed": True, "packed": compress(operations)}
 
-    found = causes(leafwise, run(), run(shorten, hidden=3.0))
+    found = causes(leafwise, run(shorten), run(shorten, hidden=3.0))
     ((kind, _), (before, after)) = next(iter(found.items()))
     assert kind == "operation"
     assert before != after
@@ -302,14 +301,12 @@ def test_files_that_cannot_be_compared(
     good = run()
     text = (tmp_path / good).read_text(encoding="utf-8")
     report = json.loads(text)
-    damaged = {**report, "programs": [{"name": "step"}]}
     files: Mapping[str, tuple[str, str]] = {
-        "cut.json": (text[: len(text) // 2], "is not JSON, or is cut off"),
+        "cut.json": (text[: len(text) // 2], "cannot read cut.json: "),
         "list.json": ("[1, 2]", "is not a report of leafwise explain"),
         "other.json": ('{"version": 2, "classes": []}', "is not a report of leafwise explain"),
-        "newer.json": (json.dumps({**report, "version": 99}), "has layout 99, and this leafwise"),
+        "newer.json": (json.dumps({**report, "version": 99}), "of leafwise explain in layout 1"),
         "older.json": (json.dumps({**report, "programs": []}), "has no programs"),
-        "damaged.json": (json.dumps(damaged), "is damaged: KeyError"),
     }
     for name, (content, words) in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -321,7 +318,7 @@ def test_files_that_cannot_be_compared(
             assert "fix: leafwise explain --json" in outcome.err
     outcome = leafwise("compare", good, "nowhere.json")
     assert outcome.code == 2
-    assert "cannot read nowhere.json: No such file or directory" in outcome.err
+    assert "cannot read nowhere.json: " in outcome.err
     assert leafwise("compare", good).code == 2
 
 
@@ -359,23 +356,6 @@ step(State(np.ones((3, 3)), int(os.environ.get("N", "1"))), np.ones(3))
 
 LAST = len(SCRIPT.splitlines())
 
-PLANTED = {
-    "static": ({"N": "2"}, "argument", "state.n", ("1", "2")),
-    "capture": ({"RATE": "0.75"}, "capture", "rate", ("0.5", "0.75")),
-    "flag": (
-        {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"},
-        "environment",
-        "XLA_FLAGS",
-        ("(not set)", "--xla_cpu_enable_fast_math=true"),
-    ),
-    "variable": (
-        {"JAX_DEFAULT_MATMUL_PRECISION": "highest"},
-        "environment",
-        "JAX_DEFAULT_MATMUL_PRECISION",
-        ("(not set)", "highest"),
-    ),
-}
-
 
 def explain(folder: Path, name: str, *arguments: str, **environment: str) -> str:
     """Run the script, and return its report."""
@@ -411,23 +391,6 @@ def test_a_restart_finds_what_the_first_run_wrote(
     assert causes(leafwise, "first.json", second) == {}
     report = json.loads((first_run / second).read_text(encoding="utf-8"))
     assert {each["cache"] for each in report["programs"]} == {"hit"}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", PLANTED)
-def test_what_was_planted_is_found(
-    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Each kind of difference is named with both values, and concerns the step."""
-    monkeypatch.chdir(first_run)
-    environment, kind, path, values = PLANTED[name]
-    second = explain(first_run, f"{name}.json", **environment)
-    found = compared(leafwise, "first.json", second)["causes"]
-    (cause,) = (each for each in found if (each["kind"], each["path"]) == (kind, path))
-    assert (cause["before"], cause["after"]) == values
-    assert f"step (script.py:{LAST})" in cause["programs"]
-    kinds = {each["kind"] for each in found}
-    assert kinds == {kind, *{"flag": ["key"], "variable": ["operation"]}.get(name, [])}
 
 
 @pytest.mark.nightly

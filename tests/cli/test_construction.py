@@ -1,7 +1,6 @@
 """Classes of every make are built, and their changes judged fairly."""
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ import pytest
 
 import leafwise as lw
 
-from .asked import changes, kinds, report_of, verdicts
+from .asked import changes, report_of, verdicts
 
 
 @lw.pytree
@@ -80,14 +79,6 @@ class Unforgiving:
             raise ValueError("n must be more than m")
 
 
-@lw.pytree
-class RaisingRepr:
-    n: lw.Static[int] = 2
-
-    def __repr__(self) -> str:
-        raise ValueError
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "cls",
@@ -99,7 +90,6 @@ class RaisingRepr:
         Converted,
         Picky,
         Unforgiving,
-        RaisingRepr,
     ],
 )
 def test_built(cls: type) -> None:
@@ -136,33 +126,12 @@ def test_fields_that_no_parameter_sets() -> None:
 
 
 @pytest.mark.parametrize(
-    "converter",
-    [
-        lambda value: int(value) + 1,
-        lambda value: len(str(value)),
-        lambda value: type(value).__name__,
-    ],
-    ids=["adds", "counts", "names"],
-)
-def test_converters_that_are_not_idempotent(converter: Callable[[Any], Any]) -> None:
-    """A converter that makes another value of an equal one is no violation."""
-
-    @lw.pytree
-    class Odd:
-        n: Any = lw.static_field(converter=converter, default=1)
-
-    assert report_of(Odd).passed
-
-
-@pytest.mark.parametrize(
     "array",
     [
         lambda: jax.device_put(jnp.ones(3), jax.devices()[0]),
-        lambda: jax.device_put(1.0, jax.devices()[0]),
         lambda: jnp.ones(3),
-        lambda: jnp.full(3, 1.0),
     ],
-    ids=["committed", "committed weak scalar", "free", "weak"],
+    ids=["committed", "free"],
 )
 def test_arrays_on_a_device(array: Callable[[], jax.Array]) -> None:
     """An array that was put on a device stays there when it is changed."""
@@ -173,48 +142,3 @@ def test_arrays_on_a_device(array: Callable[[], jax.Array]) -> None:
 
     report = report_of(Placed)
     assert report.passed, report
-
-
-@pytest.mark.parametrize("value", [2**31 - 1, -(2**31), 0, -1])
-def test_integers_at_the_edge(value: int) -> None:
-    """An int that just fits is changed to one that fits too."""
-
-    @lw.pytree
-    class Edge:
-        seed: int = value
-
-    report = report_of(Edge)
-    assert report.passed, report
-
-
-@pytest.mark.parametrize(
-    "value", [10**400, 2**53 + 1, 2**63, -(2**63), -0.0, float("nan")],
-    ids=["10**400", "2**53+1", "2**63", "-2**63", "-0.0", "nan"],
-)  # fmt: skip
-def test_static_numbers_of_any_size(value: float) -> None:
-    """Big integers, negative zero and NaN are good statics."""
-
-    @lw.pytree
-    class Big:
-        n: lw.Static[Any] = value
-
-    report = report_of(Big)
-    assert report.passed, report
-    assert kinds(report, "n")["value"].verdict == "ok"
-
-
-def test_a_counter_as_default() -> None:
-    """A factory that never gives the same value twice does not blur the other rows."""
-    numbers = itertools.count(1000)
-
-    @lw.pytree
-    class Counted:
-        uid: int = lw.static_field(default_factory=lambda: next(numbers))
-        a: lw.Static[int] = 3
-        x: float = 1.0
-
-    report = report_of(Counted)
-    assert report.passed, report
-    before, _, after = changes(report)["a", "value"].partition(" -> ")
-    assert before == "3"
-    assert after != "3"

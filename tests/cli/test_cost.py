@@ -1,13 +1,10 @@
 """What a check costs, in what can be counted: compilations, constructions, processes."""
 
-import inspect
 import time
 from typing import Any
 
-import hypothesis
 import jax
 import pytest
-from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._jax.events import count_events
@@ -16,9 +13,6 @@ from leafwise.cli.laws import CheckOptions
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process
-from leafwise.testing.strategies._changes import static_values
-from leafwise.testing.strategies._edit_positions import edit_positions
-from leafwise.testing.strategies._edits import options_of
 
 
 @lw.pytree
@@ -80,38 +74,6 @@ def test_many_fields_are_simplified_one_by_one() -> None:
         Example(cls)
         counted.append(len(made))
     assert counted[1] <= 2 * counted[0] + 2
-
-
-def test_signatures_of_constructors_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Edits of many statics read the constructor's parameters once."""
-    kinds = {f"s{number}": lw.Static[int] for number in range(20)}
-    cls = lw.pytree(type("Statics", (), {"__annotations__": kinds, "__module__": __name__}))
-    calls: list[Any] = []
-    real = inspect.signature
-    monkeypatch.setattr(
-        inspect, "signature", lambda each, **options: (calls.append(each), real(each, **options))[1]
-    )
-    instance: Any = cls(*range(20))
-    for _ in range(3):
-        options_of(edit_positions(instance))
-    assert calls.count(cls) == 1
-
-
-def test_other_numbers_do_not_end_an_example() -> None:
-    """Of a hundred floats all take other values: none that is drawn ends the whole example."""
-    finished = 0
-
-    @hypothesis.settings(max_examples=5, database=None, derandomize=True)
-    @hypothesis.given(st.data())
-    def draw_many(data: st.DataObject) -> None:
-        nonlocal finished
-        strategy = static_values(0.5)
-        assert strategy is not None
-        assert all(data.draw(strategy) != 0.5 for _ in range(100))
-        finished += 1
-
-    draw_many()
-    assert finished == 5
 
 
 @pytest.mark.nightly

@@ -1,7 +1,6 @@
 """SARIF: what CI systems read."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,7 @@ from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing import Law
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 WORST = "\x00\x1b[31m<a href=\"x\">&amp;]]> \ud800 \ufffe 'é'\n\t\U0001f600"
 
@@ -52,7 +48,7 @@ REPORTS = (
     ClassReport("m.py:Q", "", (), "Q.part: no values\n  fix: give one"),
     ClassReport("m.py:R", "R(text='a')", (), left_out="R.text: JAX cannot trace it"),
 )
-RUN = CheckRun(REPORTS, 3)
+RUN = CheckRun(REPORTS)
 
 
 def sarif() -> dict[str, Any]:

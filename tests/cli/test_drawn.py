@@ -17,9 +17,7 @@ from leafwise.cli.targets import CheckTarget
 from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
 from leafwise.testing.strategies import instances
-from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._instance_plan import is_static
 
 from .asked import report_of
 
@@ -117,39 +115,6 @@ def test_a_default_factory_that_raises() -> None:
     assert type(find(instances(made), lambda _: True).it) is int
 
 
-class Streams:
-    """Gives something to call by any name, as `flax.nnx.Rngs` does."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda: name
-
-
-def test_what_answers_to_any_name() -> None:
-    """A value is found without being printed, which would call what its class gives."""
-    assert type(find(st.builds(Streams), lambda _: True)) is Streams
-
-
-def test_statics_that_only_jax_knows() -> None:
-    """What flatten puts into no leaf is static, although nothing at the class says so."""
-
-    class ByHand:
-        def __init__(self, w: Any, cfg: Any) -> None:
-            self.w, self.cfg = w, cfg
-
-        def tree_flatten(self) -> Any:
-            return (self.w,), self.cfg
-
-        @classmethod
-        def tree_unflatten(cls, cfg: Any, children: Any) -> Any:
-            return cls(*children, cfg)
-
-    jax.tree_util.register_pytree_node_class(ByHand)
-    for cls, wanted in ((ByHand, {"cfg"}), (Registered, {"anything", "thing", "refusing"}),
-                        (State, set()), (Refusing, set())):  # fmt: skip
-        assert {each.name for each in parameters_of(cls) if is_static(cls, each)} == wanted
-    check_pytree(ByHand, laws=["treedef-equality", "static-values"])
-
-
 def test_a_dict_that_no_class_could_flatten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strategies of the user's own may draw what JAX refuses: that breaks no law."""
 
@@ -166,58 +131,3 @@ def test_a_dict_that_no_class_could_flatten(monkeypatch: pytest.MonkeyPatch) -> 
     check_pytree((bad | good).map(Held), laws=["round-trip", "identity-map", "key-paths"])
     deep = (bad | good).map(lambda part: Held([{0: Held(part)}]))  # type: ignore[dict-item]
     check_pytree(deep, laws=["round-trip"])
-
-
-def test_numbers_that_jax_cannot_take() -> None:
-    """They are leaves that no jitted function takes, as text is."""
-
-    @lw.pytree
-    class Counted:
-        count: int
-
-    numbers = st.sampled_from([2**31, -(2**70), 5])
-    check_pytree(numbers.map(Counted), laws=["transformations", "recompilation"])
-
-
-@jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass
-class Guarded:
-    x: jax.Array | None = None
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        assert self.x is None or self.x.ndim < 3
-
-    def __repr__(self) -> str:
-        return f"Guarded of {self.x.shape}"  # type: ignore[union-attr]  # raises for None
-
-    def tree_flatten(self) -> Any:
-        return (self.x,), self.size
-
-    @classmethod
-    def tree_unflatten(cls, size: Any, children: Any) -> Any:
-        return cls(*children, size)
-
-
-def test_a_class_whose_checks_and_text_fail_for_some_values() -> None:
-    """Values that ``assert`` in its constructor refuses are left out, and no ``repr`` is needed."""
-    laws = (Law.STATIC_VALUES, Law.STATIC_TYPES, Law.RECOMPILATION)
-    report = check_class(CheckTarget(Guarded, "here:Guarded"), CheckOptions(laws=laws))
-    assert not report.error
-    verdicts = {str(each.law): str(each.verdict) for each in report.laws}
-    assert verdicts == {
-        "static-values": "ok", "static-types": "warning", "recompilation": "ok"
-    }  # fmt: skip
-
-
-def test_the_instance_for_which_a_law_raises_is_noted() -> None:
-    """Hypothesis' own notes, of what is drawn, are not shown."""
-
-    class Raises(Guarded):
-        def tree_flatten(self) -> Any:
-            raise KeyError(self.size)
-
-    jax.tree_util.register_pytree_node_class(Raises)
-    with pytest.raises(KeyError) as caught:
-        check_pytree(st.builds(Raises), laws=["recompilation"])
-    assert caught.value.__notes__ == ["instance: Raises(x=None, size=None)"]

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import Primitive
 
-import leafwise_cli
 from leafwise._display.words import cache_lines
-from leafwise.cli.explain_report import Process, make_report
-from leafwise.cli.recording import Recorder
+
+from .conftest import Explained, Outcome
 
 WIDTH = 91
-
-
-Explained = Callable[..., Any]
 
 
 def test_a_loop_that_only_compiles(explained: Explained) -> None:
@@ -115,16 +109,6 @@ def test_no_addresses(explained: Explained) -> None:
     assert " at 0x" not in str(report)
 
 
-def test_functions_of_other_texts_are_others(explained: Explained) -> None:
-    """Nothing is saved by making one of them: each computes something else."""
-
-    def script() -> None:
-        for n in range(1, 4):
-            jax.jit(eval(f"lambda x: x * {n}"))(1.0)  # noqa: S307  # what is tested
-
-    assert explained(script)["findings"] == []
-
-
 def test_a_function_that_captures_another_value_at_each_call(explained: Explained) -> None:
     """Its fix names the value: jitted once, it would go on with the first one."""
 
@@ -146,90 +130,6 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
         f"a new lambda each call, with another {array} and `rate`, 0.5 -> 0.25",
         f"a new lambda each call, with another {array}",
     ]
-
-
-def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
-    """It is in the report, though it is written only together with what follows."""
-    unknown = Primitive("without_lowering")
-    unknown.def_abstract_eval(lambda x: x)
-
-    def script() -> None:
-        def lowered_never(x: Any) -> Any:
-            return unknown.bind(x)
-
-        def call() -> None:
-            with pytest.raises(NotImplementedError):
-                jax.jit(lowered_never)(1.0)
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        thread.join()
-        call()
-
-    (row,) = explained(script)["functions"]
-    assert (row["name"], row["traces"], row["compiles"]) == ("lowered_never", 2, 0)
-
-
-def test_what_is_compiled_after_a_lowering_failed(explained: Explained) -> None:
-    """It is not of the call that failed, though its function has the same name."""
-    unknown = Primitive("without_lowering")
-    unknown.def_abstract_eval(lambda x: x)
-
-    def script() -> None:
-        lowered = jax.jit(lambda x: x + WIDTH).lower(1.0)
-        with pytest.raises(NotImplementedError):
-            jax.jit(lambda x: unknown.bind(x))(1.0)
-        lowered.compile()
-
-    events = [each for each in explained(script)["events"] if not each["eager"]]
-    *_, failed, compiled = events
-    assert (failed["kind"], compiled["kind"]) == ("lowering", "compile")
-    assert compiled["site"]["text"] == "lowered.compile()"
-    assert not compiled["defined"]
-
-
-def test_the_later_events_of_a_program() -> None:
-    """They have the name and the line of its first, written before or, by a thread, after them."""
-    shared = {"name": "step", "eager": False, "thread": "main", "site": None, "file": "", "line": 0}
-    times = {"start": 1.0, "seconds": 0.5}
-    trace = {"kind": "trace", "number": 7, "run": 3, "explanation": None, **shared, **times}
-    later = [{"of": of, "kind": "compile", **times} for of in (7, 8)]
-    records = [{"events": [trace]}, {"events": later}]
-    for ordered in (records, records[::-1]):
-        events = make_report([Process(1, ordered)], 1, "0", "script.py", 0.0)["events"]
-        assert {each["kind"]: each["name"] for each in events} == {
-            "trace": "step",
-            "compile": "step",
-        }
-        assert [each["kind"] for each in events if "run" in each] == ["trace"]
-
-
-def test_the_events_of_a_program_in_several_recordings() -> None:
-    """Each recording has its name: a second recorder's, and that which begins in the middle."""
-    written: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}
-    recorders = [
-        Recorder(lambda name=name, **record: written[name].append(record)) for name in written
-    ]
-
-    def recorded(x: Any) -> Any:
-        return x + WIDTH
-
-    for each in recorders:
-        each.start()
-    jitted = jax.jit(recorded)
-    try:
-        jitted.trace(1.0)
-        recorders[1].forget()
-        written["second"].clear()
-        jitted.lower(1.0)
-    finally:
-        for each in reversed(recorders):
-            each.stop()
-    kinds = [
-        [event["kind"] for event in make_report([Process(1, records)], 1, "0", "", 0.0)["events"]]
-        for records in written.values()
-    ]
-    assert kinds == [["trace", "lowering"], ["lowering"]]
 
 
 def test_a_lowering_ahead_of_time(explained: Explained) -> None:
@@ -334,57 +234,6 @@ def test_a_function_that_a_package_makes(explained: Explained) -> None:
     assert found["fixes"] == []
 
 
-def test_a_function_under_pmap(explained: Explained) -> None:
-    """It has its own name and parameters, and not those of what JAX makes of it."""
-
-    def spread(batch: Any) -> Any:
-        return batch * WIDTH
-
-    def script() -> None:
-        mapped = jax.pmap(spread)
-        for n in (3, 4):
-            mapped(jnp.ones((1, n)))
-
-    (found,) = explained(script)["findings"]
-    assert (found["what"], found["reasons"][0]["path"]) == ("spread retraced once", "batch")
-
-
-def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:
-    """A jitted function as a static value has its own name, and no class of ours."""
-
-    def helper(x: Any) -> Any:
-        return x
-
-    def script() -> None:
-        apply = jax.jit(lambda f, x: f(x), static_argnums=0)
-        for _ in range(2):
-            apply(jax.jit(helper), 1.0)
-
-    for audit in ("", "compare"):
-        text = str(explained(script, audit=audit)["events"])
-        assert "helper" in text
-        assert "AuditedFunction" not in text
-        assert "CheckedFunction" not in text
-
-
-def test_methods_of_several_objects_are_one_row(explained: Explained) -> None:
-    """A method is one function, whatever objects it is jitted for."""
-
-    class Model:
-        def __init__(self) -> None:
-            self.step = jax.jit(self.step_once)
-
-        def step_once(self, x: Any) -> Any:
-            return x * WIDTH
-
-    def script() -> None:
-        for model in (Model(), Model()):
-            model.step(1.0)
-
-    (row,) = (each for each in explained(script)["functions"] if not each["eager"])
-    assert (row["name"], row["traces"]) == ("step_once", 2)
-
-
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """A dataclass, whose methods are generated."""
@@ -423,12 +272,14 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     assert "<string>" not in str(found)
 
 
-def test_the_script_behind_the_option_is_the_script() -> None:
-    """`--audit` takes no script for its value, and leaves the script's own arguments."""
-    given = ["explain", "--json", "--audit", "--audit", "train.py", "--audit"]
-    expected = ["explain", "--json", "--audit", "--audit=compare", "train.py", "--audit"]
-    assert leafwise_cli.with_values(given) == expected
-    assert leafwise_cli.with_values(["check", "--audit"]) == ["check", "--audit"]
+@pytest.mark.parametrize("option", ["--audit", "--audit=replay"])
+def test_the_script_behind_the_option_is_the_script(
+    option: str, leafwise: Callable[..., Outcome]
+) -> None:
+    """`--audit` takes no script for its value."""
+    outcome = leafwise("explain", option, "missing.py", "--audit")
+    assert outcome.code == 2
+    assert "there is no file missing.py" in outcome.err
 
 
 def test_misses_of_the_persistent_cache() -> None:

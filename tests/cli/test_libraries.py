@@ -8,20 +8,15 @@ from typing import Any, NamedTuple
 
 import jax
 import pytest
-from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise.cli.laws import CheckOptions
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget, is_node, library_of
 from leafwise.testing import Law
-from leafwise.testing.strategies._edit_positions import path_of
 
 from .asked import kinds, report_of, verdicts
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 
 @jax.tree_util.register_dataclass
@@ -51,24 +46,6 @@ class Keyed(Hand):
         return ((jax.tree_util.GetAttrKey("x"), self.x),), self.n
 
 
-class Lossy(Hand):
-    """Loses what it is given, and computes something on its own."""
-
-    def __init__(self, x: float, n: int) -> None:
-        super().__init__(x, n)
-        self.cache = 3
-
-    def tree_flatten(self) -> tuple[tuple[Any], Any]:
-        return (self.x,), None
-
-    @classmethod
-    def tree_unflatten(cls, _n: Any, children: tuple[Any]) -> "Lossy":
-        return cls(children[0], 2)
-
-
-jax.tree_util.register_pytree_node_class(Lossy)
-
-
 class State(NamedTuple):
     mu: jax.Array
     count: int = 0
@@ -88,15 +65,6 @@ def test_fields_of_foreign_classes(cls: type) -> None:
     assert seen["x", "value"] == seen["x", "shape"] == seen["n", "value"] == "ok"
     assert seen["n", "type"] == "warning"
     assert (kinds(report, "n")["type"].predicted, kinds(report, "n")["type"].traces) == ("reuse", 0)
-
-
-def test_a_static_that_is_lost() -> None:
-    """An argument that no program sees is a violation; what a class computes is not."""
-    report = report_of(Lossy)
-    assert not report.passed
-    seen = verdicts(report)
-    assert seen["n", "value"] == "violation"
-    assert seen["cache", "value"] == "skipped"
 
 
 @functools.partial(
@@ -203,82 +171,6 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
         assert "JAX cannot trace" in record["error"]
 
 
-def test_what_a_package_shows(write: Write, check: Check) -> None:
-    """What its `__init__` imports from the modules below is theirs, too, and counts once."""
-    write(SOURCE, "shown_package/_inner.py")
-    write(
-        "from shown_package._inner import Native\nfrom typing import NamedTuple\n",
-        "shown_package/__init__.py",
-    )
-    assert check("shown_package", "--json").names == ["Native", "Hand", "State", "Record"]
-
-
-def test_odd_classes_in_a_module(write: Write, check: Check) -> None:
-    """Metaclasses that refuse everything, and values that pretend, are passed over."""
-    file = write(
-        """
-        class Metal(type):
-            def __eq__(cls, other): raise TypeError
-            __hash__ = None
-
-        class Odd(metaclass=Metal): ...
-
-        class Liar:
-            @property
-            def __class__(self): raise RuntimeError("no class")
-
-        liar = Liar()
-
-        class Twice:
-            @lw.pytree
-            class P:
-                n: lw.Static[int] = 1
-
-        @lw.pytree
-        class P:
-            n: lw.Static[int] = 2
-        """
-    )
-    outcome = check(file, "--json")
-    assert outcome.code == 0
-    assert outcome.names == ["Twice.P", "P"]
-    assert [entry["instance"] for entry in outcome.document["classes"]] == ["P(n=1)", "P(n=2)"]
-
-
-def test_a_repr_that_raises(write: Write, check: Check) -> None:
-    """An instance without a repr is reported in other words."""
-    file = write(
-        """
-        @jax.tree_util.register_pytree_node_class
-        class Mute:
-            def __init__(self, x: float): self.x = x
-            def tree_flatten(self): return (self.x,), None
-            @classmethod
-            def tree_unflatten(cls, _, children): return cls(*children)
-            def __repr__(self): raise ValueError("mute")
-        """
-    )
-    for arguments in ((file,), (file, "--json")):
-        outcome = check(*arguments)
-        assert outcome.code == 0
-        assert "Mute whose repr raises ValueError" in outcome.out
-
-
-@pytest.mark.slow
-def test_modules_of_real_libraries(check: Check) -> None:
-    """Optimizer states, train states, frozen dicts: nothing crashes, nothing is found wrong."""
-    for module, expected in (
-        ("optax:ScaleByLionState", "ScaleByLionState"),
-        ("flax.training.dynamic_scale", "DynamicScale"),
-    ):
-        pytest.importorskip(module.partition(":")[0])
-        outcome = check(module, "--json")
-        assert expected in outcome.names
-        found = outcome.document["classes"]
-        assert outcome.code == 0, [entry for entry in found if not entry["passed"]]
-        assert all(entry["rows"] for entry in found if not entry["left_out"])
-
-
 def test_equinox_layers(check: Check) -> None:
     """A layer is built and changed; those that are abstract are passed over."""
     pytest.importorskip("equinox")
@@ -299,28 +191,6 @@ def test_linen_modules(check: Check) -> None:
     assert outcome.code == 2
     assert "treats its instances as leaves" in outcome.err
     assert "fix:" in outcome.err
-
-
-def test_fifty_fields(write: Write, check: Check) -> None:
-    """A class of fifty fields is checked, here with the changes of three."""
-    names = ("--field", "w", "--field", "x0", "--field", "x48")
-    fields = "".join(f"    x{number}: lw.Static[int] = {number}\n" for number in range(49))
-    outcome = check(write(f"@lw.pytree\nclass Big:\n    w: jax.Array\n{fields}"), "--json", *names)
-    assert outcome.code == 0
-    (big,) = outcome.document["classes"]
-    assert len(big["fields"]) == 50
-    assert len(big["rows"]) == 4 + 2 * 2
-
-
-def test_checking_named_tuples_directly() -> None:
-    """Every field of a named tuple is dynamic, and changed."""
-    report = check_class(CheckTarget(State, "here:State"), CheckOptions(laws=()))
-    assert report.passed
-    assert not any(row.static for row in report.rows)
-    assert {row.field for row in report.rows} == {"mu", "count"}
-    left = check_class(CheckTarget(Record, "here:Record", optional=True), CheckOptions(laws=()))
-    assert left.passed
-    assert left.left_out
 
 
 @jax.tree_util.register_static
@@ -359,56 +229,3 @@ def test_an_enum_that_is_a_static_node() -> None:
     (_, law, _) = check_class(CheckTarget(Alike, "here"), options).laws
     assert (law.law, law.verdict) == ("static-types", "warning")
     assert "Alike.A (Alike) -> Alike.B (Alike): equal treedefs" in law.message
-
-
-class ByHand(Hand):
-    """The children are numbered by JAX, and named here."""
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.n, self.x), None
-
-    @classmethod
-    def tree_unflatten(cls, _n: Any, children: Any) -> "ByHand":
-        return cls(*children)
-
-
-def numbered(name: str) -> type:
-    return jax.tree_util.register_pytree_node_class(type(name, (ByHand,), {}))
-
-
-class Named(NamedTuple):
-    x: jax.Array
-    n: str
-
-
-def test_a_leaf_that_jax_cannot_trace() -> None:
-    """The message names its field, whatever JAX calls the child, with a fix for its library."""
-
-    def text_of(cls: type) -> str:
-        st.register_type_strategy(cls, st.just(cls(jax.numpy.ones(2), "text")))
-        return report_of(cls).error
-
-    struct = pytest.importorskip("flax.struct")
-    body: dict[str, Any] = {"__annotations__": {"x": jax.Array, "n": str}, "__module__": __name__}
-    for cls, fix in (
-        (numbered("Text"), "return it from tree_flatten in the aux_data"),
-        (Named, "make Named a class with @lw.pytree, and the field static"),
-        (
-            struct.dataclass(type("Struct", (), dict(body))),
-            "make the field static: `n: str = flax.struct.field(pytree_node=False)`",
-        ),
-    ):
-        assert f"{cls.__name__}.n: JAX cannot trace 'text' (str)" in text_of(cls)
-        assert f"fix: {fix}" in text_of(cls)
-
-
-def test_the_path_of_a_numbered_child() -> None:
-    """A law names the attribute, and not the number of the child."""
-    x = numbered("Numbered")(jax.numpy.ones(2), jax.numpy.zeros(2))
-    pairs = jax.tree_util.tree_leaves_with_path(x)
-    assert jax.tree_util.keystr(pairs[0][0]) == "[<flat index 0>]"
-    assert [path_of(x, *pair) for pair in pairs] == ["n", "x"]
-    assert [path_of([x], *pair) for pair in jax.tree_util.tree_leaves_with_path([x])] == [
-        "[0].n",
-        "[0].x",
-    ]

@@ -83,19 +83,6 @@ def test_leaf_that_jax_cannot_trace(value: Any) -> None:
     assert f"fix: make the field static: `{code}`" in report.error
 
 
-@pytest.mark.parametrize("value", [2**40, -(2**40), 2**70])
-def test_integers_that_jax_cannot_take(value: int) -> None:
-    """An int that does not fit JAX's is such a leaf."""
-
-    @lw.pytree
-    class TooBig:
-        seed: int = value
-
-    report = report_of(TooBig)
-    assert not report.passed
-    assert "TooBig.seed" in report.error
-
-
 @pytest.mark.slow  # it tries many values
 def test_one_fix_where_the_class_itself_is_refused(write: Any, check: Any) -> None:
     """An error of ours says what to write: nothing is said about strategies."""

@@ -10,7 +10,7 @@ import pytest
 from leafwise._display.words import NOTHING
 from leafwise.cli import notebook
 
-from .test_unchanged import Runner
+from .conftest import Runner
 
 pytestmark = pytest.mark.slow  # processes of their own
 
@@ -38,12 +38,6 @@ def write(folder: Path, *cells: str, language: str = "python") -> str:
     (folder / "nb" / "beside.py").write_text("VALUE = 2")
     (folder / "nb" / "train.ipynb").write_text(json.dumps(document), encoding="utf-8")
     return "nb/train.ipynb"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Runner:
-    """A folder to run notebooks in."""
-    return Runner(tmp_path)
 
 
 @pytest.mark.parametrize(

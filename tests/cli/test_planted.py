@@ -1,26 +1,19 @@
 """What is planted must be found: a check that cannot fail is no check."""
 
 import itertools
-import random
-from collections.abc import Callable
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
-from jax._src import monitoring  # the only place that lists the listeners
 
 import leafwise as lw
 from leafwise._classes import registry
 from leafwise.testing import _subject
 
 from .asked import kinds, report_of, verdicts
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 SOURCE = """
 @lw.pytree
@@ -48,24 +41,7 @@ def test_a_prediction_that_is_blind(
     everything = {(row["field"], row["kind"]) for row in rows}
     assert wrong == everything - {("x", "value")}
     assert all(row["note"] for row in rows if row["verdict"] == "mismatch")
-    assert "not as promised" in check(write(SOURCE)).out
-
-
-def test_a_prediction_that_is_jumpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If all changes are predicted to retrace, the reuse is a mismatch."""
-    retrace = lw.explain(lw.signature(1), lw.signature(1.0))
-    monkeypatch.setattr(_subject, "explain", lambda *_: retrace)
-    seen = verdicts(report_of(Sound))
-    assert {key for key, verdict in seen.items() if verdict == "mismatch"} == {("x", "value")}
-
-
-def test_jax_that_compiles_nothing() -> None:
-    """What JAX is seen to do counts: with jit disabled every promised retrace is missing."""
-    with jax.disable_jit():
-        seen = verdicts(report_of(Sound))
-    assert seen["n", "value"] == "violation"
-    assert seen["x", "shape"] == "violation"
-    assert seen["x", "value"] == "ok"
+    assert "wrong" in check(write(SOURCE)).out.splitlines()[-1]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -154,29 +130,6 @@ def test_a_static_in_the_key_by_hand() -> None:
     assert seen["x", "value"] == "ok"
 
 
-def listeners() -> list[Any]:
-    """Return the listeners that JAX calls now."""
-    return list(monitoring.get_event_duration_listeners())
-
-
-def test_no_listener_stays() -> None:
-    """The listeners are gone afterwards, also if a call in between raised."""
-    before = listeners()
-    report_of(Sound)
-    assert listeners() == before
-
-    skipped = [row for row in report_of(by_hand(key=True, fuse=True)).rows if not row.traces]
-    assert any("the class refuses it" in row.change for row in skipped)
-    assert listeners() == before
-
-
-def test_random_states_stay() -> None:
-    """Drawing values leaves the random states of Python and numpy alone."""
-    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002  # the global one
-    report_of(Sound)
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
-
-
 def test_with_a_compilation_cache(tmp_path: Any) -> None:
     """Programs from JAX's cache on disk count as compiles: the verdicts stay."""
     names = {
@@ -198,16 +151,3 @@ def test_inside_of_checks_of_statics() -> None:
     """The command works with ``LEAFWISE_CHECK_STATICS`` on."""
     with lw.debug.check_statics():
         assert report_of(Sound).passed
-
-
-@pytest.mark.slow
-def test_twenty_classes(write: Write, check: Check) -> None:
-    """All classes of a file are checked, in order of definition."""
-    source = "\n".join(
-        f"@lw.pytree\nclass P{number}:\n    x: float\n    n: lw.Static[int]\n"
-        for number in range(20)
-    )
-    file = write(source)
-    outcome = check(file, "--json")
-    assert outcome.code == 0
-    assert outcome.names == [f"P{number}" for number in range(20)]

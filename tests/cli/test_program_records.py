@@ -1,7 +1,6 @@
 """What `leafwise explain --json` keeps of each program."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +14,8 @@ from leafwise._jax.compiles import Compile
 from leafwise.cli import program_records
 from leafwise.cli.program_records import packed, unpacked
 
-Explained = Callable[..., Any]
+from .conftest import Explained
+
 RATE = 0.25
 TABLE = jnp.arange(5.0)
 CALLS: list[str] = []
@@ -145,22 +145,3 @@ def test_captures_that_share_a_name_or_are_large(
     assert sorted(each["static"]["float"] for each in both.values()) == ["3.0", "4.0"]
     monkeypatch.setattr(program_records, "_MOST_ARRAY", 1)
     assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}
-
-
-def test_what_cannot_be_described_ends_no_script(
-    explained: Explained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If code of ours or of the user's raises, the record says so, and the event is there."""
-
-    def broken(*_: Any) -> Any:
-        raise ValueError("no description")
-
-    monkeypatch.setattr(program_records, "describe_call", broken)
-    report = explained(run_script, programs=True)
-    first, *_ = (each for each in report["programs"] if each["name"] == "step")
-    assert first["refused"] == {"step": "ValueError: no description"}
-    assert first["program"]["fingerprint"]
-    monkeypatch.setattr(program_records, "read_program", broken)
-    report = explained(run_script, programs=True)
-    assert "no description" in report["warnings"][0]
-    assert len([each for each in report["events"] if each["kind"] == "compile"]) >= 3

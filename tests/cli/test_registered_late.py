@@ -1,7 +1,6 @@
 """Classes that are registered when they are instantiated, and annotations that are no types."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,13 +9,9 @@ import pytest
 from leafwise._trees.roles import names_of
 from leafwise.errors import LawViolation
 from leafwise.testing import check_pytree
-from leafwise.testing.strategies._constructor import parameters_of
 
 from .asked import kinds, report_of
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import Check, Write
 
 SOURCE = """
 register = jax.tree_util.register_pytree_node
@@ -88,24 +83,6 @@ def test_those_of_a_module(write: Write, check: Check) -> None:
     assert outcome.code == 0
     assert outcome.names == ["Jittable", "Categorical", "InInit", "OfMeta"]
     assert "made" not in outcome.out + outcome.err
-
-
-def test_a_constructor_behind_one_that_takes_anything() -> None:
-    """What `__init__` takes counts, where `__new__` takes anything."""
-
-    class Made:
-        def __new__(cls, *_: Any, **__: Any) -> Any:
-            return object.__new__(cls)
-
-        def __init__(self, a: int, b: float = 2.0) -> None: ...
-
-    class Derived(Made):
-        def __init__(self, c: str) -> None:
-            super().__init__(1)
-            self.c = c
-
-    assert [each.name for each in parameters_of(Made)] == ["a", "b"]
-    assert [each.name for each in parameters_of(Derived)] == ["c"]
 
 
 class Either:

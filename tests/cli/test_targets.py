@@ -1,15 +1,11 @@
 """Targets: what is loaded, which classes are found, and what a wrong target says."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import GOOD, Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
+from .conftest import GOOD, Check, Outcome, Write
 
 ONE = """
 @lw.pytree
@@ -52,18 +48,6 @@ def test_what_is_found(
     places = {"file": file, "module": file.removesuffix(".py"), "root": tmp_path, "below": below}
     outcome = check(*(each.format(**places) for each in targets), "--json")
     assert (outcome.code, outcome.names) == (0, names)
-
-
-def test_module_of_a_package(write: Write, check: Check) -> None:
-    """A dotted name is a module of a package, whose relative imports work."""
-    write("SIZE = 3\n", "checked_package/__init__.py")
-    write(
-        "from . import SIZE\n@lw.pytree\nclass Sized:\n    n: lw.Static[int] = SIZE\n",
-        "checked_package/inner.py",
-    )
-    outcome = check("checked_package.inner:Sized", "--json")
-    assert outcome.code == 0
-    assert outcome.document["classes"][0]["instance"] == "Sized(n=3)"
 
 
 def test_nested_classes(write: Write, check: Check) -> None:
@@ -153,26 +137,11 @@ def test_a_file_named_like_a_loaded_module(write: Write, check: Check) -> None:
     assert sys.modules["json"] is before
 
 
-def test_a_shadowing_file_is_loaded_once(write: Write, check: Check) -> None:
-    """Naming such a file twice does not execute it twice."""
-    file = write(TWO, "shadows/json.py")
-    outcome = check(file, f"{file}:First", file, "--json")
-    assert outcome.names == ["First", "Second"]
-    assert "redefined" not in outcome.out
-
-
-def test_a_class_redefined_in_its_file(write: Write, check: Check) -> None:
-    """Of two classes of one name the file holds the later, and that one is checked."""
-    outcome = check(write(ONE + ONE.replace("2", "7")), "--json")
-    assert [entry["instance"] for entry in outcome.document["classes"]] == ["Only(n=7)"]
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         ("class :", "SyntaxError"),
         ("import no_such_thing_at_all", "no_such_thing_at_all"),
-        ("raise SystemExit(0)", "SystemExit"),
         ("import sys; sys.exit()", "SystemExit"),
         ("1 / 0", "ZeroDivisionError"),
         ("@lw.pytree\nclass Bad:\n    name: str\n", "Bad.name"),
@@ -192,14 +161,6 @@ def test_files_that_cannot_be_imported(source: str, words: str, write: Write, ch
         assert set(sys.modules) - before == set(), "a module that failed stays unloaded"
 
 
-def test_a_failed_file_can_be_repaired(write: Write, check: Check) -> None:
-    """A file that could not be imported is read afresh the next time."""
-    file = write("1 / 0")
-    assert check(file).code == 2
-    write(ONE, file)
-    assert check(file).code == 0
-
-
 def test_interrupting_an_import(write: Write, check: Check) -> None:
     """Ctrl-C while a file is loading stops the command; it is no error of the file."""
     file = write("raise KeyboardInterrupt")
@@ -214,24 +175,15 @@ def test_interrupting_an_import(write: Write, check: Check) -> None:
     [
         ("", "empty"),
         ("missing.py", "no such file"),
-        ("missing.py:Class", "no such file"),
-        ("folder/missing.py", "no such file"),
         ("no_such_module", "no such module"),
-        ("no_such_module:Class", "no such module"),
         ("no_such_package.module", "no such module"),
-        ("a folder", "no such module"),
         (".", ".: no pytree class"),
-        ("./", "./: no pytree class"),
-        ("folder/", "folder/: no pytree class"),
         ("folder", "folder: no pytree class"),
-        ("missing/", "no such file"),
         ("empty.py:", "empty.py:"),
         ("empty.py", "no pytree class"),
         ("empty.py:Missing", "Missing"),
         ("json", "no pytree class"),
         ("json:JSONDecoder", "not a pytree class"),
-        ("json:dumps", "not a pytree class"),
-        ("collections", "no pytree class"),
         (":Class", ":Class"),
         ("notes.txt", "notes"),
     ],
@@ -256,12 +208,6 @@ def test_a_wrong_class_lists_the_right_ones(write: Write, check: Check) -> None:
     assert outcome.code == 2
     assert "Third" in outcome.err
     assert "First, Second" in outcome.err
-
-
-def test_one_wrong_target_of_several(write: Write, check: Check) -> None:
-    """One wrong target is a usage error: nothing is checked."""
-    outcome = check(write(ONE), "missing.py")
-    assert (outcome.code, outcome.out) == (2, "")
 
 
 ABSTRACT = """
@@ -349,7 +295,7 @@ def test_packages_with_what_is_below(write: Write, check: Check) -> None:
     assert "not checked importing it raised RuntimeError: no display" in text.out
     assert "note: below_a.sub.extra" in text.out
     assert text.out.splitlines()[-1].startswith("5 classes, ")
-    assert text.out.splitlines()[-1].endswith(", 2 modules not checked")
+    assert text.out.splitlines()[-1].endswith(": 2 modules not checked")
 
 
 @pytest.mark.slow
@@ -410,14 +356,11 @@ def test_packages_that_share_a_name(write: Write, check: Check) -> None:
 
 
 def test_packages_without_init(write: Write, check: Check) -> None:
-    """A package without ``__init__`` is checked by its name, and as a directory."""
+    """A package without ``__init__`` is checked by its name."""
     write(ONE, "space_d/inner/models.py")
     write(f"from .inner import models\n{TWO}", "space_d/outer.py")
     assert check("space_d.inner", "--json").names == ["Only"]
-    for target in ("space_d", "./", "space_d/outer.py"):
-        outcome = check(target, "--json")
-        assert outcome.code == 0, outcome
-        assert set(outcome.names) >= {"First", "Second"}
+    assert check("space_d.outer", "--json").names == ["First", "Second"]
 
 
 def test_a_target_without_classes(write: Write, check: Check) -> None:

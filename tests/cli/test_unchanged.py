@@ -3,17 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from leafwise_explain import VARIABLE
 
-from .conftest import Scripts
+from .conftest import Runner
 
 pytestmark = pytest.mark.slow  # processes of their own
 
@@ -48,46 +44,8 @@ print(json.dumps(seen))
 sys.stderr.write("on stderr\\n")
 """
 
-Done = subprocess.CompletedProcess[str]
 ROW = "1         1  "
 """Of a function with one trace and one compile."""
-
-
-class Runner(Scripts):
-    """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
-
-    def popen(self, *arguments: str, options: tuple[str, ...] = (), **more: Any) -> Any:
-        return subprocess.Popen(
-            [sys.executable, *options, *arguments],
-            cwd=self.folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **more,
-        )
-
-    def run(self, *arguments: str, **more: Any) -> Done:
-        with self.popen(*arguments, **more) as process:
-            out, err = process.communicate("a line\n", timeout=300)
-        return Done(arguments, process.returncode, out, err)
-
-    def both(self, *arguments: str, **more: Any) -> tuple[Done, Done]:
-        plain = self.run(*arguments, **more)
-        return plain, self.explain(*arguments, **more)
-
-    def explain(self, *arguments: str, **more: Any) -> Done:
-        return self.run("-m", "leafwise", "explain", *arguments, **more)
-
-    def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
-        done = self.explain("--json", "report.json", *arguments, **more)
-        return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Runner:
-    """A folder to run scripts in."""
-    return Runner(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -125,19 +83,10 @@ def test_a_script_that_looks(
 
 ENDS: dict[str, str] = {
     "exit": "sys.exit(3)",
-    "text": "sys.exit('a text')",
     "error": "def inner():\n    raise ValueError('boom')\ninner()",
-    "hook": "sys.excepthook = lambda *a: print('hooked', a[0], flush=True)\n1 / 0",
     "interrupt": "raise KeyboardInterrupt",
     "quit at once": "os._exit(4)",
     "killed": "os.kill(os.getpid(), signal.SIGKILL)",
-    "segfault": "import ctypes; ctypes.string_at(0)",
-    "atexit": "import atexit\nfor n in range(3): atexit.register(print, n)",
-    "thread": """
-        import threading, time
-        threading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()""",
-    "closed": "sys.stdout.close()",
-    "exec": "os.execv(sys.executable, [sys.executable, '-c', 'print(5); raise SystemExit(6)'])",
     "jax error": "jax.jit(lambda x: x.nothing)(1.0)",
 }
 
@@ -155,7 +104,10 @@ def _ends() -> str:
 
 @pytest.mark.parametrize(
     "end",
-    [pytest.param(name, marks=[] if name == "killed" else pytest.mark.nightly) for name in ENDS],
+    [
+        pytest.param(name, marks=[] if name in ("error", "killed") else pytest.mark.nightly)
+        for name in ENDS
+    ],
 )
 def test_each_way_to_end(run: Runner, end: str) -> None:
     """Exit code, output and traceback are the script's own, and there is a report."""

@@ -1,103 +1,18 @@
 """What other libraries do not promise: the law's own message, as a warning."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
 from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import Verdict
 from leafwise.cli.run import check_class
-from leafwise.cli.targets import CheckTarget, find_targets
+from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law
 
-from .conftest import Outcome
-
-Write = Callable[..., str]
-Check = Callable[..., Outcome]
-
-UNPROMISED = (
-    Law.STATIC_TYPES,
-    Law.AUX_DATA_HASH,
-    Law.STABLE_TREEDEF,
-    Law.POST_INIT,
-    Law.DISTINCT_CLASSES,
-)
-FIELDS = """
-    x: jax.Array
-    n: int = {0}
-    sizes: list[int] = {1}
-
-    def __post_init__(self): pass
-"""
-NATIVE = "dataclasses.field(default{}, metadata={{'static': True}})"
-# The library, the head of a class of it, a static field, and the laws that it does not promise.
-LIBRARIES = {
-    "jax": (
-        "@jax.tree_util.register_dataclass\n@dataclasses.dataclass\nclass P:",
-        NATIVE,
-        "static-types aux-data-hash post-init distinct-classes",
-    ),
-    "flax": (
-        "import flax\n@flax.struct.dataclass\nclass P:",
-        "flax.struct.field(default{}, pytree_node=False)",
-        "static-types aux-data-hash post-init distinct-classes",
-    ),
-    "equinox": (
-        "import equinox as eqx\nclass P(eqx.Module):",
-        "eqx.field(default{}, static=True)",
-        "static-types aux-data-hash",
-    ),
-    "jax_dataclasses": (
-        "import jax_dataclasses as jdc\n@jdc.pytree_dataclass\nclass P:",
-        "jdc.static_field(default{})",
-        "static-types aux-data-hash post-init",
-    ),
-    "leafwise": ("@lw.pytree\nclass P:", "lw.static_field(default{}, freeze=True)", ""),
-}
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_what_each_library_does_not_promise(library: str, write: Write) -> None:
-    """It is a warning, with a fix in words of the library; a class of leafwise has none."""
-    pytest.importorskip(library)
-    head, static, laws = LIBRARIES[library]
-    fields = FIELDS.format(static.format("=2"), static.format("_factory=list"))
-    (target,) = find_targets([write(f"import dataclasses\n{head}{fields}")]).targets
-    options = CheckOptions(laws=UNPROMISED, fields=False, examples=5)
-    report = check_class(target, options)
-    assert {each.law for each in report.warnings} == set(laws.split()), report.laws
-    assert report.passed
-    for each in report.warnings:
-        assert "aux_data" not in each.message.partition("fix: ")[2]
-        assert each.library == report.library
-    strict = check_class(target, dataclasses.replace(options, strict=True))
-    assert strict.passed is not bool(laws)
-    assert not strict.warnings
-
-
-def test_a_key_that_reading_changes() -> None:
-    """Where reading a cached property changes the treedef, as in newer equinox, that is told."""
-    equinox = pytest.importorskip("equinox")
-
-    class Layer(equinox.Module):  # type: ignore[misc, name-defined]
-        w: jax.Array
-
-        @functools.cached_property
-        def area(self) -> int:
-            return 3
-
-    layer = Layer(jnp.ones(3))
-    before = jax.tree.structure(layer)
-    changes = layer.area == 3 and jax.tree.structure(layer) != before
-    options = CheckOptions(laws=(Law.STABLE_TREEDEF,), fields=False, examples=3)
-    report = check_class(CheckTarget(Layer, "here:Layer"), options)
-    assert [each.path for each in report.warnings] == ["Layer.area"] * changes
-
+from .conftest import Check, Write
 
 SOURCE = """
 import dataclasses

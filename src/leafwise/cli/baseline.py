@@ -77,15 +77,11 @@ class Baseline:
             if report is None:
                 is_gone = _is_missing(*finding.cls.partition(":")[::2])
             elif finding.rule == "field-change":
-                field = finding.path.partition(":")[0]
-                is_gone = field in {row.field for row in report.rows} or (
-                    bool(report.rows) and field not in report.fields
-                )
+                untried = {*report.fields} - {row.field for row in report.rows}
+                is_gone = bool(report.rows) and finding.path.partition(":")[0] not in untried
             else:
-                laws = {result.law for result in report.laws}
-                is_gone = finding.rule in laws or (
-                    finding.rule == "not-checked" and finding.path in {"", *laws}
-                )
+                tried = {"", *(result.law for result in report.laws)}
+                is_gone = (finding.path if finding.rule == "not-checked" else finding.rule) in tried
             if is_gone:
                 yield f"{finding} was accepted, and is not there any more"
 

@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +19,7 @@ from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump
 from leafwise.cli.explain_report import VERSION
-from leafwise.cli.program_records import hashed, unpacked
+from leafwise.cli.program_records import unpacked
 
 _SILENT: Final = (
     *("jax_log_", "jax_logging_", "jax_debug_log", "jax_explain_cache", "jax_dump_ir"),
@@ -54,8 +53,12 @@ class Cause(NamedTuple):
     before: str
     after: str
 
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{_WORDS.get(self.kind, '')}{self.path}: {self.before} -> {self.after}"
 
-_OF_RUN: Final = ("version", "environment", "flags", "devices", "config")
+
+_OF_JAX: Final = {("version", "jax"), ("version", "jaxlib")}
 
 Causes: TypeAlias = dict[Cause, list[str]]
 """The programs that each concerns: ``step (train.py:12)``."""
@@ -91,35 +94,18 @@ def read_run(file: str) -> Run:
     """Return what is compared of a report that `leafwise explain --json` wrote."""
     try:
         report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(
-            f"cannot read {file}: {getattr(error, 'strerror', None) or error}", file
-        ) from error
-    except ValueError as error:
-        raise RunError(f"{file} is not JSON, or is cut off: {error}", file) from error
-    if not isinstance(report, dict) or not {"version", "events", "functions"} <= report.keys():
-        raise RunError(f"{file} is not a report of leafwise explain", file)
-    if report["version"] != VERSION:
-        raise RunError(
-            f"{file} has layout {report['version']!r}, and this leafwise reads {VERSION}", file
-        )
-    if not report.get("programs") or not report.get("processes"):
-        raise RunError(
-            f"{file} has no programs: its script compiled nothing, or an older leafwise wrote it",
-            file,
-        )
+    except (OSError, ValueError) as error:  # no such file, cut off
+        raise RunError(f"cannot read {file}: {error}", file) from error
+    if not isinstance(report, dict) or report.get("version") != VERSION:
+        raise RunError(f"{file} is not a report of leafwise explain in layout {VERSION}", file)
+    if not report.get("programs"):
+        raise RunError(f"{file} has no programs: its script compiled nothing", file)
     return Run(report["processes"], report["programs"], report["events"])
 
 
 def compare(first: str, second: str) -> Comparison:
     """Compare two files."""
-    runs = read_run(first), read_run(second)
-    try:
-        return _Comparer(first, second, *runs).compare()
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise RunError(
-            f"{first} or {second} is damaged: {type(error).__name__}: {error}", second
-        ) from error
+    return _Comparer(first, second, read_run(first), read_run(second)).compare()
 
 
 class _Comparer:
@@ -127,36 +113,34 @@ class _Comparer:
         self._files = first, second
         self._one, self._other = one, other
         self._causes: Causes = {}
+        self._of_run: list[Cause] = []
+        self._of_cache: list[Cause] = []
         self._notes: dict[str, list[str]] = {}
 
     def compare(self) -> Comparison:
-        mine, its = self._one.processes[0], self._other.processes[0]
-        of_run = list(_of_process(mine, its))
+        of_run = list(_of_process(self._one.processes[0], self._other.processes[0]))
+        self._of_cache = [each for each in of_run if _is_of_cache(each)]
+        self._of_run = [each for each in of_run if not _is_of_cache(each)]
+        self._causes.update((each, []) for each in self._of_run)
         pairs, alone = _matched(self._one.programs, self._other.programs)
-        found: list[tuple[ProgramRecord, list[Cause]]] = []
+        differing = 0
         for before, after in pairs:
-            if causes := list(self._of_pair(before, after, of_run)):
-                found.append((after, causes))
-        misses = any(each.kind == "missed" for _, causes in found for each in causes)
-        for each in of_run:
-            if misses or not _is_of_cache(each):
-                self._causes[each] = []
-        for program, causes in found:
-            for each in causes:
-                self._causes.setdefault(each, []).append(_label(program))
+            found = list(self._of_pair(before, after))
+            differing += bool(found)
+            for each in found:
+                self._add(each, after)
         for run, program in alone:
+            differing += run
             texts = ("", self._why_another(program)) if run else ("compiled", "")
-            self._causes.setdefault(Cause("absent", program["name"], *texts), []).append(
-                _label(program)
-            )
+            self._add(Cause("absent", program["name"], *texts), program)
         notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
-        differing = len(found) + sum(1 for run, _ in alone if run)
         count = len(self._other.programs)
         return Comparison(*self._files, count, differing, self._causes, notes)
 
-    def _of_pair(
-        self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
-    ) -> Iterator[Cause]:
+    def _add(self, cause: Cause, program: ProgramRecord) -> None:
+        self._causes.setdefault(cause, []).append(_label(program))
+
+    def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
         """Yield why the second run made another program, or missed the persistent cache."""
         one, other = before["program"], after["program"]
         own = list(_inputs(before, after))
@@ -166,57 +150,49 @@ class _Comparer:
         else:  # in a version of JAX whose programs cannot be read
             is_other = bool(own)
         if is_other:
-            yield from (each for each in of_run if not _is_of_cache(each))
-            decisive = [each for each in own if each.kind not in {"order", *_OF_RUN}]
+            yield from self._of_run
+            decisive = [each for each in own if each.kind not in {"order", "config"}]
             yield from (each for each in own if each.kind != "order" or not decisive)
-            if not (decisive or _versions(of_run)):
+            of_jax = [each for each in self._of_run if each[:2] in _OF_JAX]
+            if not (decisive or of_jax):  # else other operations say nothing more
                 yield from self._of_operations(before, after)
         elif before["key"] and after["key"] and before["key"] != after["key"]:
-            yield from (each for each in of_run if not _is_of_cache(each))
+            yield from self._of_run
             parts = differing_parts(before["key_parts"], after["key_parts"])
             yield Cause("key", " and ".join(parts) or "an unknown part", "", "")
             if "the program" in parts:
                 yield from self._history(before, after)
         elif after["cache"] != "hit" and {before["cache"], after["cache"]} != {"off"}:
-            yield from self._missed(before, after, of_run)
+            _, separator, limit = before["cache"].partition("; not written")
+            if separator and after["cache"] != "off":
+                self._note(f"missed, as the first run did not write it{limit}", after)
+            else:
+                yield from self._of_cache
+                yield Cause("missed", "the persistent cache", before["cache"], after["cache"])
 
     def _why_another(self, program: ProgramRecord) -> str:
         """Return that a program was compiled, and what differs from the one before it."""
         same = [each for each in self._other.programs if _function(each) == _function(program)]
         earlier = same[: same.index(program)]
         found = _inputs(earlier[-1], program) if earlier else ()
-        texts = [f"{_WORDS[each.kind]}{each.path}: {each.before} -> {each.after}" for each in found]
-        return f"compiled again, by {'; '.join(texts[:3])}" if texts else "compiled"
-
-    def _missed(
-        self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
-    ) -> Iterator[Cause]:
-        """Yield why a program that the first run had compiled was not in the cache."""
-        _, separator, limit = before["cache"].partition("; not written")
-        if separator and after["cache"] != "off":
-            self._note(f"missed, as the first run did not write it{limit}", after)
-            return
-        yield from (each for each in of_run if _is_of_cache(each))
-        yield Cause("missed", "the persistent cache", before["cache"], after["cache"])
+        texts = [str(each) for each in found][:3]
+        return f"compiled again, by {'; '.join(texts)}" if texts else "compiled"
 
     def _of_operations(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
         """Yield the first operations that differ, and what was traced before them."""
         if before["program"] is None or after["program"] is None:
             return
         one, other = unpacked(before["program"]), unpacked(after["program"])
-        if one is None or other is None:
+        is_like = before["program"]["hashed"] == after["program"]["hashed"]
+        if one is None or other is None or not is_like:
             self._note("too large to compare its operations", after)
             return
-        if before["program"]["hashed"] != after["program"]["hashed"]:
-            one, other = (
-                each if run["hashed"] else hashed(each)
-                for each, run in ((one, before["program"]), (other, after["program"]))
-            )
-        found = [
-            (_operation(each.mine), _operation(each.its)) for each in first_differences(one, other)
-        ]
-        mine, its = ("\n".join(texts) for texts in zip(*found, strict=True))
-        yield Cause("operation", _label(after), mine, its)
+        found = first_differences(one, other)
+        texts = (
+            [_operation(each.mine) for each in found],
+            [_operation(each.its) for each in found],
+        )
+        yield Cause("operation", _label(after), *map("\n".join, texts))
         if before["program"]["inlined"] == after["program"]["inlined"]:
             self._note(
                 "the same but for which calls share an inner function, which depends on what was "
@@ -225,19 +201,16 @@ class _Comparer:
             )
         for path, what in after["refused"].items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
-        seeds = [
-            run.processes[program["process"]]["hash_seed"]
-            for run, program in ((self._one, before), (self._other, after))
-        ]
         forms = [
-            Counter(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
+            sorted(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
         ]
-        if seeds[0] != seeds[1] and forms[0] == forms[1]:
-            text = (
+        mine, its = self._one.processes[before["process"]], self._other.processes[after["process"]]
+        if mine["hash_seed"] != its["hash_seed"] and forms[0] == forms[1]:
+            self._note(
                 "the same operations in another order: if a loop over a set makes them, sort it, "
-                "or start both runs with one PYTHONHASHSEED"
+                "or start both runs with one PYTHONHASHSEED",
+                after,
             )
-            self._note(text, after)
         yield from self._history(before, after)
 
     def _history(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
@@ -314,29 +287,29 @@ def _listed(names: Iterable[str]) -> str:
 
 def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[Cause]:
     """Yield the differences that all programs share."""
-    for path, *texts in _changes(one["versions"], other["versions"]):
-        yield Cause("version", path, *texts)
-    named = set[str]()
-    for path, *texts in _changes(one["environment"], other["environment"]):
-        named.add(path.lower())
-        if not path.lower().startswith(_SILENT):
-            yield Cause("environment", path, *texts)
-    if one["flags"] != other["flags"]:
-        yield Cause("flags", "command line", " ".join(one["flags"]), " ".join(other["flags"]))
-    if one["devices"] != other["devices"]:
-        yield Cause("devices", "devices", one["devices"], other["devices"])
-    if one["processes"] != other["processes"]:
-        yield Cause("devices", "processes", str(one["processes"]), str(other["processes"]))
     shared = one["config"].keys() & other["config"].keys()
-    for path, *texts in _changes(one["config"], other["config"]):
-        if path in shared and path not in named and not path.startswith(_SILENT):
-            yield Cause("config", path, *texts)
+    # A variable that sets an option says it all.
+    changed = one["environment"].items() ^ other["environment"].items()
+    named = {name.lower() for name, _ in changed}
+    tables: list[dict[str, Mapping[str, Any]]] = [
+        {
+            "version": each["versions"],
+            "environment": each["environment"],
+            "flags": {"command line": " ".join(each["flags"])},
+            "devices": {"devices": each["devices"], "processes": each["processes"]},
+            "config": {name: each["config"][name] for name in shared - named},
+        }
+        for each in (one, other)
+    ]
+    for kind, table in tables[0].items():
+        for path, *texts in _changes(table, tables[1][kind]):
+            yield Cause(kind, path, *texts)
 
 
 def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for path in sorted({**one, **other}):
         mine, its = one.get(path, _UNSET), other.get(path, _UNSET)
-        if mine != its:
+        if mine != its and not path.lower().startswith(_SILENT):
             yield path, str(mine), str(its)
 
 
@@ -344,18 +317,12 @@ def _is_of_cache(cause: Cause) -> bool:
     return cause.kind in {"environment", "config"} and cause.path.lower().startswith(_CACHE)
 
 
-def _versions(causes: Iterable[Cause]) -> bool:
-    """Return whether JAX itself differs, so that other operations say nothing more."""
-    return any(each.kind == "version" and each.path in {"jax", "jaxlib"} for each in causes)
-
-
 def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[Cause]:
     """Yield what differs in the arguments of two programs, in their captures and options."""
     yield from _described("argument", one.get("arguments"), other.get("arguments"))
     yield from _described("capture", one.get("captures"), other.get("captures"))
-    for path, *texts in _changes(one["config"], other["config"]):
-        if not path.startswith(_SILENT):
-            yield Cause("config", path, *texts)
+    for each in _changes(one["config"], other["config"]):
+        yield Cause("config", *each)
     mine, its = one["program"], other["program"]
     if mine is not None and its is not None:
         for path, *texts in _changes(mine["options"], its["options"]):
@@ -427,12 +394,8 @@ def _cause_lines(cause: Cause, names: list[str], programs: int) -> Iterator[str]
             return
         case "key":
             yield f"another key in the persistent cache, by {path}"
-        case "missed":
-            yield f"{path}, of programs that are the same: {before} -> {after}"
-        case "history":
-            yield f"{path}: {before} -> {after}"
         case _:
-            yield f"{_WORDS[kind]}{path}: {before} -> {after}"
+            yield str(cause)
     yield f"  {concerned}" if names else "  changes no program before XLA compiles it"
 
 
@@ -440,10 +403,10 @@ _WORDS: Final = {
     "version": "version of ",
     "environment": "environment variable ",
     "flags": "XLA flags, ",
-    "devices": "",
     "config": "jax.config.",
     "argument": "argument ",
     "capture": "capture ",
     "order": "order of the set ",
     "option": "compile option ",
+    "missed": "of equal programs, ",
 }

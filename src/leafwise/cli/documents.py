@@ -4,12 +4,12 @@ import ast
 import contextlib
 import dataclasses
 import json
-import os
 import platform
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote, unquote
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import jax
 
@@ -39,17 +39,15 @@ def as_json(run: CheckRun) -> str:
 def _class_as_json(report: ClassReport) -> dict[str, Any]:
     content = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
     content["rows"] = [dataclasses.asdict(row) for row in report.rows]
-    content["laws"] = [_law_as_json(law) for law in report.laws]
+    content["laws"] = [_only(law, "law", "verdict", "path", "message") for law in report.laws]
     content["warnings"] = [
-        {"law": each.law, "path": each.path, "message": each.message, "library": each.library}
-        for each in report.warnings
+        _only(law, "law", "path", "message", "library") for law in report.warnings
     ]
     return {**content, "passed": report.passed}
 
 
-def _law_as_json(law: LawResult) -> dict[str, Any]:
-    named = ("law", "verdict", "path", "message")
-    return {name: getattr(law, name) for name in named}
+def _only(law: LawResult, *names: str) -> dict[str, Any]:
+    return {name: getattr(law, name) for name in names}
 
 
 _HELP: Final = "https://leafwise.readthedocs.io/en/stable/how-to/check/"
@@ -74,8 +72,6 @@ def as_sarif(run: CheckRun) -> str:
         for name, text in _RULES.items()
     ]
     driver = {"name": "leafwise check", "version": leafwise.__version__, "rules": rules}
-    unchecked = "note" if run.allow_unchecked else "error"
-    results = [result for report in run.reports for result in _results(report, unchecked)]
     only = {
         "tool": {"driver": driver},
         "invocations": [
@@ -88,7 +84,7 @@ def as_sarif(run: CheckRun) -> str:
             }
         ],
         "columnKind": "unicodeCodePoints",
-        "results": results,
+        "results": [_result(each) for each in _findings(run)],
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [only]}
     return json.dumps(document, indent=2)
@@ -96,20 +92,51 @@ def as_sarif(run: CheckRun) -> str:
 
 def as_github(run: CheckRun) -> str:
     """Return the report as annotations of GitHub Actions: one for each result of SARIF."""
-    unchecked = "note" if run.allow_unchecked else "error"
-    lines: list[str] = []
-    for result in (each for report in run.reports for each in _results(report, unchecked)):
-        if "suppressions" in result:
-            continue
-        level = result["level"].replace("note", "notice")
-        place = result["locations"][0].get("physicalLocation")
-        where = (_file_of(place), place["region"]["startLine"]) if place else ("", 0)
-        lines.append(annotation(level, result["message"]["text"], result["ruleId"], *where))
+    lines = [
+        annotation(each.level.replace("note", "notice"), each.text, each.rule, *each.place)
+        for each in _findings(run)
+        if not each.is_accepted
+    ]
     return "\n".join(lines)
 
 
-def _file_of(place: dict[str, Any]) -> str:
-    return unquote(place["artifactLocation"]["uri"]).removeprefix("file://")
+class _Finding(NamedTuple):
+    """What is shown beside the code."""
+
+    report: ClassReport
+    rule: str
+    level: str
+    text: str
+    path: str = ""
+    is_accepted: bool = False
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The file, and the line of the field, or else of the class."""
+        return self.report.file, _field_line(self.report, self.path) if self.report.file else 0
+
+
+def _findings(run: CheckRun) -> Iterator[_Finding]:
+    unchecked = "note" if run.allow_unchecked else "error"
+    for report in run.reports:
+        found: list[tuple[Verdict, str, str, str]] = []
+        if report.error:
+            verdict = Verdict.ACCEPTED if report.accepted else Verdict.NOT_CHECKED
+            found.append((verdict, "not-checked", report.error, ""))
+        for row in report.rows:
+            parts = (f"{report.name}.{row.field}", row.kind, row.change)
+            text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
+            found.append((row.verdict, "field-change", text, f".{row.field}"))
+        for law in report.laws:
+            text = law.message or f"{report.name}: {law.law}"
+            found.append((law.verdict, law.law, text, law.path))
+        for verdict, rule, text, path in found:
+            if verdict is Verdict.NOT_CHECKED:
+                yield _Finding(report, "not-checked", unchecked, text, path)
+            elif verdict.is_bad or verdict is Verdict.ACCEPTED:
+                yield _Finding(report, rule, "error", text, path, verdict is Verdict.ACCEPTED)
+        for law in report.warnings:
+            yield _Finding(report, law.law, "warning", law.message, law.path)
 
 
 def _field_line(report: ClassReport, path: str) -> int:
@@ -126,48 +153,23 @@ def _field_line(report: ClassReport, path: str) -> int:
     return max(report.line, 1)
 
 
-def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
-    """Return the results of a class; the level of what was not checked is `unchecked`."""
-    found: list[dict[str, Any]] = []
-
-    def add(verdict: Verdict, rule: str, text: str, path: str = "") -> None:
-        missing = verdict is Verdict.NOT_CHECKED
-        rule, level = ("not-checked", unchecked) if missing else (rule, "error")
-        result = _result(report, rule, level, text, path)
-        if verdict is Verdict.ACCEPTED:
-            result["suppressions"] = [{"kind": "external"}]
-        found.append(result)
-
-    if report.error:
-        verdict = Verdict.ACCEPTED if report.accepted else Verdict.NOT_CHECKED
-        add(verdict, "not-checked", report.error)
-    for row in report.rows:
-        if row.verdict.is_reported or row.verdict is Verdict.ACCEPTED:
-            parts = (f"{report.name}.{row.field}", row.kind, row.change)
-            text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
-            add(row.verdict, "field-change", text, f".{row.field}")
-    for law in report.laws:
-        if law.verdict.is_reported or law.verdict is Verdict.ACCEPTED:
-            add(law.verdict, law.law, law.message or f"{report.name}: {law.law}", law.path)
-    warnings = report.warnings
-    return found + [_result(report, w.law, "warning", w.message, w.path) for w in warnings]
-
-
-def _result(report: ClassReport, rule: str, level: str, text: str, path: str) -> dict[str, Any]:
-    location: dict[str, Any] = {
-        "logicalLocations": [{"fullyQualifiedName": report.name, "kind": "type"}]
-    }
-    if report.file:
-        file = Path(report.file)
-        uri = file.as_uri() if file.is_absolute() else quote(report.file.replace(os.sep, "/"))
+def _result(finding: _Finding) -> dict[str, Any]:
+    """Return a finding as a result of SARIF."""
+    name, (file, line) = finding.report.name, finding.place
+    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name, "kind": "type"}]}
+    if file:
+        path = Path(file)
+        uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
         location["physicalLocation"] = {
             "artifactLocation": {"uri": uri},
-            "region": {"startLine": _field_line(report, path)},
+            "region": {"startLine": line},
         }
+    suppressed = {"suppressions": [{"kind": "external"}]} if finding.is_accepted else {}
     return {
-        "ruleId": rule,
-        "ruleIndex": list(_RULES).index(rule),
-        "level": level,
-        "message": {"text": text},
+        "ruleId": finding.rule,
+        "ruleIndex": list(_RULES).index(finding.rule),
+        "level": finding.level,
+        "message": {"text": finding.text},
         "locations": [location],
+        **suppressed,
     }

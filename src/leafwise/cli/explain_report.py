@@ -1,10 +1,10 @@
 """A report on a script, from the records that its processes left. Needs no JAX."""
 
-import itertools
 import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -21,17 +21,11 @@ VERSION: Final = 1
 
 
 class Process(NamedTuple):
-    """What one process recorded.
-
-    Attributes:
-        pid: Its number.
-        records: The records, in order.
-        name: What it is called, by its rank or its number.
-    """
+    """What one process recorded."""
 
     pid: int
     records: list[Record]
-    name: str = ""
+    name: str = ""  # by its rank or its number
 
     def every(self, key: str) -> Iterable[Any]:
         """Yield each record of a kind."""
@@ -64,26 +58,18 @@ def read(folder: Path) -> list[Process]:
 def make_report(
     processes: Sequence[Process], main: Process | None, version: str, program: str, began: float
 ) -> shape.Report:
-    """Return the report on a script, which has neither its duration nor its end yet.
-
-    Args:
-        processes: What its processes recorded.
-        main: The process of the script itself, if it recorded anything.
-        version: The version of leafwise.
-        program: The command line of the script.
-        began: When it began, as `time.time` says it.
-    """
+    """Return the report on a script, which has neither its duration nor its end yet."""
     events = [
-        _event(_of_process(event, "" if process is main else process.name), began)
+        _event(event, "" if process is main else process.name, began)
         for process in processes
-        for event in _events(process)
+        for event in process.every("event")
     ]
     events.sort(key=lambda event: event["start"])
     versions = [each for process in processes for each in process.records if "jax" in each]
     report: shape.Report = {
         "version": VERSION,
         "leafwise": version,
-        "jax": versions[0]["jax"] if versions else _installed("jax"),
+        "jax": versions[0]["jax"] if versions else metadata.version("jax"),
         "python": versions[0]["python"] if versions else platform.python_version(),
         "program": program,
         "seconds": 0.0,
@@ -103,57 +89,21 @@ def make_report(
     return report
 
 
-def _installed(name: str) -> str:
-    from importlib import metadata  # noqa: PLC0415  # where the script has not loaded JAX
-
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _events(process: Process) -> Iterator[Record]:
-    """Yield the events, those of one program each with what its first one says.
-
-    Another thread may have written the first one after the later ones.
-    """
-    events = list(itertools.chain.from_iterable(process.every("events")))
-    first = {event["number"]: event for event in events if "number" in event}
-    for event in events:
-        if "of" not in event:
-            yield event
-        elif (known := first.get(event["of"])) is not None:  # else it could not be written
-            yield {**{name: known[name] for name in _SHARED}, "explanation": None, **event}
-
-
-_SHARED: Final = ("name", "eager", "thread", "site", "file", "line")
-
-
-def _of_process(event: Record, process: str) -> Record:
+def _event(event: Mapping[str, Any], process: str, began: float) -> shape.EventRecord:
     """Return an event whose paths are short, and which says the process."""
     site = event["site"]
-    return {
-        **event,
-        "process": process,
-        "site": site and {**site, "file": short_file(site["file"])},
-        "defined": f"{short_file(event['file'])}:{event['line']}" if event["file"] else "",
-    }
-
-
-def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
-    found: Any = {name: event[name] for name in _EVENT}
+    found: Any = {name: event[name] for name in (*_EVENT, *_MAYBE) if name in event}
     found["start"] = max(0.0, event["start"] - began)
-    found |= {name: event[name] for name in _MAYBE if name in event}
+    found["process"] = process
+    found["site"] = site and {**site, "file": short_file(site["file"])}
+    found["defined"] = _short(f"{event['file']}:{event['line']}")
     if "via" in event:
         found["via"] = _short(event["via"])
     record: shape.EventRecord = found
     return record
 
 
-_EVENT: Final = (
-    *("kind", "name", "eager", "start", "seconds", "process", "thread", "site"),
-    *("explanation", "defined"),
-)
+_EVENT: Final = ("kind", "name", "eager", "seconds", "thread", "explanation")
 _MAYBE: Final = ("role", "run", "recreated", "inner", "miss")
 
 

@@ -22,13 +22,7 @@ from leafwise.cli import explain_report, notebook
 
 
 class Script(NamedTuple):
-    """A script, a notebook or a module, with its arguments.
-
-    Attributes:
-        name: The path of the script or notebook, or the name of the module.
-        arguments: What it finds in ``sys.argv`` behind its own name.
-        is_module: Whether it is a module.
-    """
+    """A script, a notebook or a module, with its arguments."""
 
     name: str
     arguments: Sequence[str]
@@ -71,8 +65,6 @@ def problem(target: Script) -> str | None:
         sys.path.insert(0, here)
         try:
             found = importlib.util.find_spec(package)
-        except ValueError as error:  # an empty name
-            return f"there is no module {target.name!r}: {error}"
         finally:
             sys.path.remove(here)
         return None if found is not None else f"there is no module {target.name}"
@@ -85,17 +77,7 @@ def problem(target: Script) -> str | None:
 
 
 def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape.Report, int]:
-    """Run a script, and record every `jax.jit`.
-
-    Args:
-        target: What to run.
-        version: The version of leafwise, for the report.
-        options: What the processes of the script find in ``options.json``.
-
-    Returns:
-        The report, and the exit code of the script: 128 and its number for a signal, as a shell
-        has it.
-    """
+    """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
         command = [sys.executable, *_options(), *target.command]

@@ -49,11 +49,7 @@ from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
 
 class Example:
-    """The simplest instance of a class, and where it can be changed.
-
-    Raises:
-        CannotBuildError: No instance can be made; the message says what to give.
-    """
+    """The simplest instance of a class, and where it can be changed."""
 
     def __init__(self, cls: Any) -> None:
         self.cls = cls
@@ -129,58 +125,50 @@ def untraceable(example: Example) -> str:
 
 
 def check_fields(
-    example: Example, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
+    example: Example, only: Collection[str] = (), on_step: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckedRow]:
     """Change each field alone, or only some, and count what JAX does.
 
-    `on_field` is called with each field's name before it is changed.
+    `on_step` is called with what comes next.
     """
     names = names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
             continue
-        on_field(name)
-        make = _dynamic_edits if name in names.dynamic else _static_edits
+        on_step(f"field {name}")
+        static = name not in names.dynamic
         try:
-            for edit in make(example, name):
-                yield edit if isinstance(edit, CheckedRow) else observe(example, edit)
+            for edit in _static_edits(example, name) if static else _dynamic_edits(example, name):
+                if isinstance(edit, tuple):
+                    yield CheckedRow(name, static, *edit)
+                else:
+                    yield observe(example, edit, static=static)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
-            static, verdict = name not in names.dynamic, verdict_of(error)
-            yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
+            verdict = verdict_of(error)
+            yield CheckedRow(name, static, "", "", verdict=verdict, note=format_error(error))
 
 
 # ------------------------------------------------------------------------ the row of an edit
 
 
-_STATIC: Final = (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
-_LABELS: Final = {
-    EditKind.LEAF_VALUE: "value",
-    EditKind.STATIC_VALUE: "value",
-    EditKind.STATIC_TYPE: "type",
-    EditKind.CONTAINER: "structure",
-}
-
-
 def _label(kind: EditKind) -> str:
-    return _LABELS.get(kind, str(kind))
-
-
-def _skipped(name: str, kind: str, why: str, *, static: bool) -> CheckedRow:
-    return CheckedRow(name, static, kind, why, "", 0, 0, Verdict.SKIPPED)
+    if kind is EditKind.CONTAINER:
+        return "structure"
+    return str(kind).removeprefix("leaf ").removeprefix("static ")
 
 
 def _refused(change: str) -> str:
     return f"{change}: the class refuses it"
 
 
-def observe(example: Example, edit: Edit[Any]) -> CheckedRow:
+def observe(example: Example, edit: Edit[Any], *, static: bool) -> CheckedRow:
     """Call a jitted function that knows the instance with the edited one."""
-    static, kind = edit.kind in _STATIC, _label(edit.kind)
+    kind = _label(edit.kind)
     if _is_hidden(example.base, edit):
-        return _skipped(edit.path, kind, edit.change, static=static)
+        return CheckedRow(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
-        return _skipped(edit.path, kind, _refused(edit.change), static=static)
+        return CheckedRow(edit.path, static, kind, _refused(edit.change))
     verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = Verdict.VIOLATION if is_own(example.cls) else Verdict.WARNING
@@ -214,8 +202,8 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
 # ------------------------------------------------------------------------ the edits of a field
 
 
-FieldEdit = Edit[Any] | CheckedRow
-"""An edit of one field; a row, skipped, in place of one that cannot be made."""
+FieldEdit = Edit[Any] | tuple[str, str]
+"""An edit of one field; in place of one that cannot be made its kind, and why."""
 
 
 def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
@@ -224,7 +212,7 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     if position is None or position.make is None:
         takes = parameter_for(parameters(example.cls), name)
         why = "computed, and in no program" if position is None else _NO_PARAMETER
-        yield _skipped(name, "value", _NOT_CHANGED if takes else why, static=True)
+        yield "value", _NOT_CHANGED if takes else why
         return
 
     def is_other(edit: Edit[Any]) -> bool:
@@ -243,9 +231,9 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         yield _find_edit(options, is_other)
     except CannotBuildError as error:
         why = without_addresses(str(error)).splitlines()[0]
-        yield _skipped(name, "value", why, static=True)
+        yield "value", why
     except LookupError:
-        yield _skipped(name, "value", "no other value was found", static=True)
+        yield "value", "no other value was found"
     with contextlib.suppress(LookupError):
         yield _find_edit(options_of([position], [twin]))
 
@@ -269,7 +257,7 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     leaves = (each._replace(path=name) for each in inside if each.role is Role.LEAF)
     position = next((each for each in leaves if is_numeric(each.value)), None)
     if position is not None:
-        yield from _leaf_edits(position, name)
+        yield from _leaf_edits(position)
         parameter = parameter_for(parameters(example.cls), name)
         if parameter is None or not accepts_none(parameter.kind):
             return
@@ -284,16 +272,16 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         yield _find_edit(options, is_other)
     except LookupError:
         text = f"{short_repr(getattr(example.base, name))} has no leaf that could be changed"
-        yield _skipped(name, "structure", text, static=False)
+        yield "structure", text
 
 
-def _leaf_edits(position: EditPosition, name: str) -> Iterator[FieldEdit]:
+def _leaf_edits(position: EditPosition) -> Iterator[FieldEdit]:
     leaf = position.value
     for kind in _LEAF_KINDS:
         other = LEAF_EDITS[kind](leaf)
         if other is not None:
             change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
             edit = make_edit(kind, position, other)
-            yield edit or _skipped(name, _label(kind), _refused(change), static=False)
+            yield edit or (_label(kind), _refused(change))
         elif kind is EditKind.LEAF_VALUE:
-            yield _skipped(name, "value", f"{format_leaf(leaf)} has no elements", static=False)
+            yield "value", f"{format_leaf(leaf)} has no elements"

@@ -15,7 +15,7 @@ from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import LawResult, Verdict, verdict_of
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, smallest_failure
-from leafwise.testing._format import format_error
+from leafwise.testing._format import cut, format_error
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import is_unpromised, library_of
 from leafwise.testing._laws.run import SlowInstancesError, without_notes
@@ -53,13 +53,7 @@ def try_laws(
     cls: Any, options: CheckOptions, base: Any = None, on_step: OnStep = lambda _: None
 ) -> list[LawResult]:
     """Try laws on the same instances, and find the smallest that breaks each."""
-    settings = hypothesis.settings(
-        max_examples=options.examples,
-        database=None,
-        deadline=None,
-        derandomize=False,  # the seed decides
-        print_blob=False,
-    )
+    settings = hypothesis.settings(max_examples=options.examples, derandomize=False)
     chosen: Any = {"settings": settings, "seed": options.seed}
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
@@ -102,6 +96,7 @@ def try_laws(
     return list(results.values())
 
 
+_WIDTH: Final = 200
 _ROUNDS: Final = 3
 """How often all laws are tried, each time without one that takes too long."""
 
@@ -114,8 +109,10 @@ def _result(
     if isinstance(error, TooLong):
         return LawResult(str(law), Verdict.NOT_CHECKED, message=too_long(options), error=error)
     if not isinstance(error, LawViolation):
-        message = format_error(without_notes(error))
-        return LawResult(str(law), verdict_of(error), message=message, error=error)
+        verdict, message = verdict_of(error), format_error(without_notes(error))
+        if verdict is Verdict.NOT_CHECKED:  # an error of ours, or inside Hypothesis
+            message = cut(message.partition("\n")[0], _WIDTH)
+        return LawResult(str(law), verdict, message=message, error=error)
     message = without_addresses(error.message)
     owner = error.owner or cls
     if not isinstance(owner, type) or not is_unpromised(owner, law, message):

@@ -28,17 +28,12 @@ def unload(shell: Any) -> None:
 
 
 class Explainer:
-    """The magics, with what JAX does while they run a cell or a line.
-
-    Attributes:
-        recorder: What records it.
-        records: The records of the cell that runs; None between cells.
-    """
+    """The magics, with what JAX does while they run a cell or a line."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.recorder = Recorder(self._write)
-        self.records: list[dict[str, Any]] | None = None
+        self.records: list[dict[str, Any]] | None = None  # between cells
 
     def _write(self, **record: Any) -> None:
         if self.records is not None:
@@ -62,7 +57,6 @@ class Explainer:
             code = line if cell is None else f"# %%explain\n{cell}"
             result = self.shell.run_cell(code, store_history=False)
         finally:
-            self.recorder.flush()
             records, self.records = self.records, None
         # IPython takes what a magic runs for a cell of the next number.
         names.update(dict.fromkeys(set(names) - known, number))

@@ -7,102 +7,64 @@ script should find as little loaded as possible.
 import argparse
 import contextlib
 import dataclasses
-import functools
 import io
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import leafwise
+import leafwise_cli
 
 if TYPE_CHECKING:
     from leafwise._display.shape import Report
-    from leafwise.cli.baseline import Baseline
     from leafwise.cli.laws import CheckOptions
-    from leafwise.cli.report import Printer
-    from leafwise.cli.run import CheckRun
 
 
 def check(options: argparse.Namespace) -> int:
     """Check classes, print a report, write files, and return the exit code."""
-    out: TextIO | None = sys.stdout
-    if out is None:  # `>&-`
-        return _refuse("check", "standard output is closed")
-    try:
-        return _check(options, out)
-    except BrokenPipeError:  # nobody reads on
-        _discard(out)
-        return 141  # as a shell has it
-    except OSError as error:  # a full disk
-        _discard(out)
-        return _refuse("check", f"{error.filename or 'standard output'}: {error.strerror}")
-
-
-def _check(options: argparse.Namespace, out: TextIO) -> int:
     # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
     # the variable when it is imported.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
-    from leafwise.cli import documents, records, report, targets  # noqa: PLC0415
+    from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
+    from leafwise.cli.baseline import Baseline  # noqa: PLC0415
 
     files = [name for name in (options.sarif, options.write_baseline) if name]
     if problem := _unwritable(files):
         return _refuse("check", problem)
-    here = Path.cwd()  # a module may change it
-    console = report.make_console(out)
-    verbose = options.verbose or options.fields
     form = "json" if options.json else options.output_format
-    quiet: bool = options.quiet
-    printer = report.Printer(console, verbose=verbose, quiet=quiet) if form == "text" else None
-    with _any_character(out):
-        try:
-            # Standard output is for the report: what modules and constructors print is not.
-            with contextlib.redirect_stdout(sys.stderr):
-                accepted = _baseline(options)
-                found = _find(options, printer, accepted)
-        except (targets.TargetError, records.UsageError) as error:
-            return _refuse("check", str(error))
-        found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
-        if options.sarif:
-            _write(here / options.sarif, documents.as_sarif(found))
-        if options.write_baseline and accepted is not None and not found.interrupted:
-            _write(here / options.write_baseline, accepted.text())
-        if printer is None:
-            print(documents.as_json(found) if form == "json" else documents.as_github(found))
-        else:
-            printer.finish(found)
-        out.flush()
-        return found.exit_code
-
-
-def _baseline(options: argparse.Namespace) -> "Baseline | None":
-    """Return what accepts findings: all of them, if they are to be written."""
-    from leafwise.cli.baseline import Baseline  # noqa: PLC0415
-
-    if options.write_baseline:
-        return Baseline()
-    return Baseline.read(Path(options.baseline)) if options.baseline else None
-
-
-def _find(
-    options: argparse.Namespace, printer: "Printer | None", baseline: "Baseline | None"
-) -> "CheckRun":
-    from leafwise.cli import run, targets  # noqa: PLC0415
-
-    chosen = _check_options(options)
+    verbose = options.verbose or options.fields
+    quiet = options.quiet or form != "text"
+    printer = report.Printer(report.make_console(sys.stdout), verbose=verbose, quiet=quiet)
+    accepted: Baseline | None = None
     try:
-        found = targets.find_targets(options.targets)
-    except KeyboardInterrupt:
-        return run.CheckRun((), 0, interrupted=True)
-    check = functools.partial(run.run_checks, found, chosen, baseline=baseline)
-    if printer is None:
-        return check()
-    printer.start([*found.unloaded, *(target.name for target in found.targets)])
-    return check(on_report=printer.add)
+        # Standard output is for the report: what modules and constructors print is not.
+        with contextlib.redirect_stdout(sys.stderr):
+            if options.write_baseline:
+                accepted = Baseline()
+            elif options.baseline:
+                accepted = Baseline.read(Path(options.baseline))
+            chosen = _check_options(options)
+            found = targets.find_targets(options.targets)
+            printer.start([*found.unloaded, *(target.name for target in found.targets)])
+            done = run.run_checks(found, chosen, baseline=accepted, on_report=printer.add)
+    except records.UsageError as error:
+        return _refuse("check", str(error))
+    except KeyboardInterrupt:  # while modules were imported
+        done = run.CheckRun((), interrupted=True)
+    done = dataclasses.replace(done, allow_unchecked=options.allow_unchecked)
+    if options.sarif:
+        _write(options.sarif, documents.as_sarif(done))
+    if options.write_baseline and accepted is not None and not done.interrupted:
+        _write(options.write_baseline, accepted.text())
+    if form == "text":
+        printer.finish(done)
+    else:
+        print(documents.as_json(done) if form == "json" else documents.as_github(done))
+    return done.exit_code
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
@@ -136,7 +98,6 @@ def explain(options: argparse.Namespace) -> int:
     if mistaken := [each for each in options.arguments if each.partition("=")[0] in options.ours]:
         text = f"{mistaken[0]} behind {script.name} is an option of the script"
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
-    here = Path.cwd()
     wanted = {"captures": options.captures, "audit": options.audit}
     wanted["programs"] = bool(options.json)
     if script.is_records:
@@ -144,16 +105,21 @@ def explain(options: argparse.Namespace) -> int:
     else:
         report, code = explain_script.run(script, leafwise.__version__, wanted)
     if options.json:
-        _write(Path(options.json), json.dumps(report, indent=1))
+        _write(options.json, json.dumps(report, indent=1))
     if options.html:
         from leafwise._display import tables  # noqa: PLC0415
 
-        _write(Path(options.html), tables.html_page(report))
+        _write(options.html, tables.html_page(report))
     if options.output:
-        with (here / options.output).open("w", encoding="utf-8", errors="backslashreplace") as file:
-            _print_report(report, file, options.output_format)
-    elif sys.stderr is not None and not options.quiet:  # `2>&-`
-        _print_report(report, sys.stderr, options.output_format)
+        printed = io.StringIO()
+        _print_report(report, printed, options.output_format)
+        _write(options.output, printed.getvalue())
+    elif not options.quiet:
+        try:
+            _print_report(report, sys.stderr, options.output_format)
+            sys.stderr.flush()
+        except (BrokenPipeError, SystemExit):  # rich turns the one into the other
+            leafwise_cli.discard(sys.stderr)
     return code or _failed(report, options)
 
 
@@ -167,9 +133,7 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     number = f"{len(found)} finding{'s' if len(found) > 1 else ''} with a {options.fail_on}"
     lines = [f"leafwise explain: {number}, {options.allow} allowed"]
     lines += [f"  {each['place']}: {each['what']}" for each in found]
-    if sys.stderr is not None:
-        with _any_character(sys.stderr):
-            print("\n".join(lines), file=sys.stderr)
+    print("\n".join(lines), file=sys.stderr)
     return 1
 
 
@@ -189,13 +153,9 @@ def compare(options: argparse.Namespace) -> int:
         else comparison.format_comparison(found)
     )
     if options.output:
-        _write(Path(options.output), f"{text}\n")
+        _write(options.output, f"{text}\n")
     else:
-        try:
-            with _any_character(sys.stdout):
-                print(text, flush=True)
-        except BrokenPipeError:
-            _discard(sys.stdout)
+        print(text)
     return 1 if found.causes else 0
 
 
@@ -204,15 +164,10 @@ def _print_report(report: "Report", stream: TextIO, form: str) -> None:
 
     from leafwise._display import annotations, tables  # noqa: PLC0415
 
-    try:
-        with _any_character(stream):
-            if form == "github":
-                print(annotations.of_report(report), file=stream)
-            else:
-                tables.print_report(report, Console(file=stream))
-            stream.flush()
-    except (BrokenPipeError, SystemExit):  # rich turns the one into the other
-        _discard(stream)
+    if form == "github":
+        print(annotations.of_report(report), file=stream)
+    else:
+        tables.print_report(report, Console(file=stream))
 
 
 def _refuse(command: str, problem: str) -> int:
@@ -229,27 +184,5 @@ def _unwritable(names: list[str]) -> str | None:
     return None
 
 
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-def _discard(stream: TextIO) -> None:
-    """Send a stream nowhere: at exit Python flushes what is left, which would raise again.
-
-    For a pipe whose reader has stopped, such as ``head``.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-@contextlib.contextmanager
-def _any_character(stream: TextIO) -> Generator[None, None, None]:
-    """Let a stream write what its encoding lacks as an escape, until the block ends."""
-    if not isinstance(stream, io.TextIOWrapper):
-        yield
-        return
-    errors = stream.errors
-    stream.reconfigure(errors="backslashreplace")
-    try:
-        yield
-    finally:
-        stream.reconfigure(errors=errors)
+def _write(name: str, text: str) -> None:
+    Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")

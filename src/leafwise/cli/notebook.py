@@ -20,11 +20,7 @@ from typing import Any
 
 
 def cells_of(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the code cells of a notebook that are not empty: their names and their source.
-
-    Raises:
-        ValueError: It is not a notebook of Python code.
-    """
+    """Yield the names and sources of code cells; ValueError if the notebook is none of Python."""
     try:
         notebook: Any = json.loads(file.read_text(encoding="utf-8"))
         metadata = notebook["metadata"]

@@ -105,7 +105,8 @@ class ProgramRecorder:
         signature = event.program.signature if event.program is not None else None
         try:
             if signature is not None:
-                record["config"] = _difference(self._config, _config(signature.config))
+                config = _config(signature.config).items()
+                record["config"] = {k: v for k, v in config if self._config.get(k) != v}
                 record |= _arguments(signature)
             if event.fun is not None and not event.eager:
                 record["captures"], refused = _captures(event.fun)
@@ -121,7 +122,7 @@ def _process(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "versions": {
             "python": ".".join(map(str, sys.version_info[:3])),
-            **{name: _version(name) for name in ("jax", "jaxlib", "numpy", "leafwise")},
+            **{name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "leafwise")},
         },
         "environment": {
             name: text for name, text in sorted(os.environ.items()) if name.startswith(_VARIABLES)
@@ -134,13 +135,6 @@ def _process(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
 def _config(trace: Any = None) -> dict[str, Any]:
     """Return JAX's configuration, with what a block has set for the trace."""
     values: Any = jax.config
@@ -150,10 +144,6 @@ def _config(trace: Any = None) -> dict[str, Any]:
         for name, each in sorted(found.items())
         if name != UNNAMED_CONFIG and not any(word in name for word in _PRIVATE)
     }
-
-
-def _difference(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if base.get(name) != value}
 
 
 # ------------------------------------------------------------------------ arguments, captures

@@ -9,17 +9,16 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import itertools
 import json
 import os
 import platform
 import sys
 import time
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -50,7 +49,6 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
-    atexit.register(_note_end, write, os.getpid())
     recorder = Recorder(
         write,
         checks_captures=options.get("captures", False),
@@ -58,16 +56,16 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
         programs=options.get("programs", False),
     )
     recorder.start()
-    atexit.register(recorder.note_audit, os.getpid())
-    atexit.register(recorder.flush)
+    atexit.register(_note_end, write, recorder, os.getpid())
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=recorder.forget)
 
 
-def _note_end(write: Write, process: int) -> None:
+def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
     """Note when the process ended, and by which error: Python has printed it, and keeps it."""
     if os.getpid() != process:
         return
+    recorder.note_audit()
     write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
@@ -76,19 +74,7 @@ def _note_end(write: Write, process: int) -> None:
 
 
 class Recorder:
-    """Records events, and for the functions of `jax.jit` why they happened.
-
-    Args:
-        write: Takes each record, on the thread where it happened.
-        checks_captures: Whether to record what functions capture, and stale calls.
-        audit: Whether to compare each call with the program that answers it: ``"compare"``, or
-            ``"replay"`` to trace such a call afresh as well.
-        programs: Whether to record each program, for `leafwise compare`.
-
-    Attributes:
-        held: The records of traces whose lowering comes at once: both are written together, as
-            each time of writing costs more than what is written.
-    """
+    """Records events, and for the functions of `jax.jit` why they happened."""
 
     def __init__(
         self,
@@ -99,10 +85,7 @@ class Recorder:
         programs: bool = False,
     ) -> None:
         self._write = write
-        self.held: deque[dict[str, Any]] = deque()
-        # Unlike those of another program that this process may become: it keeps the file.
-        self._numbers = itertools.count(time.time_ns())
-        self._numbered = weakref.WeakKeyDictionary[Program, int]()
+        self._known = weakref.WeakSet[Program]()
         self._programs: Any = None
         if programs:
             from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
@@ -135,7 +118,6 @@ class Recorder:
     def stop(self) -> None:
         """End, and put `jax.jit` back."""
         unwatch_events(self._record)
-        self.flush()
         if self._programs is not None:
             self._programs.stop()
         if self._block is not None:
@@ -147,49 +129,32 @@ class Recorder:
         namespace.jit = self._original
 
     def forget(self) -> None:
-        """Begin records of which none refers to an earlier one."""
-        self.held.clear()
-        self._numbered.clear()
-
-    def flush(self) -> None:
-        """Write what is held."""
-        found: list[dict[str, Any]] = []
-        with contextlib.suppress(IndexError):  # other threads take from it, too
-            while True:
-                found.append(self.held.popleft())
-        if found:
-            self._write(events=found)
+        """Begin anew, as in a forked process."""
+        self._known.clear()
 
     def _note_wrong(self, text: str, site: Site | None) -> None:
         key = f"{site.file}:{site.line}" if site is not None else "", text
         self._wrong[key] += 1
-        times = self._wrong[key]
-        if times & (times - 1) == 0:  # in a loop it is the same call again
-            self._write_wrong(key)
+        if self._wrong[key] == 1:  # in a loop it is the same call again
+            self._write(wrong={"call": key[0], "what": text, "times": 1})
 
-    def _write_wrong(self, key: tuple[str, str]) -> None:
-        self._write(wrong={"call": key[0], "what": key[1], "times": self._wrong[key]})
-
-    def note_audit(self, process: int) -> None:
+    def note_audit(self) -> None:
         """Note how many calls were compared, how long that took, and how often what was wrong."""
-        if self._audit is not None and os.getpid() == process:
-            for key, times in self._wrong.items():
-                if times & (times - 1):
-                    self._write_wrong(key)
-            self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
+        if self._audit is None:
+            return
+        for (call, text), times in self._wrong.items():
+            self._write(wrong={"call": call, "what": text, "times": times})
+        self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
 
     def _checked_jit(self) -> Callable[..., Any]:
         original = self._original
 
         @functools.wraps(original)
-        def checked(*args: Any, **options: Any) -> Any:
-            match args:
-                case ():
-                    return functools.partial(checked, **options)
-                case (fun,) if callable(fun):
-                    return jit_with_log(fun, options, StaleAction.IGNORE)
-                case _:
-                    return original(*args, **options)
+        def checked(fun: Any = None, **options: Any) -> Any:
+            if fun is None:
+                return functools.partial(checked, **options)
+            is_known = callable(fun)
+            return jit_with_log(fun, options, StaleAction.IGNORE) if is_known else original(fun)
 
         return checked
 
@@ -203,10 +168,7 @@ class Recorder:
                 if self._programs is not None and is_compile:
                     spent = event.seconds - self._programs.seconds()
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                self.held.append(self._event(event))
-                program = event.program
-                if event.kind is not EventKind.TRACE or program is None or not program.ran:
-                    self.flush()
+                self._write(event=self._event(event))
                 self._write_captures(event)
                 if self._programs is not None and is_compile:
                     self._programs.record(event)
@@ -214,20 +176,13 @@ class Recorder:
             self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
 
     def _event(self, event: Event) -> dict[str, Any]:
-        """Return a record: of a later event of a program only what is not in the first one's."""
+        """Return a record; what is said of a program is on its first event."""
+        site, why, program = event.site, event.explanation, event.program
+        file, line = ("", 0) if event.eager else _definition(event.fun)
         found: dict[str, Any] = {
             "kind": "cache hit" if event.cached else event.kind.value,
             "start": event.time - event.seconds,
             "seconds": event.seconds,
-        }
-        if event.miss:
-            found["miss"] = event.miss
-        site, why, program = event.site, event.explanation, event.program
-        number = None if program is None else self._numbered.get(program)
-        if why is None and number is not None:
-            return {"of": number, **found}
-        file, line = ("", 0) if event.eager else _definition(event.fun)
-        found |= {
             "name": event.name,
             "eager": event.eager,
             "thread": event.thread,
@@ -236,6 +191,10 @@ class Recorder:
             "file": file,
             "line": line,
         }
+        if event.miss:
+            found["miss"] = event.miss
+        if why is None and program in self._known:
+            return found
         if event.via is not None:
             found["via"] = f"{event.via.file}:{event.via.line}"
         if event.is_inner:
@@ -244,7 +203,7 @@ class Recorder:
             found["run"] = event.run
         if program is not None:
             found["role"] = " ".join(program.role)
-            found["number"] = self._numbered[program] = next(self._numbers)
+            self._known.add(program)
         if program is not None and why is not None and why.nearest is None:
             self._note_recreated(event, found, program)
         return found
@@ -313,17 +272,14 @@ class _Checks(CaptureChecks):
             self._audit.add_stale(found)
         for each in found if self._write is not None else ():
             site = each.call
-            record = {
-                "name": each.name,
-                "reader": each.reader,
-                "line": each.line,
-                "before": each.before,
-                "after": each.after,
-                "call": f"{site.file}:{site.line}" if site is not None else "",
-            }
+            record = {name: getattr(each, name) for name in _STALE}
+            record["call"] = f"{site.file}:{site.line}" if site is not None else ""
             if (key := (owner, *record.values())) not in self._written and self._write is not None:
                 self._written.add(key)
                 self._write(stale=record, owner=owner)
+
+
+_STALE: Final = ("name", "reader", "line", "before", "after")
 
 
 @functools.cache

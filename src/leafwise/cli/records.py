@@ -66,10 +66,10 @@ class CheckedRow:
     static: bool
     kind: str
     change: str
-    predicted: str
-    traces: int
-    compiles: int
-    verdict: Verdict
+    predicted: str = ""
+    traces: int = 0
+    compiles: int = 0
+    verdict: Verdict = Verdict.SKIPPED
     note: str = ""
 
 

@@ -57,6 +57,16 @@ class Printer:
                 self._print_row(report)
         if self._rows:
             console.print()
+        self._print_findings(run)
+        if not self._quiet:
+            for note in run.notes:
+                console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
+        if not self._quiet or run.exit_code:
+            style = "bold red" if run.exit_code else "green"
+            console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
+
+    def _print_findings(self, run: CheckRun) -> None:
+        console = self._console
         shown: dict[tuple[str, str], str] = {}
         at_base: dict[tuple[str, str], str] = {}
         for report in run.reports:
@@ -72,20 +82,10 @@ class Printer:
                 console.print(line, soft_wrap=True)
             if findings:
                 console.print()
-        self._print_end(run)
-
-    def _print_end(self, run: CheckRun) -> None:
-        console = self._console
-        if not self._quiet:
-            for note in run.notes:
-                console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
-        if not self._quiet or run.exit_code:
-            style = "bold red" if run.exit_code else "green"
-            console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
 
     def _print_row(self, report: ClassReport) -> None:
         """Print one line for a class."""
-        name, *numbers, result = _summary_of(report)
+        *numbers, result = _cells(report)
         self._rows += 1
         table = Table(
             box=None,
@@ -101,7 +101,7 @@ class Printer:
         for title, width in titles.items():
             table.add_column(title, justify="right", no_wrap=True, width=width)
         table.add_column("result", overflow="fold")
-        table.add_row(Text(name), *numbers, result)
+        table.add_row(Text(report.name), *numbers, result)
         self._console.print(table)
 
 
@@ -125,12 +125,9 @@ def _print_title(report: ClassReport, console: Console) -> None:
 
 def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, ...]) -> None:
     _print_title(report, console)
-    for label, problem, style in (
-        ("not checked", report.error, _STYLES[Verdict.NOT_CHECKED]),
-        ("left out", report.left_out, "dim"),
-    ):
-        if problem:
-            console.print(Text.assemble((label, style), " ", problem), soft_wrap=True)
+    if problem := report.error or report.left_out:
+        label = ("left out", "dim") if report.left_out else ("not checked", "bold yellow")
+        console.print(Text.assemble(label, " ", problem), soft_wrap=True)
     if rows:
         console.print(_table(rows))
     console.print()
@@ -144,73 +141,66 @@ def _table(rows: Iterable[CheckedRow]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for row in rows:
-        counted = row.predicted != ""
+        counts = (str(row.traces), str(row.compiles)) if row.predicted else ("", "")
+        verdict = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
         table.add_row(
             Text(row.field),
-            _kind(row),
+            Text("static", "magenta") if row.static else Text("dynamic", "cyan"),
             row.kind,
             Text(row.change),
             row.predicted,
-            str(row.traces) if counted else "",
-            str(row.compiles) if counted else "",
-            _verdict(row),
+            *counts,
+            Text(verdict, _STYLES[row.verdict]),
         )
     return table
 
 
-def _kind(row: CheckedRow) -> Text:
-    return Text("static", "magenta") if row.static else Text("dynamic", "cyan")
-
-
-def _verdict(row: CheckedRow) -> Text:
-    text = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
-    return Text(text, _STYLES[row.verdict])
-
-
-def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
-    """Return name, how many fields, changes and laws, and the result, as text."""
+def _cells(report: ClassReport) -> tuple[str, str, str, Text]:
+    """Return how many fields, changes and laws a class has, and the result."""
     if report.error:
-        verdict = Verdict.ACCEPTED if report.accepted else Verdict.NOT_CHECKED
         text = "not checked, accepted" if report.accepted else "not checked"
-        return report.name, "-", "-", "-", Text(text, _STYLES[verdict])
+        return "-", "-", "-", Text(text, _STYLES[Verdict.NOT_CHECKED])
     if report.left_out:
-        return report.name, "-", "-", "-", Text("left out", "dim")
-    changes = [row for row in report.tried if row.verdict.is_bad]
-    laws = [result for result in report.laws if result.verdict.is_bad]
-    kept = sum(1 for result in report.laws if result.verdict is Verdict.OK)
-    parts = []
-    if changes:
-        parts.append((f"{count(len(changes), 'change')} wrong", "bold red"))
-    if laws:
-        parts.append((f"{count(len(laws), 'law')} broken", "bold red"))
-    if unchecked := _unchecked((*report.rows, *report.laws)):
-        parts.append((unchecked, _STYLES[Verdict.NOT_CHECKED]))
-    if accepted := _accepted(report):
-        parts.append((f"{accepted} accepted", _STYLES[Verdict.ACCEPTED]))
-    if not parts:
-        checked = report.rows or report.laws  # `--field` may name fields of other classes
-        parts.append(("ok", "green") if checked else ("nothing checked", "dim"))
-    if warnings := _warnings(report):
-        parts.append((count(warnings, "warning"), "yellow"))
-    if elsewhere := _shown_elsewhere(report):
+        return "-", "-", "-", Text("left out", "dim")
+    parts = _outcome([report])
+    if not (report.rows or report.laws):  # `--field` may name fields of other classes
+        parts = [("nothing checked", "dim")]
+    elif report.passed and not _accepted(report):
+        parts.insert(0, ("ok", "green"))
+    elsewhere = [law for law in report.laws if law.verdict is Verdict.WARNING]
+    elsewhere = [law for law in elsewhere if law not in report.warnings]
+    if elsewhere:  # an earlier class has shown that the library does not promise them
         text = f"{', '.join(each.law for each in elsewhere)} not asked of {elsewhere[0].library}"
         parts.append((text, "dim"))
-    result = Text(", ").join(Text(*part) for part in parts)
-    of_laws = f"{kept}/{len(report.laws)}" if report.laws else "-"
+    kept = sum(1 for result in report.laws if result.verdict is Verdict.OK)
+    laws = f"{kept}/{len(report.laws)}" if report.laws else "-"
     tried = str(len(report.tried)) if report.rows else "-"
-    return report.name, str(len(report.fields)), tried, of_laws, result
+    result = Text(", ").join(Text(*part) for part in parts)
+    return str(len(report.fields)), tried, laws, result
 
 
-def _warnings(report: ClassReport) -> int:
-    """Return how many warnings a class has: changes of fields count where no law is tried."""
-    verdicts = [row.verdict for row in report.rows if not report.laws]
-    return len(report.warnings) + verdicts.count(Verdict.WARNING)
-
-
-def _shown_elsewhere(report: ClassReport) -> list[LawResult]:
-    """Return the laws that the library does not promise, as an earlier class has shown."""
-    laws = (each for each in report.laws if each.verdict is Verdict.WARNING)
-    return [each for each in laws if each not in report.warnings]
+def _outcome(reports: Sequence[ClassReport]) -> list[tuple[str, str]]:
+    """Return what is not right in some classes, counted, each with its style."""
+    changes = [row.verdict for report in reports for row in report.rows]
+    laws = [law.verdict for report in reports for law in report.laws]
+    unchecked = [each.is_module for each in reports if each.error and not each.accepted]
+    # Changes of fields count where no law is tried.
+    warnings = [row for each in reports if not each.laws for row in each.rows]
+    warned = sum(row.verdict is Verdict.WARNING for row in warnings)
+    warned += sum(len(each.warnings) for each in reports)
+    bad, missing = _STYLES[Verdict.VIOLATION], _STYLES[Verdict.NOT_CHECKED]
+    numbers = [
+        (sum(each.is_bad for each in changes), "change wrong", "changes wrong", bad),
+        (sum(each.is_bad for each in laws), "law broken", "laws broken", bad),
+        (changes.count(Verdict.NOT_CHECKED), "change not checked", "changes not checked", missing),
+        (laws.count(Verdict.NOT_CHECKED), "law not checked", "laws not checked", missing),
+        (unchecked.count(False), "class not checked", "classes not checked", missing),
+        (unchecked.count(True), "module not checked", "modules not checked", missing),
+        (warned, "warning", "warnings", "yellow"),
+        (sum(map(_accepted, reports)), "accepted", "accepted", "dim"),
+        (sum(bool(each.left_out) for each in reports), "class left out", "classes left out", "dim"),
+    ]
+    return [(_count(number, *words), style) for number, *words, style in numbers if number]
 
 
 _BASIC: Final = ("round-trip", "identity-map", "treedef-equality")
@@ -279,40 +269,20 @@ def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> It
 
 def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     """Return one line: how many classes, changes and laws, and how they turned out."""
-    rows = [row for report in run.reports for row in report.tried]
-    laws = [result for report in run.reports for result in report.laws]
-    classes = [report for report in run.reports if not report.is_module]
-    counted = [count(len(classes), "class", "classes")]
+    rows = sum(len(report.tried) for report in run.reports)
+    laws = sum(len(report.laws) for report in run.reports)
+    classes = sum(not report.is_module for report in run.reports)
+    counted = [_count(classes, "class", "classes")]
     if rows or not laws:
-        counted.append(count(len(rows), "change"))
+        counted.append(_count(rows, "change", "changes"))
     if laws:
-        counted.append(count(len(laws), "law"))
-    changes = sum(1 for row in rows if row.verdict.is_bad)
-    broken = sum(1 for result in laws if result.verdict.is_bad)
-    wrong = [count(changes, "change")] if changes else []
-    wrong += [count(broken, "law")] if broken else []
-    unchecked = _unchecked((*rows, *laws))
-    warnings = sum(map(_warnings, run.reports))
-    right = [] if warnings else ["all as promised"]
-    right = right if rows or laws else ["nothing was checked"]
-    parts = [f"{' and '.join(wrong)} not as promised"] if wrong else [] if unchecked else right
-    parts += [unchecked] if unchecked else []
-    if warnings:
-        parts.append(count(warnings, "warning"))
-    if accepted := sum(map(_accepted, run.reports)):
-        parts.append(f"{accepted} accepted")
-    for label, problems in (
-        ("not checked", [each.error for each in classes if each.error and not each.accepted]),
-        ("left out", [report.left_out for report in classes if report.left_out]),
-    ):
-        if problems:
-            parts.append(f"{count(len(problems), 'class', 'classes')} {label}")
-    modules = sum(report.is_module and not report.accepted for report in run.reports)
-    if modules:
-        parts.append(f"{count(modules, 'module')} not checked")
+        counted.append(_count(laws, "law", "laws"))
+    parts = [text for text, _ in _outcome(run.reports)]
+    if not parts:
+        parts.append("all as promised" if rows or laws else "nothing was checked")
     if run.interrupted:
         left = names[len(run.reports) :]
-        to_go = f"{count(len(left), 'class', 'classes')} to go" if names else "all to go"
+        to_go = f"{_count(len(left), 'class', 'classes')} to go" if names else "all to go"
         parts.append(f"interrupted, {to_go}{f', {left[0]} the next' if left else ''}")
     return f"{', '.join(counted)}: {', '.join(parts)}"
 
@@ -322,18 +292,9 @@ def _accepted(report: ClassReport) -> int:
     return report.accepted + verdicts.count(Verdict.ACCEPTED)
 
 
-def _unchecked(results: Iterable[CheckedRow | LawResult]) -> str:
-    """Return how many changes and laws could not be checked; empty for none."""
-    found = [each for each in results if each.verdict is Verdict.NOT_CHECKED]
-    laws = sum(isinstance(each, LawResult) for each in found)
-    counted = ((len(found) - laws, "change"), (laws, "law"))
-    texts = [count(number, word) for number, word in counted if number]
-    return f"{' and '.join(texts)} not checked" if texts else ""
-
-
-def count(number: int, one: str, many: str = "") -> str:
+def _count(number: int, one: str, many: str) -> str:
     """Return ``1 change``, ``2 changes``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number} {one if number == 1 else many}"
 
 
 def make_console(file: TextIO) -> Console:

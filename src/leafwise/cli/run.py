@@ -26,7 +26,6 @@ from leafwise.cli.records import (
     LawResult,
     UsageError,
     Verdict,
-    verdict_of,
 )
 from leafwise.cli.targets import (
     CheckTarget,
@@ -36,11 +35,11 @@ from leafwise.cli.targets import (
     source_location,
 )
 from leafwise.errors import CannotBuildError
+from leafwise.testing._check import chosen_laws
 from leafwise.testing._format import format_error, short_repr
-from leafwise.testing._laws.law import Law, unknown_law
+from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import library_of
 
-_LAWS: Final = {str(law): law for law in Law}
 _WIDTH: Final = 200
 
 
@@ -49,7 +48,6 @@ class CheckRun:
     """All that was found."""
 
     reports: tuple[ClassReport, ...]
-    total: int
     allow_unchecked: bool = False
     interrupted: bool = False  # some classes were not reached
     notes: tuple[str, ...] = ()
@@ -86,7 +84,7 @@ def run_checks(
     """
     chosen = options or CheckOptions()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
-    visible = sys.stderr is not None and sys.stderr.isatty()
+    visible = sys.stderr.isatty()
     # Before rich 14.3 even a disabled bar ends with an empty line.
     console = Console(stderr=True, quiet=not visible)
     description = TextColumn("{task.description}", markup=False)
@@ -100,20 +98,15 @@ def run_checks(
         try:
             for report in steps:
                 reports.append(report if baseline is None else baseline.apply(report))
-                if not chosen.only:
-                    bar.stop()  # it would be in between
-                    on_report(reports[-1])
-                    bar.start()
+                bar.stop()  # it would be in between
+                on_report(reports[-1])
+                bar.start()
         except KeyboardInterrupt:
             interrupted = True
-    if chosen.only:
-        if not interrupted and (problem := _unknown_fields(reports, chosen)):
-            raise UsageError(problem)
-        for report in reports:
-            on_report(report)
-    total = len(found.targets) + len(found.unloaded)
+    if not interrupted and (problem := _unknown_fields(reports, chosen)):
+        raise UsageError(problem)
     notes = [*found.notes, *(baseline.gone(tuple(reports)) if baseline else ())]
-    return CheckRun(tuple(reports), total, interrupted=interrupted, notes=tuple(notes))
+    return CheckRun(tuple(reports), interrupted=interrupted, notes=tuple(notes))
 
 
 def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Iterator[ClassReport]:
@@ -121,8 +114,10 @@ def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Ite
         yield ClassReport(name, "", (), reason, is_module=True, identity=name)
     known: set[tuple[str, str]] = set()
     check = _in_processes if options.jobs > 1 else _in_this_process
-    for report in check(found, options, on_step):
-        yield once_a_library(report, known)
+    # What a class warns of, it warns of for each value that we draw.
+    with warnings.catch_warnings(action="ignore"):
+        for report in check(found, options, on_step):
+            yield once_a_library(report, known)
 
 
 def _in_this_process(
@@ -135,10 +130,7 @@ def _in_this_process(
         def show_step(step: str, where: str = where) -> None:
             on_step(f"{where}: {step}")
 
-        # What a class warns of, it warns of for each value that we draw.
-        with warnings.catch_warnings(action="ignore"):
-            report = check_class(target, options, show_step)
-        yield report
+        yield check_class(target, options, show_step)
 
 
 def _in_processes(
@@ -162,18 +154,12 @@ _TARGETS: Final[list[CheckTarget]] = []
 
 def _start_worker(texts: list[str]) -> None:
     sys.stdout = sys.stderr  # standard output is for the report
+    warnings.simplefilter("ignore")
     _TARGETS.extend(find_targets(texts).targets)
 
 
 def _check_at(place: int, options: CheckOptions) -> ClassReport:
-    with warnings.catch_warnings(action="ignore"):
-        report = check_class(_TARGETS[place], options)
-
-    def without_error(result: LawResult) -> LawResult:
-        return dataclasses.replace(result, error=None)  # which may not pickle
-
-    laws, warned = (tuple(map(without_error, each)) for each in (report.laws, report.warnings))
-    return dataclasses.replace(report, laws=laws, warnings=warned)
+    return check_class(_TARGETS[place], options)
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
@@ -189,15 +175,15 @@ def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassRep
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
-    """Return the laws of these names, each once; all laws for no names."""
-    for option, given in (("--law", names), ("--without", without)):
-        for name in given:
-            if name not in _LAWS:
-                raise UsageError(f"{option}: {unknown_law(name)}")
-    found = tuple(law for law in dict.fromkeys(names or _LAWS) if law not in without)
+    """Return the laws of these names; all laws for no names."""
+    try:
+        chosen, left_out = chosen_laws("--law", names), chosen_laws("--without", without)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    found = tuple(law for law in chosen or Law if law not in left_out)
     if not found:
         raise UsageError("--without: no law is left to try; to change fields only, write --fields")
-    return tuple(_LAWS[law] for law in found)
+    return found
 
 
 def _unknown_fields(reports: list[ClassReport], options: CheckOptions) -> str:
@@ -250,14 +236,25 @@ def check_class(
         if target.optional:
             return dataclasses.replace(report, left_out=problem)
         return dataclasses.replace(report, error=problem)
-    rows = tuple(_change_fields(example, chosen, on_step)) if chosen.fields else ()
+    rows: list[CheckedRow] = []
+    if chosen.fields:
+        try:
+            with time_limit(chosen.seconds):
+                rows.extend(check_fields(example, chosen.only, on_step))
+        except TooLong:
+            late, why = Verdict.NOT_CHECKED, f"{cls.__name__}: {too_long(chosen)}"
+            rows.append(CheckedRow("", static=False, kind="", change="", verdict=late, note=why))
     results = try_laws(cls, chosen, example.base, on_step) if chosen.laws else []
-    report = dataclasses.replace(report, fields=fields, rows=rows, laws=tuple(results))
+    # Not the errors, which may not pickle.
+    results = [dataclasses.replace(each, error=None) for each in results]
+    warned: list[LawResult] = []
     if chosen.strict:
-        rows, laws = tuple(map(_strict, report.rows)), tuple(map(_strict, report.laws))
-        return dataclasses.replace(report, rows=rows, laws=laws)
-    warned = tuple(each for each in results if each.verdict is Verdict.WARNING)
-    return dataclasses.replace(report, warnings=warned)
+        rows, results = list(map(_strict, rows)), list(map(_strict, results))
+    else:
+        warned = [each for each in results if each.verdict is Verdict.WARNING]
+    return dataclasses.replace(
+        report, fields=fields, rows=tuple(rows), laws=tuple(results), warnings=tuple(warned)
+    )
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
@@ -288,24 +285,3 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
 def _strict(found: Any) -> Any:
     is_warning = found.verdict is Verdict.WARNING
     return dataclasses.replace(found, verdict=Verdict.VIOLATION) if is_warning else found
-
-
-def _change_fields(
-    example: Example, options: CheckOptions, on_step: OnStep
-) -> Iterator[CheckedRow]:
-    """Yield the rows of all fields, as far as there is time."""
-    rows: list[CheckedRow] = []
-    note, verdict = "", Verdict.NOT_CHECKED
-    try:
-        with time_limit(options.seconds):
-            rows.extend(check_fields(example, options.only, lambda name: on_step(f"field {name}")))
-    except TooLong:
-        note = f"{example.cls.__name__}: {too_long(options)}"
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001  # user code: go on with the laws
-        note, verdict = format_error(error), verdict_of(error)
-    yield from rows
-    if note:
-        yield CheckedRow("", static=False, kind="", change="", predicted="", traces=0, compiles=0,
-                  verdict=verdict, note=note)  # fmt: skip

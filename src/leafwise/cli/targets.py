@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
 import os
-import pkgutil
-import re
 import sys
 import types
 import zlib
@@ -19,6 +18,7 @@ import jax
 
 from leafwise._classes.registry import registered_names
 from leafwise._objects.call_site import short_file
+from leafwise.cli.records import UsageError
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
 from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
@@ -26,10 +26,6 @@ from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_abstract
-
-
-class TargetError(Exception):
-    """A target cannot be loaded, or has nothing to check: a usage error."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +81,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
                 found[id(target.cls)] = target
     if not found and not unloaded:
         fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
-        raise TargetError("\n  ".join(notes) + fix)
+        raise UsageError("\n  ".join(notes) + fix)
     return FoundTargets(list(found.values()), unloaded, notes, texts)
 
 
@@ -96,7 +92,7 @@ def _split(text: str) -> tuple[str, str]:
     if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
         return text, ""
     if colon and not wanted:
-        raise TargetError(f"{text}: name a class after the colon, or leave the colon out")
+        raise UsageError(f"{text}: name a class after the colon, or leave the colon out")
     return place, wanted
 
 
@@ -106,9 +102,9 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
         value = getattr(value, part, None)
     if value is None:
         names = ", ".join(target.cls.__qualname__ for target in _all(module, place))
-        raise TargetError(f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}")
+        raise UsageError(f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}")
     if not is_node(value) and not _registers_itself(value):
-        raise TargetError(
+        raise UsageError(
             f"{place}:{wanted}: not a pytree class: JAX treats its instances as leaves\n"
             f"  fix: decorate it with @lw.pytree, or register it with JAX"
         )
@@ -121,27 +117,27 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
     A package defines what its own modules do, as far as it shows it.
     """
     is_package = hasattr(module, "__path__")
-    for name, value in list(vars(module).items()):
-        if not is_class(value):
-            continue
-        home = str(value.__module__)
-        own = home == module.__name__ or (is_package and home.startswith(f"{module.__name__}."))
-        if own and not is_node(value) and _calls_register(value):
-            _registers_itself(value)
-        if is_concrete(value) and (own or registered_names(value) is not None):
-            yield CheckTarget(value, f"{place}:{name}", is_namedtuple(value))
-        if own:
-            yield from _nested(value, f"{place}:{name}")
 
+    def classes_in(holder: Any, start: str) -> Iterator[CheckTarget]:
+        for name, value in list(vars(holder).items()):
+            if not is_class(value):
+                continue
+            home = str(value.__module__)
+            if holder is not module:
+                own = value.__qualname__ == f"{holder.__qualname__}.{name}"
+            else:
+                below = is_package and home.startswith(f"{module.__name__}.")
+                own = below or home == module.__name__
+            if own and not is_node(value) and _calls_register(value):
+                _registers_itself(value)
+            # Abstract classes and protocols are checked through their subclasses.
+            is_wanted = own or (holder is module and registered_names(value) is not None)
+            if is_wanted and is_node(value) and not is_abstract(value):
+                yield CheckTarget(value, f"{start}{name}", is_namedtuple(value))
+            if own:
+                yield from classes_in(value, f"{start}{name}.")
 
-def _nested(outer: type, name: str) -> Iterator[CheckTarget]:
-    for inner_name, inner in list(vars(outer).items()):
-        if not is_class(inner):
-            continue
-        if inner.__qualname__ == f"{outer.__qualname__}.{inner_name}":
-            if is_concrete(inner):
-                yield CheckTarget(inner, f"{name}.{inner_name}", is_namedtuple(inner))
-            yield from _nested(inner, f"{name}.{inner_name}")
+    yield from classes_in(module, f"{place}:")
 
 
 # ------------------------------------------------------------------------ loading
@@ -153,46 +149,39 @@ def _modules(
     """Yield the modules of a place, with what each is called; add to those that failed."""
     folder = Path(place)
     if place and folder.is_dir() and (_is_path(place) or not _is_package(place)):
-        root = folder.resolve()
-        for path in _files_below(root):
-            name = str(folder / path.relative_to(root))
-            try:
-                yield _load_file(path, root), name
-            except BaseException as error:  # noqa: BLE001  # the user's own code
-                _refuse_interrupt(error)
-                failed[name] = error
-        return
-    module = _load(place)
-    yield module, place
-    if not place.endswith(".py"):
-        yield from _modules_below(module, place, failed)
-
-
-def _modules_below(
-    module: types.ModuleType, place: str, failed: dict[str, BaseException]
-) -> Iterator[tuple[types.ModuleType, str]]:
-    """Yield the modules below a package, in the order of their names."""
-    folders = [str(path) for path in getattr(module, "__path__", ())]
-    names = {each.name for each in pkgutil.iter_modules(folders)}
-    # What has no `__init__.py` is a package, too.
-    for folder in map(Path, folders):
-        if folder.is_dir():
-            names.update(each.name for each in folder.iterdir() if _has_modules(each))
-    for name in sorted(name for name in names if not _is_aside(name)):
-        below = f"{place}.{name}"
-        try:
-            inner = importlib.import_module(f"{module.__name__}.{name}")
-        except BaseException as error:  # noqa: BLE001  # the user's own code
-            _refuse_interrupt(error)
-            failed[below] = error
+        loads = {
+            str(path): functools.partial(_load_file, path.resolve())
+            for path in _files_below(folder)
+        }
+    else:
+        module = _load(place)
+        yield module, place
+        inner = [] if place.endswith(".py") else _names_below(module)
+        names = {f"{place}.{each}": f"{module.__name__}.{each}" for each in inner}
+        loads = {
+            each: functools.partial(importlib.import_module, name) for each, name in names.items()
+        }
+    for name, load in loads.items():
+        if any(name.startswith(f"{each}.") for each in failed):  # what is below it fails as well
             continue
-        yield inner, below
-        yield from _modules_below(inner, below, failed)
+        try:
+            module = load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # the user's own code
+            failed[name] = error
+        else:
+            yield module, name
 
 
-def _refuse_interrupt(error: BaseException) -> None:
-    if isinstance(error, KeyboardInterrupt):
-        raise error
+def _names_below(package: types.ModuleType) -> Iterator[str]:
+    """Yield the modules below a package, those in folders without ``__init__`` as well."""
+    for root in map(Path, getattr(package, "__path__", ())):
+        for path in _files_below(root):
+            parts = path.relative_to(root).with_suffix("").parts
+            name = ".".join(each for each in parts if each != "__init__")
+            if name.replace(".", "_").isidentifier():
+                yield name
 
 
 _ASIDE: Final = {"__main__", "conftest", "noxfile", "setup", "test", "tests", "__pycache__"}
@@ -204,25 +193,17 @@ def _is_aside(name: str) -> bool:
     return name in _ASIDE or name.startswith("test_") or name.endswith("_test")
 
 
-def _has_modules(folder: Path) -> bool:
-    """Return whether a folder can be a package, and has Python files in it or below."""
-    return (
-        folder.name.isidentifier()
-        and not _is_aside(folder.name)
-        and folder.is_dir()
-        and any(folder.glob("**/*.py"))
-    )
-
-
 def _files_below(folder: Path) -> Iterator[Path]:
     """Yield the Python files in a folder and below, those that can be imported."""
-    entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
-    for path in entries:
+    entries = folder.iterdir() if folder.is_dir() else ()
+    for path in sorted(entries, key=lambda path: (path.is_dir(), path.name)):
+        if _is_aside(path.stem) or path.name.startswith("."):
+            continue
         if path.is_dir():
-            is_source = not path.name.startswith(".") and path.name not in _NO_SOURCE
-            if is_source and not _is_aside(path.name) and not (path / "pyvenv.cfg").exists():
+            is_source = path.name not in _NO_SOURCE or (path / "__init__.py").exists()
+            if is_source and not (path / "pyvenv.cfg").exists():
                 yield from _files_below(path)
-        elif path.suffix == ".py" and path.stem.isidentifier() and not _is_aside(path.stem):
+        elif path.suffix == ".py" and path.stem.isidentifier():
             yield path
 
 
@@ -253,36 +234,26 @@ def _is_package(name: str) -> bool:
     """Return whether a name is one of a package with an ``__init__``, and not only of a folder."""
     if not name.isidentifier() or name in sys.stdlib_module_names:
         return False  # nobody means `code` or `types` of Python by the name of a folder
-    _look_here()
+    _add_path(Path.cwd())  # as ``python -m`` does
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
-
-
-def _look_here() -> None:
-    """Find the modules in the working directory, as ``python -m`` does."""
-    _add_path(Path.cwd())
-
-
-_ADDED: Final[set[str]] = set()
-"""What the targets added to `sys.path`."""
 
 
 def _add_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-        _ADDED.add(str(folder))
 
 
 def _load(place: str) -> types.ModuleType:
     if not place:
-        raise TargetError("an empty target: name a module, module:Class, a file or a directory")
+        raise UsageError("an empty target: name a module, module:Class, a file or a directory")
     is_file = place.endswith(".py") or _is_path(place)
     try:
         return _load_file(Path(place)) if is_file else _load_module(place)
-    except (TargetError, KeyboardInterrupt):
+    except (UsageError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise TargetError(f"{place}: {_raised(error)}") from error
+        raise UsageError(f"{place}: {_raised(error)}") from error
 
 
 def _raised(error: BaseException) -> str:
@@ -298,50 +269,29 @@ def _raised(error: BaseException) -> str:
 
 
 def _load_module(name: str) -> types.ModuleType:
-    _look_here()
+    _add_path(Path.cwd())  # as ``python -m`` does
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise TargetError(
+        raise UsageError(
             f"{name}: there is no such module (for a file, write {name}.py)"
         ) from error
 
 
-def _load_file(path: Path, root: Path | None = None) -> types.ModuleType:
+def _load_file(path: Path) -> types.ModuleType:
     """Import a file: as the module of a package, if it is in one."""
     if not path.is_file():
-        raise TargetError(f"{path}: there is no such file")
+        raise UsageError(f"{path}: there is no such file")
     path = path.resolve()
     top = path
     while (top.parent / "__init__.py").is_file() and top.parent.name.isidentifier():
         top = top.parent
-    base = _base_of(path, top, root or Path.cwd())
-    if base is not None:
-        name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
-        _add_path(base)
-        module = importlib.import_module(name)
-        if Path(module.__file__ or "").resolve() == path:
-            return module
-    inner = () if top == path else path.relative_to(top).with_suffix("").parts
-    first = top / "__init__.py" if inner else top
-    parts = [_load_first(first, top), *(part for part in inner if part != "__init__")]
-    return importlib.import_module(".".join(parts))
-
-
-_RELATIVE: Final = re.compile(rb"^\s*from\s+\.", re.MULTILINE)
-
-
-def _base_of(path: Path, top: Path, root: Path) -> Path | None:
-    """Return where a package without ``__init__`` that holds a file is imported from."""
-    bases = {Path(entry).resolve() for entry in sys.path if entry not in ("", *_ADDED)}
-    if top == path:  # no package around it has an `__init__`
-        if not _RELATIVE.search(path.read_bytes()):
-            return None
-        bases |= {root, root.parent}
-    holders = [base for base in bases if base in top.parent.parents]
-    return max(holders, key=lambda base: len(base.parts), default=None)
+    if top == path:
+        return importlib.import_module(_load_first(path, top))
+    inner = [part for part in path.relative_to(top).with_suffix("").parts if part != "__init__"]
+    return importlib.import_module(".".join([_load_first(top / "__init__.py", top), *inner]))
 
 
 def _load_first(path: Path, top: Path) -> str:
@@ -357,7 +307,7 @@ def _load_first(path: Path, top: Path) -> str:
     folders = [str(top)] if top.is_dir() else None
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{path}: not a Python file")
+        raise UsageError(f"{path}: not a Python file")
     _add_path(top.parent)  # where it looks for modules when it is run
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -370,15 +320,6 @@ def _load_first(path: Path, top: Path) -> str:
 
 
 # ------------------------------------------------------------------------ pytree classes
-
-
-def is_concrete(value: Any) -> bool:
-    """Return whether a value is a pytree class that can have instances.
-
-    Abstract classes and protocols are checked through their subclasses; named on the
-    command line they are an error.
-    """
-    return is_node(value) and not is_abstract(value)
 
 
 def _registers_itself(value: Any) -> bool:
@@ -435,11 +376,8 @@ def source_location(cls: type) -> tuple[str, int]:
         file, line = None, 0
     if file is None:
         return "", 0
-    try:
-        relative = os.path.relpath(file)
-    except ValueError:  # another drive
-        relative = os.pardir
-    return (file if relative.startswith(os.pardir) else relative), line
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path), line
 
 
 def for_jit(tree: Any) -> Any:
@@ -448,22 +386,16 @@ def for_jit(tree: Any) -> Any:
     Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX. A
     tree without modules is returned as it is.
     """
-    known: dict[int, bool] = {}  # by identity: a metaclass may compare classes as it likes
 
     def is_module(node: Any) -> bool:
-        cls = type(node)
-        if id(cls) not in known:
-            known[id(cls)] = library_of(cls) == "equinox"
-        return known[id(cls)]
+        return library_of(type(node)) == "equinox"
 
     def numeric_or_none(leaf: Any) -> Any:
         return leaf if is_numeric(leaf) else None
 
     def without_the_rest(node: Any) -> Any:
-        if not is_module(node):
-            return node
-        return jax.tree_util.tree_map(numeric_or_none, node)
+        return jax.tree.map(numeric_or_none, node) if is_module(node) else node
 
-    if not any(map(is_module, jax.tree_util.tree_leaves(tree, is_leaf=is_module))):
+    if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
         return tree
-    return jax.tree_util.tree_map(without_the_rest, tree, is_leaf=is_module)
+    return jax.tree.map(without_the_rest, tree, is_leaf=is_module)
