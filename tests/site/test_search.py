@@ -27,7 +27,7 @@ JAX, EQUINOX, FLAX, OPTAX, PYMDP = (
     )
 )
 FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
-SECOND, MUTATED = "explanation/second-call/", "how-to/mutated-statics/"
+SECOND, MUTATED = "explanation/reuse/", "how-to/mutated-statics/"
 CAPTURED, MIGRATE = "explanation/captured/", "how-to/migrate/"
 
 # What is typed, the thread if there is one, and the pages that answer it.
