@@ -1,4 +1,4 @@
-"""The tutorial on a slow loop: its six steps lead from the first script to one that compiles once."""
+"""The tutorial on a slow loop: six steps lead from its first script to one that compiles once."""
 
 import json
 import re
