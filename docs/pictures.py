@@ -138,17 +138,17 @@ def score(w, data):
 
 w, data = np.zeros(3, "float32"), np.ones((64, 3), "float32")
 for epoch in range(1, 5):
-    w = step(w, data, loss=lambda w, x: jnp.mean((x @ w - 1) ** 2))
+    w = step(w, data, loss=lambda w, x: square(w, x))
     score(w, data[: 16 * epoch])
 """
-FIXED = TRAIN.replace("loss=lambda w, x: jnp.mean((x @ w - 1) ** 2)", "loss=square").replace(
+FIXED = TRAIN.replace("loss=lambda w, x: square(w, x)", "loss=square").replace(
     "data[: 16 * epoch]", "data"
 )
 
 
 def draw_explain() -> str:
     """Return what `leafwise explain` says of a script, its fix, and what it says then, as SVG."""
-    console = _console(width=80)
+    console = _console(width=64)  # so that a phone shows it in letters of ten pixels
     tables.print_report(_explained(TRAIN), console)
     console.print("\n[dim]$[/] git diff")
     for line in difflib.ndiff(TRAIN.splitlines(), FIXED.splitlines()):

@@ -38,15 +38,14 @@ def main(arguments: list[str] | None = None) -> str | None:
 
 
 def table(oldest: dict[str, Any], newest: dict[str, Any]) -> str:
-    """Return the Markdown of all libraries: a summary, what cannot be had, and the rest, folded."""
+    """Return the Markdown of all libraries: a summary, and what cannot be had."""
     columns = [{_key(line): line for line in each["lines"]} for each in (oldest, newest)]
     keys = sorted({*columns[0], *columns[1]}, key=lambda key: (key[0].lower(), key[1]))
     summary: list[str] = []
     refused: list[str] = []
-    folded: list[str] = []
     for library in dict.fromkeys(library for library, _ in keys):
         versions = [each["versions"].get(library, "") for each in (oldest, newest)]
-        works: list[str] = []
+        works = 0
         limits: list[str] = []
         for key in keys:
             if key[0] == library:
@@ -56,12 +55,10 @@ def table(oldest: dict[str, Any], newest: dict[str, Any]) -> str:
                 if {mark for _, mark in tried} - {"yes"}:
                     limits.append(_limit(key[1], tried, lines))
                 else:
-                    works.append(f"- {key[1]}" + _only(tried, versions))
-        summary.append(f"| {library} | {' | '.join(versions)} | {len(works)} | {len(limits)} |")
+                    works += 1
+        summary.append(f"| {library} | {' | '.join(versions)} | {works} | {len(limits)} |")
         if limits:
             refused += ["", f"### {library}", "", "| | why, and what to do |", "|---|---|", *limits]
-        title = f'??? success "{library} {versions[0]} and {versions[1]}: {len(works)} that work"'
-        folded += ["", title, "", *(f"    {each}" for each in works)]
     return "\n".join(
         [
             f"Tried with JAX {oldest['versions']['jax']} on Python {oldest['python']}, and with "
@@ -73,9 +70,6 @@ def table(oldest: dict[str, Any], newest: dict[str, Any]) -> str:
             "",
             "## What does not work",
             *refused,
-            "",
-            "## What works",
-            *folded,
         ]
     )
 
@@ -99,10 +93,6 @@ def _limit(what: str, tried: list[tuple[str, str]], lines: list[dict[str, Any] |
     if marks != {"no"} or len(tried) < len(lines):
         why = f"{', '.join(f'{version}: {mark}' for version, mark in tried)}. {why}"
     return f"| {what} | {why.rstrip()} |"
-
-
-def _only(tried: list[tuple[str, str]], versions: list[str]) -> str:
-    return "" if len(tried) == len(versions) else f" ({', '.join(version for version, _ in tried)})"
 
 
 def difference(page: str, made: str) -> str | None:

@@ -16,14 +16,21 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
-JAX, EQUINOX, FLAX = (
+JAX, EQUINOX, FLAX, OPTAX, PYMDP = (
     f"https://github.com/{name}/"
-    for name in ("jax-ml/jax", "patrick-kidger/equinox", "google/flax")
+    for name in (
+        "jax-ml/jax",
+        "patrick-kidger/equinox",
+        "google/flax",
+        "google-deepmind/optax",
+        "infer-actively/pymdp",
+    )
 )
 FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
-SECOND, MUTATED = "explanation/second-call/", "how-to/mutated-statics/"
+SECOND, MUTATED = "explanation/reuse/", "how-to/mutated-statics/"
+MIGRATE = "how-to/migrate/"
 
-# What is typed, the thread if there is one, and the pages that answer it.
+# What is typed, the thread if there is one, and the pages, or the sections, that answer it.
 QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("recompile", f"{JAX}issues/2814", (FAQ, FIND)),
     ("recompilation", f"{JAX}issues/2814", (FAQ, FIND)),
@@ -96,7 +103,137 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("static fields in in_axes", f"{JAX}issues/19729", (SAYS,)),
     ("vmap in_axes tree prefix", f"{JAX}issues/9928", (SAYS,)),
     ("serialization of hyperparameters", f"{EQUINOX}issues/370", ("how-to/checkpoints/",)),
-    ("jax_dataclasses", "https://github.com/gbionics/jaxsim/issues/103", ("how-to/migrate/",)),
+    ("jax_dataclasses", "https://github.com/gbionics/jaxsim/issues/103", (MIGRATE,)),
+    # Words of an issue thread, each with the section that answers.
+    (
+        "Optax recompiles when learning rate changes",
+        f"{OPTAX}issues/577",
+        (f"{FAQ}#why-does-jax-recompile-when-the-learning-rate",),
+    ),
+    (
+        "jit changes the key order of returned dictionaries",
+        f"{JAX}issues/24398",
+        (f"{FAQ}#why-does-jit-change-the-key-order",),
+    ),
+    (
+        "Jit not preserving dictionary key order",
+        f"{JAX}issues/8419",
+        (f"{FAQ}#why-does-jit-change-the-key-order",),
+    ),
+    (
+        "Excessive recompilation",
+        "https://github.com/PlasmaControl/DESC/issues/1191",
+        (f"{FAQ}#recompile-why-does-my-function",),
+    ),
+    (
+        "jit-compile functions many times",
+        f"{JAX}issues/15761",
+        (f"{FAQ}#recompile-why-does-my-function",),
+    ),
+    (
+        "PyTrees as static arguments",
+        f"{JAX}issues/9024",
+        (f"{FAQ}#can-a-pytree-be-a-static-argument",),
+    ),
+    (
+        "static_argnums for parts of the pytree",
+        f"{JAX}issues/5487",
+        (f"{FAQ}#can-a-pytree-be-a-static-argument",),
+    ),
+    (
+        "unhashable objects as static arguments",
+        f"{JAX}issues/3701",
+        (f"{SAYS}#non-hashable-static-arguments",),
+    ),
+    (
+        "A JAX array is being set as static",
+        f"{PYMDP}issues/387",
+        (f"{SAYS}#the-truth-value-of-an-array",),
+    ),
+    (
+        "JAX array is set as static warning",
+        f"{EQUINOX}issues/863",
+        (f"{SAYS}#the-truth-value-of-an-array",),
+    ),
+    (
+        "static JAX arrays in equinox fields",
+        f"{PYMDP}issues/346",
+        (f"{SAYS}#the-truth-value-of-an-array",),
+    ),
+    (
+        "Equinox fails when using optax.MultiSteps",
+        f"{EQUINOX}issues/590",
+        (f"{SAYS}#cannot-interpret-value-of-type-custom_jvp",),
+    ),
+    (
+        "Cannot interpret value of type custom_jvp",
+        f"{EQUINOX}issues/590",
+        (f"{SAYS}#cannot-interpret-value-of-type-custom_jvp",),
+    ),
+    ("Mismatch custom node data", f"{JAX}issues/10710", (f"{SAYS}#custom-node-type-mismatch",)),
+    ("tree mismatch error in tree_map", f"{JAX}pull/23771", (f"{SAYS}#custom-node-type-mismatch",)),
+    (
+        "closing over large constants",
+        f"{JAX}issues/11448",
+        (f"{FAQ}#why-is-a-jit-function-very-slow",),
+    ),
+    (
+        "jit function is very slow to compile",
+        f"{JAX}issues/10615",
+        (f"{FAQ}#why-is-a-jit-function-very-slow",),
+    ),
+    (
+        "captured constants long compile times",
+        f"{JAX}pull/27541",
+        (f"{FAQ}#why-is-a-jit-function-very-slow",),
+    ),
+    (
+        "unnecessary recompilation of while_loop",
+        "https://github.com/google/jaxopt/issues/563",
+        (f"{FAQ}#why-does-scan-while_loop",),
+    ),
+    (
+        "carry input and carry output must have equal types",
+        "https://github.com/instadeepai/Mava/issues/1184",
+        (f"{SAYS}#the-pytree-node-metadata-does-not-match",),
+    ),
+    (
+        "compiled every time batch_size changes",
+        f"{JAX}issues/6997",
+        (f"{FAQ}#why-does-another-batch-size",),
+    ),
+    ("vmap fails for custom PyTree", f"{JAX}issues/16170", (f"{FAQ}#why-does-vmap-fail",)),
+    (
+        "initialisation of static fields",
+        "https://github.com/brentyi/jax_dataclasses/issues/3",
+        ("how-to/fields/",),
+    ),
+    (
+        "partially load weights",
+        f"{EQUINOX}issues/136",
+        ("how-to/checkpoints/#another-configuration",),
+    ),
+    ("speed between first and subsequent runs", f"{JAX}issues/4495", ("how-to/start-warm/",)),
+    ("assert_max_traces", f"{EQUINOX}issues/1141", ("how-to/budget/#a-compile-without-a-trace",)),
+    (
+        "recompile if you put the jit inside the for-loop",
+        f"{EQUINOX}issues/1141",
+        (f"{FAQ}#why-does-a-lambda-a-partial",),
+    ),
+    # What first users typed and did not find.
+    ("how to stop jax from recompiling", "", (f"{FAQ}#how-to-stop-jax-from-recompiling",)),
+    ("vmap batch size", "", (f"{FAQ}#why-does-another-batch-size",)),
+    ("Custom node type mismatch", "", (f"{SAYS}#custom-node-type-mismatch",)),
+    ("learning rate schedule", "", (f"{FAQ}#why-does-jax-recompile-when-the-learning-rate",)),
+    ("why this and not equinox", "", (f"{FAQ}#why-this-and-not-equinox",)),
+    ("pre-commit", "", ("how-to/ci/#pre-commit",)),
+    ("profiler", "", ("how-to/ci/#mark-them-in-a-profiler-trace",)),
+    ("dict key order", "", (f"{FAQ}#why-does-jit-change-the-key-order",)),
+    ("pytree as a static argument", "", (f"{FAQ}#can-a-pytree-be-a-static-argument",)),
+    ("stale method", "", (f"{FAQ}#why-does-a-jitted-method",)),
+    ("restore a checkpoint in part", "", ("how-to/checkpoints/#another-configuration",)),
+    ("step counter slow", "", (f"{FAQ}#weak-type-why-does-a-python-number",)),
+    ("scan lambda recompiles", "", (f"{FAQ}#why-does-scan-while_loop",)),
 ]
 
 
@@ -111,7 +248,7 @@ def node() -> str | None:
 
 @cache
 def answers() -> dict[str, list[str]]:
-    """Return the pages that are found for each question, best first."""
+    """Return the sections that are found for each question, best first."""
     executable = node()
     if executable is None:
         pytest.skip("the search engine of the site needs Node")
@@ -120,18 +257,18 @@ def answers() -> dict[str, list[str]]:
     done = subprocess.run(
         command, input=json.dumps(asked), capture_output=True, text=True, check=True
     )
-    pages = [[place.partition("#")[0] for place in found] for found in json.loads(done.stdout)]
-    return {each: list(dict.fromkeys(found)) for each, found in zip(asked, pages, strict=True)}
+    return dict(zip(asked, json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize(
     ("question", "thread", "wanted"), QUESTIONS, ids=[each[0] for each in QUESTIONS]
 )
-def test_the_page_is_found_first_or_second(
+def test_a_section_that_answers_is_found(
     question: str, thread: str, wanted: tuple[str, ...]
 ) -> None:
-    """One of the first two pages that the search shows answers the question."""
-    assert set(answers()[question][:2]) & set(wanted), thread
+    """One of the first three sections that the search shows answers the question."""
+    found = answers()[question][:3]
+    assert any(place.startswith(wanted) for place in found), (thread, found)
 
 
 def test_only_what_is_there_is_found() -> None:

@@ -62,7 +62,7 @@ class Row:
         key: A short name, for the names of tests.
         group: The heading under which it stands.
         name: The transformation, as JAX calls it.
-        what: What goes through, and in which place.
+        what: What goes through, and in which place, for those who read the row.
         build: Returns the transformed function. What it closes over is built once, so that
             JAX may know its bodies again at the next call.
         plain: The same result, without the transformation.

@@ -44,7 +44,7 @@ def tables(rows: Sequence[Row]) -> str:
 
 
 def _line(row: Row) -> str:
-    name = f"{row.name}<br>{row.what}" + (f"<br>*{row.note}*" if row.note else "")
+    name = row.name + (f"<br>*{row.note}*" if row.note else "")
     oldest = row.oldest_traces or row.traces
     traces = [
         now if now == before else f"{now} (JAX 0.10: {before})"

@@ -1,4 +1,4 @@
-"""The noxfile of the documentation: nox is not there to run it, so its calls are looked at."""
+"""The noxfile of the page on pytest: nox is not there to run it, so its calls are looked at."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "nox.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "pytest.md"
 
 
 class Session:

@@ -1,0 +1,54 @@
+"""The tutorial on a slow loop: six steps lead from its first script to one that compiles once."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "slow-loop.md"
+
+
+def blocks(fence: str) -> list[str]:
+    """Return what the page has in blocks of one kind."""
+    text = PAGE.read_text(encoding="utf-8")
+    return re.findall(rf"^```{fence}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def changed(script: str, diff: str) -> str:
+    """Return the script with one change of the page, which fits in one place only."""
+    lines = diff.splitlines(keepends=True)
+    before, after = ("".join(line[1:] for line in lines if line[0] == sign) for sign in "-+")
+    assert script.count(before) == 1, before
+    return script.replace(before, after)
+
+
+def findings(script: str, folder: Path) -> list[dict[str, Any]]:
+    """Return what `leafwise explain` finds in a script."""
+    path, report = folder / "train.py", folder / "report.json"
+    path.write_text(script, encoding="utf-8")
+    command = [sys.executable, "-m", "leafwise", "explain", "-q", "--json", str(report), str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["findings"]
+    return found
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
+    """Each line that the page shows is found; after the last step none is, and the test passes."""
+    (script,) = blocks('python title="train.py"')
+    shown = set(re.findall(r"^train.py:\d+  (.*)$", blocks("text")[1], re.MULTILINE))
+    assert shown <= {each["text"] for each in findings(script, tmp_path)}
+    diffs = blocks("diff")
+    assert len(diffs) == 10
+    for diff in diffs:
+        script = changed(script, diff)
+    assert findings(script, tmp_path) == []
+    namespace: dict[str, Any] = {"__name__": "train"}
+    exec(script, namespace)  # noqa: S102  # our own
+    (test,) = blocks("python3")
+    exec(test, namespace)  # noqa: S102
+    namespace["test_a_step_compiles_nothing"]()
