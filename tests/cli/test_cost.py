@@ -16,9 +16,8 @@ from leafwise.cli.laws import CheckOptions
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process
-from leafwise.testing.strategies._changes import static_values
 from leafwise.testing.strategies._edit_positions import edit_positions
-from leafwise.testing.strategies._edits import options_of
+from leafwise.testing.strategies._edits import options_of, static_values
 
 
 @lw.pytree

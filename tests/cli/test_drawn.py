@@ -17,9 +17,9 @@ from leafwise.cli.targets import CheckTarget
 from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
 from leafwise.testing.strategies import instances
+from leafwise.testing.strategies._annotations import is_static
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._instance_plan import is_static
 
 from .asked import report_of
 

@@ -17,9 +17,8 @@ from leafwise._compare.reasons import Outcome
 from leafwise._trees.roles import names_of
 from leafwise.testing._recompilation import promised
 from leafwise.testing.strategies import EditKind, edits
-from leafwise.testing.strategies._changes import twins
 from leafwise.testing.strategies._edit_positions import edit_positions
-from leafwise.testing.strategies._edits import LEAF_EDITS, options_of
+from leafwise.testing.strategies._edits import LEAF_EDITS, options_of, twins
 
 from .asked import changes, report_of, verdicts
 
