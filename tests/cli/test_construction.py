@@ -65,7 +65,7 @@ class Converted:
 
 @lw.pytree
 class Picky:
-    n: int = lw.static_field(check=lambda value: value == 77)
+    n: int = lw.static_field(check=lambda value: value > 2)
     m: int = lw.static_field(check=lambda value: value % 10 == 3)
 
 

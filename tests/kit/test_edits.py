@@ -1,6 +1,5 @@
 """`edits`: every kind of change, one at a time."""
 
-import copy
 import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
@@ -22,26 +21,14 @@ from leafwise.testing.strategies._leaves import same_leaf
 
 from . import specimens
 from .specimens import Config, Mode, Nested, Params
+from .test_view import LIBRARIES, made
 
 EXAMPLES = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 BIG = Nested(Params(jnp.ones(3), 0.5), [1.0, 2.0], {"a": np.ones(2), "b": None})
-CLASSES: list[Any] = [
-    specimens.Params,
-    specimens.Slotted,
-    specimens.Flax,
-    specimens.Equinox,
-    specimens.Plain,
-    specimens.Jdc,
-    specimens.Hand,
-]
-
-
-def made(cls: Any) -> Any:
-    return cls(jnp.ones(3), 0.5) if cls is Params else cls(jnp.ones(3))
 
 
 @pytest.mark.parametrize("kind", EditKind)
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", LIBRARIES, ids=lambda cls: cls.__name__)
 def test_every_kind_is_reachable(cls: Any, kind: EditKind) -> None:
     """For a class of any library, each kind of edit is found, also when all may be drawn."""
     found = find(edits(made(cls)), lambda edit: edit.kind is kind, settings=EXAMPLES)
@@ -66,11 +53,7 @@ def test_edits_shrink(kind: EditKind) -> None:
     """Where every edit of a kind will do, a simple one is found, always the same."""
     found = find(edits(BIG, kinds=[kind]), lambda _: True, settings=EXAMPLES)
     assert str(found).startswith(MINIMAL[kind])
-
-
-def test_a_wanted_change_shrinks() -> None:
-    """Shrinking ends at the simplest edit that is wanted, not at one that was met."""
-    wanted = edits(Params(jnp.ones(3), 0.5, n=7), kinds=["static value"], at="n")
+    wanted = edits(BIG, kinds=["static value"], at="inner.n")
     assert find(wanted, lambda edit: edit.after > 20, settings=EXAMPLES).after == 21
 
 
@@ -81,8 +64,9 @@ AVALS = (EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 @EXAMPLES
 @given(edits(BIG))
 def test_an_edit_changes_one_thing(edit: Edit[Nested[Any]]) -> None:
-    """At its path stands the new value; everything else is the very same object."""
+    """At its path stands the new value; all else is the same object, and the original stays."""
     event(edit.kind)
+    assert (BIG.extra, set(BIG.scale)) == ([1.0, 2.0], {"a", "b"})
     before = {position.path: position for position in edit_positions(BIG)}
     after = {position.path: position for position in edit_positions(edit.edited)}
     assert before[edit.path].value is edit.before
@@ -122,20 +106,6 @@ def test_an_edit_is_of_its_kind(edit: Edit[Any]) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_the_original_stays() -> None:
-    """Drawing edits changes nothing in the instance."""
-    x = Nested(Params(jnp.ones(3), 0.5), [1.0, 2.0], {"a": np.ones(2)})
-    before = copy.deepcopy(x)
-
-    @EXAMPLES
-    @given(edits(x))
-    def draw(_: Any) -> None: ...
-
-    draw()
-    assert x == before
-    assert x.extra == [1.0, 2.0]
-
-
 class Deep(NamedTuple):
     a: int
     b: str
@@ -153,14 +123,11 @@ class Deep(NamedTuple):
         (functools.partial(jnp.add, 1, out=2), "s.keywords['out']"),
         (Mode.TRAIN, "s"),
         (np.dtype("float32"), "s"),
-        (jnp.float32, "s"),
         (jnp.tanh, "s"),
         (lw.StaticArray([1, 2]), "s"),
         (frozenset({1}), "s"),
-        (range(3), "s"),
         (None, "s"),
         (b"x", "s"),
-        (1j, "s"),
         (np.float32(2), "s"),
     ],
     ids=lambda each: each if isinstance(each, str) and each[0] == "s" else type(each).__name__,
@@ -312,17 +279,3 @@ def test_bad_input() -> None:
         edits(BIG, kinds=["static value"], at="inner.w")
     with pytest.raises(ValueError, match=r"there is no edit of the kind shape"):
         edits(specimens.Leafless(), kinds=["shape"])
-
-
-@pytest.mark.slow
-@EXAMPLES
-@given(st.data())
-def test_edits_of_what_was_drawn(data: st.DataObject) -> None:
-    """Edits can be drawn inside a test, of an instance that was drawn there."""
-    x = data.draw(specimens.params)
-    edit = data.draw(edits(x))
-    assert jax.tree.structure(x) == jax.tree.structure(edit.edited) or edit.kind in (
-        EditKind.STATIC_VALUE,
-        EditKind.STATIC_TYPE,
-        EditKind.CONTAINER,
-    )

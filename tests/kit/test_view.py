@@ -1,10 +1,8 @@
 """What a class's attributes become, seen on JAX; and exchanging one of them."""
 
-import functools
 from typing import Any, NamedTuple
 
 import attrs
-import equinox as eqx
 import flax.core
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,6 @@ import pytest
 
 import leafwise as lw
 from leafwise._trees.roles import duplicate, exchange, field_order, is_kept, names_of
-from leafwise.testing import LawViolation, check_pytree
 
 from . import specimens
 
@@ -114,32 +111,6 @@ def test_caches_are_no_statics() -> None:
     assert not is_kept(frozen, "_hash")
 
 
-def test_a_static_that_is_lost() -> None:
-    """A static that flatten keeps and unflatten loses is a static all the same."""
-
-    @jax.tree_util.register_pytree_node_class
-    class Lost:
-        def __init__(self, x: float, n: int) -> None:
-            self.x, self.n = x, n
-
-        def tree_flatten(self) -> Any:
-            return (self.x,), self.n
-
-        @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Any:
-            return cls(*children, 0)
-
-    assert names_of(Lost(1.0, 2)).static == ("n",)
-    with pytest.raises(LawViolation, match=r"^Lost\.n: breaks the law round-trip"):
-        check_pytree(Lost, laws=["round-trip"])
-
-
-def test_modules() -> None:
-    """Modules of equinox, with functions as leaves and statics beside them."""
-    linear = eqx.nn.Linear(2, 3, key=jax.random.key(0))
-    assert names_of(linear) == (("in_features", "out_features", "use_bias"), ("weight", "bias"))
-
-
 def test_tuples_and_attrs() -> None:
     """Namedtuples and attrs classes have their own lists of fields."""
 
@@ -176,16 +147,3 @@ def test_flatten_that_computes() -> None:
             return cls(*children, aux)
 
     assert names_of(Casting(1.5, 2)) == (("n",), ("x",))
-
-
-def test_content_outside_of_attributes() -> None:
-    """A dict with attributes is copied by `copy.copy`, content and all."""
-
-    class Named(dict):  # type: ignore[type-arg]
-        pass
-
-    named = Named(a=1)
-    named.label = "x"
-    assert duplicate(named) == {"a": 1}
-    assert exchange(named, "label", "y").label == "y"
-    assert functools.reduce(lambda a, b: a + b, named.values()) == 1

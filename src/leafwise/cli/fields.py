@@ -21,7 +21,7 @@ from leafwise.testing._laws.case import place
 from leafwise.testing._laws.libraries import is_own, static_fix
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
-from leafwise.testing.strategies._annotations import accepts_none, strategy_for
+from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
 from leafwise.testing.strategies._constructor import FieldContext
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
@@ -43,7 +43,6 @@ from leafwise.testing.strategies._edits import (
     options_of,
 )
 from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
@@ -60,7 +59,7 @@ class Example:
                 f"{cls.__name__}: an abstract class has no instances; check its subclasses"
             )
         else:
-            plans = [InstancePlan(cls, FieldContext("", cls), strategy_for) for _ in range(2)]
+            plans = [InstancePlan(cls, FieldContext(cls)) for _ in range(2)]
             tried = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
             if all(each.make_default is None for each in plans[0].parameters):
                 del tried[1]  # they are the same arguments

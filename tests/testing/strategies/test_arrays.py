@@ -47,10 +47,9 @@ def test_shapes() -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    ["bool", "int4", "uint2", "int8", "uint32", "float16", "bfloat16", "float8_e4m3fn",
-     "float32", "complex64", jnp.float32, np.dtype("int16"), np.float16],
+    ["bool", "int4", "uint32", "bfloat16", "float8_e4m3fn", "complex64", np.dtype("int16")],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("numpy", [False, True])
 def test_dtypes(dtype: Any, numpy: bool) -> None:
     """Every dtype of JAX's is drawn, on either side, with more than one value."""
@@ -79,6 +78,8 @@ def test_elements() -> None:
     """Elements are those of the strategy that was given."""
     values = drawn(arrays((5,), "int32", st.sampled_from([7, 9])))
     assert {each for value in values for each in value.tolist()} == {7, 9}
+    for value in drawn(arrays((1000, 1000)), 20):  # a big array is cheap: it has one number
+        assert value.min() == value.max()
 
 
 @pytest.mark.slow
@@ -98,20 +99,11 @@ def test_special_values() -> None:
     assert all(np.isfinite(value).all() for value in drawn(arrays(), 150))
 
 
-def test_big_arrays_are_cheap() -> None:
-    """A big array has one number, so that Hypothesis is not kept busy by its elements."""
-    for value in drawn(arrays((1000, 1000)), 20):
-        assert value.min() == value.max()
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"shape": "a"}, "shape=...) takes a tuple"),
         ({"shape": (-1,)}, "shape=...) takes a tuple"),
-        ({"shape": (2.0,)}, "shape=...) takes a tuple"),
         ({"dtype": "no such"}, "dtype=...) takes a dtype"),
-        ({"dtype": 3}, "dtype=...) takes a dtype"),
         ({"elements": 3}, "st.just"),
     ],
     ids=str,
@@ -121,9 +113,3 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError) as raised:
         arrays(**arguments)
     assert words in str(raised.value)
-
-
-def test_repr() -> None:
-    """A strategy prints as it was written."""
-    assert repr(arrays()) == "arrays()"
-    assert repr(arrays((2,), special=True)) == "arrays(shape=(2,), special=True)"

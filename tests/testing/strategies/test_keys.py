@@ -2,15 +2,8 @@
 
 import collections
 import enum
-from collections.abc import (
-    Callable,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import pytest
@@ -44,28 +37,22 @@ def keys_of(value: Any) -> list[list[Any]]:
     return [keys for each in value for keys in keys_of(each)] if is_several else []
 
 
-def has_two(kind: type) -> Callable[[Any], bool]:
-    return lambda value: any(
-        len(keys) == 2 and all(type(key) is kind for key in keys) for keys in keys_of(value)
-    )
-
-
-UNSAID: list[Any] = [
-    dict[Any, float],
-    Mapping[object, float],
-    collections.defaultdict[object, float],
-    Keyed,
-    list[dict[Hashable, float]],
-    Sequence[tuple[Mapping[Any, float], ...]],
-]
-
-
-@pytest.mark.parametrize("annotation", UNSAID, ids=str)
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        dict[Any, float],
+        collections.defaultdict[object, float],
+        Keyed,
+        Sequence[tuple[Mapping[Any, float], ...]],
+    ],
+    ids=str,
+)
 def test_keys_that_may_be_anything(annotation: Any) -> None:
     """They are strings."""
     values = drawn(of(annotation))
-    assert {type(key) for value in values for keys in keys_of(value) for key in keys} == {str}
-    assert any(map(has_two(str), values))
+    found = [keys for value in values for keys in keys_of(value)]
+    assert {type(key) for keys in found for key in keys} == {str}
+    assert any(len(keys) == 2 for keys in found)
     jax.tree.leaves(values)
 
 
@@ -74,10 +61,6 @@ def test_keys_that_may_be_anything(annotation: Any) -> None:
     [
         dict[Unordered, float],
         dict[int | str, float],
-        dict[complex, float],
-        dict[Literal[1, "a"] | None, float],
-        dict[tuple[int | str, ...], float],
-        Mapping[type[int] | Callable[[int], int], float],
         list[dict[Unordered | str, dict[complex, float]]],
     ],
     ids=str,
@@ -123,29 +106,7 @@ jax.tree_util.register_pytree_node(
 def test_mappings_that_sort_their_keys() -> None:
     """A class that is a mapping has keys of one type, from a dict and from pairs."""
     values = drawn(lst.instances(Store))
-    assert any(map(has_two(str), values))
+    assert any(len(keys) == 2 for value in values for keys in keys_of(value))
     jax.tree.leaves(values)
     assert has_unsortable_keys(Store({1: 1.0, "a": 2.0}))  # by a strategy of the user's
     assert not has_unsortable_keys(Store({1: 1.0}))
-    pairs = drawn(of(Iterable[tuple[Hashable, float]]))
-    assert all(len({type(key) for key, _ in each}) <= 1 for each in pairs)
-
-
-def test_keys_in_a_static() -> None:
-    """What holds for a dict that JAX sorts holds for one that is static, at any depth."""
-
-    class Held:
-        def __init__(self, cfg: dict[Any, list[Mapping[Hashable, int]]]) -> None:
-            self.cfg = cfg
-
-        def tree_flatten(self) -> Any:
-            return (), self.cfg
-
-        @classmethod
-        def tree_unflatten(cls, cfg: Any, _: Any) -> Any:
-            return cls(cfg)
-
-    jax.tree_util.register_pytree_node_class(Held)
-    found = [keys for made in drawn(lst.instances(Held)) for keys in keys_of(made.cfg)]
-    assert all(len({type(key) for key in keys}) <= 1 for keys in found)
-    assert max(map(len, found)) == 3

@@ -3,23 +3,17 @@
 import collections
 import enum
 import functools
-import gc
 import math
-import pickle
 import sys
 from typing import Any, NamedTuple
 
 import flax.core
 import flax.struct
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.vendor.pretty import pretty
-from tests.property.drawn_classes import DrawnClass, pytree_classes
-from tests.property.drawn_functions import DrawnFunction, jitted_functions, total
 
 import leafwise as lw
 from leafwise.testing import strategies
@@ -138,157 +132,6 @@ def test_leaves_of_trees() -> None:
         assert len(leaves) <= 12
     with pytest.raises(TypeError, match=r"st\.just"):
         pytrees(3)  # type: ignore[arg-type]
-
-
-def test_nodes_can_be_pickled() -> None:
-    """The classes of nodes are found by name."""
-    for node in (NamedNode(1, 2), LeafwiseNode(1, 2, "b"), RegisteredNode(1, 2, "b")):
-        assert pickle.loads(pickle.dumps(node)) == node  # noqa: S301  # our own
-
-
-# ----------------------------------------------------------------------------- functions
-
-
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(jitted_functions(), pytrees())
-def test_functions_compute_the_total(function: DrawnFunction, tree: Any) -> None:
-    """Each function takes any tree, sums all leaves, and does not run its body again."""
-    result = function(tree)
-    assert (result.shape, result.dtype) == ((), jnp.float32)
-    assert np.allclose(result, total(tree), rtol=1e-5)
-    bodies = function.bodies
-    assert bodies > 0
-    function(tree)
-    assert function.bodies == bodies
-
-
-def test_total() -> None:
-    """Every leaf counts: bools, complex numbers by their real part, keys by their data."""
-    tree = [True, 2, 0.5, 1 + 2j, np.int8([1, 2]), jnp.bfloat16(4), None, jax.random.key(9)]
-    assert total(tree) == 1 + 2 + 0.5 + 1 + 3 + 4 + 9
-    assert total([]) == 0
-
-
-def test_functions_of_every_make() -> None:
-    """Makers, options and compositions are all met, and each draw has a cache of its own."""
-    functions = drawn(jitted_functions(), 150)
-    assert {each.maker for each in functions} == {"jax.jit", "lw.jit"}
-    wanted = {"", "jit", "grad", "vmap", "checkpoint", "scan"}
-    assert {each.composition for each in functions} == wanted
-    options = {name for each in functions for name in each.options}
-    assert options == {
-        "keep_unused", "inline", "static_argnames", "static_argnums", "donate_argnames"
-    }  # fmt: skip
-    assert len({id(each.function) for each in functions}) == len(functions)
-    assert functions[0].bodies == 0
-    simplest = minimal(jitted_functions())
-    assert (repr(simplest), simplest.kind) == ("jax.jit(total)", "jax.jit")
-    other = minimal(jitted_functions(), lambda f: f.composition == "grad" and bool(f.options))
-    assert repr(other) == "jax.jit(grad(total), keep_unused=True)"
-    assert other.kind == "jax.jit of grad"
-    assert pretty(other) == repr(other)
-
-
-# ------------------------------------------------------------------------------- classes
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_classes_of_every_shape() -> None:
-    """What the documentation says of fields and classes is met."""
-
-    def field(**wanted: Any) -> Any:
-        return lambda drawn: any(
-            all(getattr(each, name) == value for name, value in wanted.items())
-            for each in drawn.fields
-        )
-
-    def says(text: str) -> Any:
-        return lambda drawn: text in drawn.source
-
-    assert_reaches(
-        pytree_classes(),
-        field(static=True, spelling="annotation"),
-        field(static=True, spelling="static_field"),
-        field(static=True, spelling="metadata"),
-        field(static=False, spelling="annotation"),
-        field(static=False, spelling="field"),
-        field(static=False, spelling="dataclasses.field"),
-        field(default="value"),
-        field(default="factory"),
-        field(default=""),
-        field(init=False),
-        field(kw_only=True),
-        *map(says, ["slots=True", "kw_only=True)\nclass", "many_statics=True", "order=True"]),
-        *map(says, ["Generic[T]", "[float]", ": T", "Root", "jax.Array", ": int", "Static[str]"]),
-        lambda drawn: any(each.depth != int(each.name[1:] or 0) for each in drawn.fields),
-        count=250,
-    )
-
-
-@pytest.mark.slow
-@given(pytree_classes(), st.data())
-def test_classes_have_instances(made: DrawnClass, data: st.DataObject) -> None:
-    """Instances are constructed from given values, from defaults, and from annotations."""
-    values = made.values()
-    instance = made.construct(values)
-    assert {name: getattr(instance, name) for name in values} == values
-    needed = {each.name: values[each.name] for each in made.fields if not each.default}
-    short = made.construct(needed)
-    for each in made.fields:
-        expected = each.default_value if each.default else values[each.name]
-        assert getattr(short, each.name) == expected
-    assert type(data.draw(made.instances())) is made.cls
-    assert [*made.static, *made.dynamic] == sorted(
-        [each.name for each in made.fields], key=lambda name: name not in made.static
-    )
-    assert made.source in repr(made)
-
-
-def test_source_is_the_class() -> None:
-    """The code that a counterexample prints makes the same class again."""
-    for made in drawn(pytree_classes(), 30):
-        names: dict[str, Any] = {"__name__": "elsewhere"}
-        exec(DrawnClass.HEADER + made.source, names)  # noqa: S102  # that is the claim
-        again = DrawnClass(names["Drawn"], made.fields, made.source)
-        instance, other = made.construct(made.values()), again.construct(made.values())
-        assert jax.tree.leaves(other) == jax.tree.leaves(instance)
-
-
-def test_limits_of_classes() -> None:
-    """The limits are kept, and senseless ones refused."""
-    for made in drawn(pytree_classes(max_fields=2, max_depth=1)):
-        assert len(made.fields) <= 2
-        assert made.source.count("class ") == 1
-    for limits in ({"max_fields": -1}, {"max_fields": 99}, {"max_depth": 0}, {"max_depth": 9}):
-        with pytest.raises(ValueError, match="from"):
-            pytree_classes(**limits)
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_simplest_class() -> None:
-    """A class shrinks to the fields that matter, plainly written."""
-    assert minimal(pytree_classes()).source == "@lw.pytree\nclass Drawn:\n    ..."
-    found = minimal(pytree_classes(), lambda drawn: len(drawn.static) > 0)
-    assert found.source == "@lw.pytree\nclass Drawn:\n    a: lw.Static[Any]"
-
-
-@pytest.mark.slow
-def test_equal_code_is_one_class() -> None:
-    """JAX keeps every class for ever, so that equal code must not make another one."""
-    before = _drawn_classes()
-    sources = {made.source for made in drawn(pytree_classes(max_fields=1, max_depth=1), 100)}
-    again = {made.source for made in drawn(pytree_classes(max_fields=1, max_depth=1), 100)}
-    assert _drawn_classes() - before <= len(sources | again)
-
-
-def _drawn_classes() -> int:
-    gc.collect()
-    # `isinstance` would ask objects of other tests for their class, and one of them raises.
-    classes = [each for each in gc.get_objects() if issubclass(type(each), type)]
-    return sum(each.__name__ == "Drawn" for each in classes)
 
 
 def test_a_mapping_of_a_library() -> None:

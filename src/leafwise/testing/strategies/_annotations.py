@@ -7,35 +7,44 @@ import dataclasses
 import enum
 import functools
 import inspect
-import numbers
 import operator
-import pathlib
+import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
+import hypothesis
 import jax
 import numpy as np
-import numpy.typing as npt
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedAssumption
 
 from leafwise._classes.annotations import Unknown, named_by, resolve, unwrap
-from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise.errors import CannotBuildError
-from leafwise.testing.strategies import _instance_plan
+from leafwise._classes.registry import registered_names, spec_of
+from leafwise._classes.spec import is_decorated
+from leafwise._objects.frozen import FrozenMapping
+from leafwise._trees.roles import prepared_by
+from leafwise.errors import CannotBuildError, LeafwiseError
+from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arrays import (
+    Dims,
+    ImpossibleError,
     Strategy,
-    array_values,
     arrays,
-    concrete_scalar,
-    jaxtyped_values,
+    bind,
+    has_axes,
+    keys,
+    needs_values,
+    own_dims,
 )
 from leafwise.testing.strategies._constructor import (
     EndlessError,
     FieldContext,
-    is_same,
+    Parameter,
+    bindings_of,
+    call,
     parameters_of,
     substitute,
     takes_more,
@@ -52,23 +61,13 @@ from leafwise.testing.strategies._objects import (
     origin_of,
     subclasses_of,
 )
-from leafwise.testing.strategies._static_values import (
-    BY_ARITY,
-    FUNCTIONS,
-    OF_MANY,
-    PARTIALS,
-    TREE_PARTIALS,
-)
+from leafwise.testing.strategies._static_values import BY_ARITY, FUNCTIONS, OF_MANY, plain_values
 
 EMPTY: Final = inspect.Parameter.empty
 
 
 def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strategy:
-    """Return a strategy for the values of an annotation.
-
-    The type of the field's default serves if the annotation says nothing. `CannotBuildError`
-    says how to register a strategy if nothing is known.
-    """
+    """Return a strategy for the values of an annotation; for the default's type if it has none."""
     kind = substitute(kind, where.bindings)
     origin = typing.get_origin(kind)
     if origin is Annotated:
@@ -76,17 +75,19 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if origin in (Final, typing.ClassVar, typing.Required, typing.NotRequired):
         return strategy_for(typing.get_args(kind)[0], where, default)
     kind = _resolved(kind, where)
+    # Inside an instance, the strategy that is registered may be the one that asks.
+    is_inside = kind in where.around
     where = where.part_of(kind)
     cls = origin_of(kind)
-    # Inside an instance, the strategy that is registered may be the one that asks.
-    if cls not in where.above and (is_user_registered(kind) or is_user_registered(cls)):
+    if not is_inside and (is_user_registered(kind) or is_user_registered(cls)):
         return _from_hypothesis(kind, where)
-    plain = _plain_values(kind, where)
+    plain = plain_values(kind, where)
     if plain is not None:
         return plain
-    for means, make in _RULES:
-        if means(kind):
-            return make(kind, where)
+    rules = (make for means, make in _RULES if means(kind))
+    make = entry_of(_BY_ORIGIN, cls) or next(rules, None)
+    if make is not None:
+        return make(kind, where)
     if says_nothing(kind):
         return _anything(kind, where, default)
     if is_made_in_python(kind):
@@ -94,9 +95,6 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if isinstance(cls, type) and not (is_registered(cls) or issubclass(cls, enum.Enum)):
         raise _unknown(kind, where)  # written in C: Hypothesis would call it, and see
     return _from_hypothesis(kind, where)
-
-
-argument_for = functools.partial(_instance_plan.argument_for, ask=strategy_for)
 
 
 def accepts_none(kind: Any) -> bool:
@@ -123,17 +121,15 @@ def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return what the metadata of ``Annotated`` asks for: a strategy, or limits."""
     inner: Any = kind.__origin__
     remarks: list[Any] = list(kind.__metadata__)
-    strategies = [remark for remark in remarks if isinstance(remark, st.SearchStrategy)]
-    if strategies:
-        return strategies[-1]
-    limits = [each for each in remarks if type(each).__module__.startswith("annotated_types")]
+    for remark in reversed(remarks):
+        if isinstance(remark, st.SearchStrategy):
+            return remark
+    limits = [each for each in remarks if type(each).__module__ == "annotated_types"]
     if not limits or not (typing.get_args(inner) or is_registered(inner)):
         return strategy_for(inner, where, default)
     if inner in (int, float):  # a size of millions would be an array of millions
         made_of: Any = sys.modules["annotated_types"]
-        small = made_of.Interval(ge=-100, le=100)
-        with contextlib.suppress(CannotBuildError):  # the limits ask for others
-            return _from_hypothesis(inner, where, [*limits, small])
+        limits.append(made_of.Interval(ge=-100, le=100))
     return _from_hypothesis(inner, where, limits)
 
 
@@ -145,8 +141,8 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
         return Any
     if isinstance(kind, str | typing.ForwardRef):
         name = kind if isinstance(kind, str) else kind.__forward_arg__
-        scopes: list[Any] = [{cls.__name__: cls} for cls in (where.home, *where.above)]
-        kind = resolve(where.home, where.text, name, scopes)
+        classes = [where.home, *(cls for cls, _ in where.steps)]
+        kind = resolve(where.home, str(where), name, [{cls.__name__: cls} for cls in classes])
     if isinstance(kind, Unknown):
         raise CannotBuildError(
             f"{where}: its annotation cannot be resolved at run time\n"
@@ -176,9 +172,7 @@ _NAMES: Final = st.sampled_from(["a", "b", "c"])
 def _type_variable(kind: Any, where: FieldContext) -> Strategy:
     if kind.__constraints__:
         return strategy_for(functools.reduce(operator.or_, kind.__constraints__), where)
-    default = getattr(kind, "__default__", None)  # since Python 3.13
-    has_default = getattr(kind, "has_default", lambda: False)()
-    return strategy_for(default if has_default else kind.__bound__ or Any, where)
+    return strategy_for(kind.__bound__ or Any, where)
 
 
 def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ()) -> Strategy:
@@ -204,90 +198,8 @@ def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ())
 
 
 def _unknown(kind: Any, where: FieldContext) -> CannotBuildError:
-    fix = where.fix(getattr(kind, "__name__", None) or str(kind))
+    fix = where.fix(name=getattr(kind, "__name__", str(kind)))
     return CannotBuildError(f"{where}: no values are known for {kind}\n  fix: {fix}")
-
-
-# --------------------------------------------------------------------------- without parts
-
-
-def _plain_values(kind: Any, where: FieldContext) -> Strategy | None:
-    """Return a strategy for values without parts; None if those of Hypothesis will do.
-
-    Its numbers overflow or are not finite, its texts are of any character, its ranges and
-    slices go into the millions; it has one path, and does not know JAX.
-    """
-    if hasattr(kind, "array_type"):
-        return jaxtyped_values(kind, where)
-    if kind in (int, numbers.Integral):
-        sizes = st.sampled_from((1, 2, 3, 0, 4, 5))
-        return sizes if where.counts else st.integers(0, 5) | st.integers(-100, 100)
-    make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
-    return make(kind) if make else entry_of(_KNOWN, kind)
-
-
-_FLOATS: Final = st.floats(-10, 10, width=16)
-_SMALL: Final = st.none() | st.integers(-5, 5)
-_DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
-
-
-def _dtypes(kind: Any) -> Strategy:
-    scalars = [part for part in typing.get_args(kind) if isinstance(part, type)]
-    return st.just(np.dtype(concrete_scalar(scalars[0]))) if scalars else _DTYPES
-
-
-def _numpy_scalars(kind: Any) -> Strategy:
-    scalar: Any = concrete_scalar(origin_of(kind))
-    if issubclass(scalar, np.bool_):
-        return st.booleans().map(scalar)
-    return st.integers(0, 10).map(scalar) if issubclass(scalar, np.number) else st.from_type(scalar)
-
-
-_BY_BASE: Final[tuple[tuple[type, Callable[[Any], Strategy | None]], ...]] = (
-    (StaticArray, lambda _: arrays(numpy=True).map(StaticArray)),
-    (jax.Array, array_values),
-    (np.ndarray, array_values),
-    (np.dtype, _dtypes),
-    (np.generic, _numpy_scalars),
-    (pathlib.PurePath, lambda kind: st.sampled_from(["a", "b/c", "/d"]).map(kind)),
-    (jax.tree_util.Partial, lambda _: st.sampled_from(TREE_PARTIALS)),
-    (functools.partial, lambda _: st.sampled_from(PARTIALS)),
-    (types.FunctionType, lambda _: st.sampled_from(OF_MANY)),
-)
-
-
-def _mesh() -> Any:
-    return jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
-
-
-_SPEC: Final[Any] = jax.sharding.PartitionSpec
-_SPECS: Final = st.sampled_from([_SPEC(), _SPEC(None), _SPEC("x"), _SPEC(None, "x")])
-_DEVICES: Final[Strategy] = st.builds(jax.devices).map(operator.itemgetter(0))
-_SHARDINGS: Final = _DEVICES.map(jax.sharding.SingleDeviceSharding)
-
-_KNOWN: Final[dict[Any, Strategy]] = {
-    None: st.none(),
-    **dict.fromkeys((float, numbers.Real), _FLOATS),
-    **dict.fromkeys((complex, numbers.Complex), st.builds(complex, _FLOATS, _FLOATS)),
-    numbers.Number: _FLOATS,
-    **dict.fromkeys((str, typing.LiteralString), st.text("abc", min_size=1, max_size=3)),
-    range: st.builds(range, st.integers(0, 5), st.integers(0, 5)),
-    slice: st.builds(slice, _SMALL, _SMALL),
-    np.random.Generator: st.integers(0, 9).map(np.random.default_rng),
-    **dict.fromkeys((jax.typing.DTypeLike, npt.DTypeLike), _DTYPES),
-    jax.sharding.PartitionSpec: _SPECS,
-    jax.sharding.Mesh: st.builds(_mesh),
-    jax.sharding.NamedSharding: st.builds(jax.sharding.NamedSharding, st.builds(_mesh), _SPECS),
-    **dict.fromkeys((jax.sharding.Sharding, jax.sharding.SingleDeviceSharding), _SHARDINGS),
-    jax.Device: _DEVICES,
-    jax.ShapeDtypeStruct: st.builds(
-        jax.ShapeDtypeStruct, st.lists(st.integers(1, 3), max_size=2).map(tuple), _DTYPES
-    ),
-    jax.tree_util.PyTreeDef: st.sampled_from([0, (), (0, 0), {"a": 0}, None]).map(
-        jax.tree_util.tree_structure
-    ),
-}
-"""Strategies by annotation."""
 
 
 # ------------------------------------------------------------------------------- containers
@@ -330,13 +242,10 @@ def _collection(kind: Any, where: FieldContext) -> Strategy:
 
 _COLLECTIONS: Final[dict[Any, type]] = {
     **{kind: kind for kind in (list, tuple, set, frozenset)},
-    collections.abc.MutableSequence: list,
-    collections.abc.MutableSet: set,
     collections.abc.Set: frozenset,
     # Of what these could be, a tuple can be a static, and be iterated twice.
     **dict.fromkeys((collections.abc.Sequence, collections.abc.Collection), tuple),
-    **dict.fromkeys((Iterable, Iterator, collections.abc.Container), tuple),
-    collections.abc.Reversible: tuple,
+    **dict.fromkeys((Iterable, Iterator), tuple),
 }
 
 
@@ -382,15 +291,9 @@ def _is_mapping(kind: Any) -> bool:
 def _typed_dict(kind: Any, where: FieldContext) -> Strategy:
     kind = origin_of(kind)
     where = dataclasses.replace(where, home=kind)
-    needed: dict[str, Strategy] = {}
-    free: dict[str, Strategy] = {}
-    for name, part in kind.__annotations__.items():
-        if name in kind.__required_keys__:
-            needed[name] = strategy_for(part, where)
-            continue
-        with contextlib.suppress(CannotBuildError):
-            free[name] = strategy_for(part, where)
-    return st.fixed_dictionaries(needed, optional=free)
+    items = {name: strategy_for(part, where) for name, part in kind.__annotations__.items()}
+    optional = {name: items.pop(name) for name in kind.__optional_keys__}
+    return st.fixed_dictionaries(items, optional=optional)
 
 
 def _tree(kind: Any, where: FieldContext) -> Strategy:
@@ -419,34 +322,25 @@ def _instances(kind: Any, where: FieldContext) -> Strategy:
     origin = origin_of(kind)
     if is_abstract(origin):
         return _subclass_instances(origin, where)
-    if where.forbids(origin):
-        raise EndlessError(
-            f"{where}: {origin.__name__} would hold another one without end\n"
-            f"  fix: give the field a default, or make it optional"
-        )
-    return _instance_plan.InstancePlan(kind, where, strategy_for).strategy()
+    return InstancePlan(kind, where).strategy()
 
 
 def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for the subclass of an abstract class that needs least.
-
-    Any of twenty subclasses, each of which may hold any of them, would be thousands at the third
-    level. Asked for the abstract class itself, it is for all subclasses.
-    """
-    if kind in where.above:
+    """Return a strategy for all subclasses of an abstract class; in a field, for the simplest."""
+    if where.around.count(kind) > 1:
         raise EndlessError(f"{where}: {kind.__name__} would hold another one without end")
-    inside = dataclasses.replace(where, above=(*where.above, kind)) if where.text else where
+    inside = where if where.steps else dataclasses.replace(where, around=())
     found: list[Strategy] = []
     for subclass in sorted(subclasses_of(kind), key=_needs):
         with contextlib.suppress(CannotBuildError):
             if not is_abstract(subclass):
                 found.append(strategy_for(subclass, inside))
-                if where.text:
+                if where.steps:
                     break
     if not found:
         raise CannotBuildError(
             f"{where}: {kind.__name__} is abstract, and nothing is known of its subclasses\n"
-            f"  fix: {where.fix(kind.__name__)}"
+            f"  fix: {where.fix(name=kind.__name__)}"
         )
     return st.one_of(found)
 
@@ -459,13 +353,11 @@ def _needs(cls: Any) -> tuple[int, str]:
         return sys.maxsize, cls.__qualname__
 
 
-def _class(kind: Any, where: FieldContext) -> Strategy:
+def _class(kind: Any, _where: FieldContext) -> Strategy:
     """Return a strategy for classes: the base that is named, and its subclasses."""
     base = origin_of((*typing.get_args(kind), object)[0])
-    if base in (object, Any):
-        return st.sampled_from([np.float32, np.int32])
     if not isinstance(base, type) or base.__module__ == "builtins":  # of int there are a hundred
-        return _from_hypothesis(kind, where)
+        return st.sampled_from([np.float32, np.int32])
     return st.sampled_from([base, *subclasses_of(base)])
 
 
@@ -479,7 +371,7 @@ def _function(kind: Any, _where: FieldContext) -> Strategy:
     # A hook of an object and its value may be called for that value: if it returned the object,
     # or converted it to an array, it would be called again, without end.
     both = zip(OF_MANY, (taken[0], taken[-1]), strict=True)
-    return st.sampled_from([each for each, part in both if is_same(part, result)] or OF_MANY)
+    return st.sampled_from([each for each, part in both if part == result] or OF_MANY)
 
 
 def _is_call_protocol(kind: Any) -> bool:
@@ -487,10 +379,6 @@ def _is_call_protocol(kind: Any) -> bool:
         return False
     own = {name for name, value in vars(origin_of(kind)).items() if callable(value)}
     return own - {"__init__", "__subclasshook__"} == {"__call__"}
-
-
-def _is_in_table(kind: Any) -> bool:
-    return entry_of(_BY_ORIGIN, origin_of(kind)) is not None
 
 
 _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
@@ -509,9 +397,204 @@ _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], S
     (named_by, lambda kind, where: strategy_for(named_by(kind), where)),
     (_is_tree, _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
-    (_is_in_table, lambda kind, where: _BY_ORIGIN[origin_of(kind)](kind, where)),
     (lambda kind: typing.is_typeddict(origin_of(kind)), _typed_dict),
     (_is_mapping, _mapping),
     (_is_call_protocol, lambda _kind, _where: st.sampled_from(FUNCTIONS)),
 )
-"""Later rules are asked only if no earlier one means the annotation."""
+"""Asked in this order of what is in no table."""
+
+
+_ATTEMPTS: Final = 10
+"""How often one draw tries to make an instance, or a value that a field accepts."""
+
+_PATIENCE: Final = 200
+"""After how many refusals a class that has accepted nothing is given up, with a reason."""
+
+
+# --------------------------------------------------------------------------- one argument
+
+
+def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strategy:
+    """Return a strategy for an argument that the field of its name does not refuse alone."""
+    is_array = parameter.kind is jax.Array and not _is_field(cls, parameter.name)
+    if is_array and _KEY.search(parameter.name):
+        return keys()
+    strategy = strategy_for(parameter.kind, where, parameter.default)
+    field = prepared_by(cls, parameter.name)
+    if field is None or not field.options.prepares:
+        return strategy
+    prepare = field.prepare
+
+    @st.composite
+    def accepted(draw: st.DrawFn) -> Any:
+        refused: BaseException | None = None
+        for _ in range(_ATTEMPTS):
+            value = draw(strategy)
+            try:
+                prepare(value)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # converters and checks
+                refused = error
+            else:
+                return value
+        raise ImpossibleError from refused
+
+    return accepted()
+
+
+_KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
+"""What parameters of constructors are named that take a random key."""
+
+
+def is_static(cls: Any, parameter: Parameter) -> bool:
+    """Return whether a parameter's field is static: flatten puts it into no leaf."""
+    name = parameter.name
+    registered = registered_names(cls)
+    if registered is not None:
+        return name in registered[0]
+    if is_decorated(cls):
+        return name in spec_of(cls).static_names
+    try:
+        made = object.__new__(cls)
+        for each in getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters:
+            object.__setattr__(made, each, object())
+        leaves = jax.tree_util.tree_leaves(made)
+        return all(leaf is not made and leaf is not getattr(made, name) for leaf in leaves)
+    except Exception:  # noqa: BLE001  # a flatten of the user's own
+        return False
+
+
+def _is_field(cls: Any, name: str) -> bool:
+    """Return whether a parameter is declared as a field, or may be one."""
+    fields = getattr(cls, "__dataclass_fields__", None)
+    if fields is not None:
+        return name in fields
+    return hasattr(cls, "__attrs_attrs__") or hasattr(cls, "_fields")
+
+
+# --------------------------------------------------------------------------- all arguments
+
+
+class InstancePlan:
+    """How instances of a class, or of an alias such as ``Box[int]``, are drawn for a field."""
+
+    def __init__(
+        self, kind: Any, where: FieldContext, overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        self.cls: Any = origin_of(kind)
+        self.where = where
+        self.parameters = parameters_of(self.cls)
+        self._given = {n: each for n, each in (overrides or {}).items() if each is not ...}
+        self._never_default = set(overrides or {})
+        self._refused: int | None = 0  # None once the class accepted something
+        self._drawn: dict[str, Strategy] = {}  # of those without one, the default is kept
+        bound = bindings_of(kind)
+        for place, each in enumerate(self.parameters):
+            bindings = bound.get(each.owner, {})
+            kind = substitute(each.kind, bindings)
+            self.parameters[place] = parameter = dataclasses.replace(each, kind=kind)
+            if each.name not in self._given:
+                self._plan(parameter, bindings)
+
+    def _plan(self, parameter: Parameter, bindings: Mapping[Any, Any]) -> None:
+        static = is_static(self.cls, parameter)
+        where = FieldContext(
+            parameter.owner,
+            (*self.where.steps, (self.cls, parameter.name)),
+            static=static,
+            counts=static or not _is_field(self.cls, parameter.name),
+            bindings=bindings,
+            around=self.where.around or (self.cls,),
+            repeats=self.where.repeats,
+        )
+        try:
+            self._drawn[parameter.name] = argument_for(self.cls, parameter, where)
+        except CannotBuildError:
+            if self._is_needed(parameter):
+                raise
+
+    def _is_needed(self, parameter: Parameter) -> bool:
+        return parameter.make_default is None or parameter.name in self._never_default
+
+    def strategy(self) -> Strategy:
+        """Return a strategy; `CannotBuildError` once the class has refused very many arguments."""
+        both = self.with_arguments()
+
+        @st.composite
+        def instance(draw: st.DrawFn) -> Any:  # not `map`, which draws again what was refused
+            return draw(both)[1]
+
+        return instance()
+
+    def with_arguments(self, *, plain: bool = False) -> Strategy:
+        """Return a strategy for arguments and their instance; the `plain` ones are the defaults."""
+        attempts = 1 if plain else _ATTEMPTS  # a search learns nothing from those within a draw
+
+        @st.composite
+        def instance(draw: st.DrawFn) -> Any:
+            refused: BaseException = ImpossibleError()
+            for _ in range(attempts):
+                try:
+                    with own_dims(alike=plain) as dims:
+                        arguments = self._arguments(draw, dims)
+                    made = call(self.cls, self.parameters, arguments)
+                except ImpossibleError as error:  # what does not fit, or what a check raised
+                    refused = error if str(error) else error.__cause__ or error
+                except (CannotBuildError, HypothesisException):
+                    raise
+                except (Exception, SystemExit) as error:  # noqa: BLE001  # the constructor's own
+                    refused = error
+                else:
+                    self._refused = None
+                    return arguments, made
+            draw(st.integers())  # or Hypothesis could run out of values without a reason
+            if self._refused is not None:
+                self._refused += attempts
+                if self._refused >= _PATIENCE:
+                    self._give_up(refused)
+            return hypothesis.reject()
+
+        return instance()
+
+    def _arguments(self, draw: st.DrawFn, dims: Dims) -> dict[str, Any]:
+        """Draw the arguments, those first that decide how long named axes are."""
+        found = {name: draw(strategy) for name, strategy in self._given.items()}
+        dims.values.update(found)
+        drawn: list[Parameter] = []
+        for parameter in sorted(self.parameters, key=lambda each: each.name not in found):
+            name, default = parameter.name, parameter.make_default
+            if name in found:
+                bind(dims, parameter.kind, found[name])
+            elif name in self._drawn and (
+                self._is_needed(parameter) or (not dims.alike and draw(st.booleans()))
+            ):
+                drawn.append(parameter)
+            elif default is not None and has_axes(parameter.kind):
+                found[name] = dims.values[name] = default()
+                bind(dims, parameter.kind, found[name])
+        for parameter in sorted(drawn, key=lambda each: needs_values(each.kind)):
+            found[parameter.name] = value = self._drawn_or_default(draw, parameter)
+            dims.values[parameter.name] = value
+        return found
+
+    def _drawn_or_default(self, draw: st.DrawFn, parameter: Parameter) -> Any:
+        """Draw an argument; its default, if it has one, where its type cannot be constructed."""
+        try:
+            return draw(self._drawn[parameter.name])
+        except (CannotBuildError, UnsatisfiedAssumption, InvalidArgument):
+            if parameter.default is inspect.Parameter.empty:
+                raise
+            return parameter.default
+
+    def _give_up(self, error: BaseException) -> None:
+        name = self.cls.__name__
+        wanted = f"{self.where}: " if self.where.steps else ""
+        is_ours = isinstance(error, ImpossibleError)
+        reason = str(error) if is_ours else f"the last error was {format_error(error)}"
+        msg = f"{wanted}{name}: no drawn values made an instance; {reason}"
+        if isinstance(error, LeafwiseError) and "fix:" in error.message:
+            raise CannotBuildError(msg) from error
+        names = [each.name for each in self.parameters if each.make_default is None]
+        names = names or [each.name for each in self.parameters]
+        given = ", ".join([name, *(f"{each}=..." for each in names)])
+        fix = self.where.fix(f"instances({given})" if names else "...", name)
+        raise CannotBuildError(f"{msg}\n  fix: {fix}") from error

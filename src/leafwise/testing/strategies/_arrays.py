@@ -7,7 +7,6 @@ import contextvars
 import dataclasses
 import functools
 import math
-import re
 import types
 import typing
 from collections.abc import Generator
@@ -38,10 +37,7 @@ class ImpossibleError(Exception):
 
 @dataclasses.dataclass
 class Dims:
-    """What ``name``, ``*name`` and ``{name}`` in the annotations of one instance stand for.
-
-    Outside an instance, where nothing is kept, they are all `alike`.
-    """
+    """What ``name``, ``*name`` and ``{name}`` in the annotations of one instance stand for."""
 
     lengths: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     shapes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict[str, Any])
@@ -65,42 +61,6 @@ def own_dims(*, alike: bool = False) -> Generator[Dims, None, None]:
         _CURRENT.reset(token)
 
 
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """One word of a jaxtyping shape: a length, or a name or an expression, empty if anonymous."""
-
-    name: str = ""
-    length: int | None = None
-    variadic: bool = False
-    broadcasts: bool = False
-    symbolic: bool = False
-
-
-def axes_of(annotation: Any) -> list[Axis]:
-    """Return the axes of a jaxtyping annotation."""
-    return [_axis(word) for word in str(getattr(annotation, "dim_str", "")).split()]
-
-
-def _axis(word: str) -> Axis:
-    if "..." in word:
-        return Axis(variadic=True)
-    marks = ""
-    while True:
-        if word[:1] in {"#", "*", "_", "?"}:
-            marks, word = marks + word[0], word[1:]
-        elif word.count("=") == 1:
-            word = word.partition("=")[2]
-        else:
-            break
-    variadic, broadcasts = "*" in marks, "#" in marks
-    if re.fullmatch(r"-?\d+", word):
-        return Axis(length=int(word), broadcasts=broadcasts)
-    # `?name` may differ from leaf to leaf of a tree.
-    anonymous = not word or "_" in marks or "?" in marks
-    symbolic = not (anonymous or word.isidentifier())
-    return Axis("" if anonymous else word, None, variadic, broadcasts, symbolic)
-
-
 def needs_values(annotation: Any) -> bool:
     """Return whether a shape depends on the values of other fields: ``"{self.n}"``."""
     if "{" in str(getattr(annotation, "dim_str", "")):
@@ -108,24 +68,32 @@ def needs_values(annotation: Any) -> bool:
     return any(map(needs_values, typing.get_args(annotation)))
 
 
+def _name_of(axis: Any) -> str:
+    """Return the name that stands for one length throughout an instance; empty if there is none."""
+    # `?name` may differ from leaf to leaf of a tree.
+    return "" if getattr(axis, "treepath", False) else getattr(axis, "name", "")
+
+
 @st.composite
 def shapes_of(draw: st.DrawFn, annotation: Any) -> tuple[int, ...]:
     """Draw a shape that a jaxtyping annotation allows, within the present instance."""
     dims = _CURRENT.get() or Dims(alike=True)
     shape: list[int] = []
-    for axis in axes_of(annotation):
-        shape += _several(draw, axis, dims) if axis.variadic else [_one(draw, axis, dims)]
+    for place, axis in enumerate(annotation.dims):
+        several = place == annotation.index_variadic
+        shape += _several(draw, axis, dims) if several else [_one(draw, axis, dims)]
     return tuple(shape)
 
 
-def _one(draw: st.DrawFn, axis: Axis, dims: Dims) -> int:
-    if axis.broadcasts and draw(st.booleans()):
+def _one(draw: st.DrawFn, axis: Any, dims: Dims) -> int:
+    if getattr(axis, "broadcastable", False) and draw(st.booleans()):
         return 1
-    if axis.length is not None:
-        return axis.length
-    if axis.symbolic:
-        return _evaluate(draw, axis.name, dims)
-    return _named(draw, axis.name, dims) if axis.name else draw(_LENGTHS)
+    if hasattr(axis, "size"):
+        return int(axis.size)
+    if hasattr(axis, "elem"):
+        return _evaluate(draw, axis.elem, dims)
+    name = _name_of(axis)
+    return _named(draw, name, dims) if name else draw(_LENGTHS)
 
 
 def _named(draw: st.DrawFn, name: str, dims: Dims) -> int:
@@ -134,16 +102,13 @@ def _named(draw: st.DrawFn, name: str, dims: Dims) -> int:
     return dims.lengths[name]
 
 
-def _several(draw: st.DrawFn, axis: Axis, dims: Dims) -> tuple[int, ...]:
-    if not axis.name:
+def _several(draw: st.DrawFn, axis: Any, dims: Dims) -> tuple[int, ...]:
+    name = _name_of(axis)
+    if not name:
         return draw(_SEVERAL)
-    if axis.name not in dims.shapes:
-        dims.shapes[axis.name] = draw(_SEVERAL)
-    shape = dims.shapes[axis.name]
-    if not axis.broadcasts:
-        return shape
-    start = draw(st.integers(0, len(shape)))
-    return tuple(1 if draw(st.booleans()) else length for length in shape[start:])
+    if name not in dims.shapes:
+        dims.shapes[name] = draw(_SEVERAL)
+    return dims.shapes[name]
 
 
 def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
@@ -164,27 +129,28 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
     return length
 
 
+def has_axes(annotation: Any) -> bool:
+    """Return whether there is a jaxtyping shape in an annotation."""
+    is_shaped = isinstance(getattr(annotation, "dims", None), tuple)
+    return is_shaped or any(map(has_axes, typing.get_args(annotation)))
+
+
 def bind(dims: Dims, annotation: Any, value: Any) -> None:
     """Bind the axis names of an annotation to the lengths that a value has."""
-    if not hasattr(annotation, "dim_str"):
-        for part in typing.get_args(annotation):
-            bind(dims, part, value)
+    for part in typing.get_args(annotation):
+        bind(dims, part, value)
+    if not isinstance(getattr(annotation, "dims", None), tuple):
         return
-    shape, axes = getattr(value, "shape", None), axes_of(annotation)
-    if not isinstance(shape, tuple):
-        return
-    spread = next((i for i, axis in enumerate(axes) if axis.variadic), None)
-    extra = len(shape) - len(axes)
-    if (spread is None and extra) or extra < -1:
-        return
-    if spread is not None:
-        several = shape[spread : spread + extra + 1]
-        if axes[spread].name and not axes[spread].broadcasts:
-            dims.shapes.setdefault(axes[spread].name, several)
-        shape = (*shape[:spread], 0, *shape[spread + extra + 1 :])
-    for axis, length in zip(axes, shape, strict=True):
-        plain = axis.name and not (axis.symbolic or axis.variadic)
-        if plain and not (axis.broadcasts and length == 1):
+    axes, shape = list(annotation.dims), tuple(getattr(value, "shape", ()))
+    place = annotation.index_variadic
+    if place is not None:
+        end = len(shape) - (len(axes) - place - 1)
+        axis, several = axes.pop(place), shape[place:end]
+        shape = shape[:place] + shape[end:]
+        if _name_of(axis) and not axis.broadcastable:
+            dims.shapes.setdefault(axis.name, several)
+    for axis, length in zip(axes, shape, strict=False):
+        if _name_of(axis) and not axis.broadcastable:
             dims.lengths.setdefault(axis.name, length)
 
 
@@ -335,10 +301,7 @@ def _keys(shape: tuple[int, ...], seed: int) -> Any:
 
 @st.composite
 def _shapes_of_plain_arrays(draw: st.DrawFn) -> tuple[int, ...]:
-    """Draw a shape that no annotation gives: half of the time, the instance's other one again.
-
-    Many classes take only arrays of one shape, and do not say so.
-    """
+    """Draw a shape that no annotation gives: many classes take only arrays of one shape."""
     dims = _CURRENT.get() or Dims(alike=True)
     if draw(st.booleans()):
         return draw(_SHAPES)
@@ -366,9 +329,6 @@ def array_values(kind: Any) -> Strategy:
 _CONCRETE: Final[dict[Any, type]] = {
     **dict.fromkeys((np.generic, np.number, np.inexact, np.floating), np.float32),
     **dict.fromkeys((np.integer, np.signedinteger), np.int32),
-    np.unsignedinteger: np.uint32,
-    np.complexfloating: np.complex64,
-    **dict.fromkeys((np.flexible, np.character), np.str_),
 }
 
 

@@ -1,5 +1,6 @@
 """What a constructor takes, and calling it."""
 
+import copy
 import dataclasses
 import inspect
 import types
@@ -13,17 +14,13 @@ from leafwise.errors import CannotBuildError
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One parameter of a constructor; `owner` is the class that wrote its annotation.
-
-    The items of a `spread` one are passed, as those of ``*layers``.
-    """
+    """One parameter of a constructor; `owner` is the class that wrote its annotation."""
 
     name: str
     kind: Any
     owner: type
     make_default: Callable[[], Any] | None
     by_name: bool
-    spread: bool = False
 
     @property
     def default(self) -> Any:
@@ -41,20 +38,12 @@ def parameters_of(cls: Any) -> list[Parameter]:
     """Return what the constructor of a class takes; `CannotBuildError` if it has no signature."""
     found: list[Parameter] = []
     for parameter in _signature(cls).parameters.values():
-        spread = not found and _is_spread_field(cls, parameter)
-        if parameter.kind in _VARIADIC and not spread:
-            continue
-        kind, owner = _kind_of(cls, parameter)
-        by_name = parameter.kind is not parameter.POSITIONAL_ONLY
-        default = _default_of(cls, parameter)
-        found.append(Parameter(parameter.name, kind, owner, default, by_name, spread))
+        if parameter.kind not in _VARIADIC:
+            kind, owner = _kind_of(cls, parameter)
+            by_name = parameter.kind is not parameter.POSITIONAL_ONLY
+            default = _default_of(cls, parameter)
+            found.append(Parameter(parameter.name, kind, owner, default, by_name))
     return found
-
-
-def _is_spread_field(cls: Any, parameter: inspect.Parameter) -> bool:
-    """Return whether a constructor takes the items of a field: ``def __init__(self, *layers)``."""
-    declared = any(parameter.name in inspect.get_annotations(base) for base in cls.__mro__)
-    return declared and parameter.kind is parameter.VAR_POSITIONAL
 
 
 def takes_more(cls: Any, kind: Any) -> bool:
@@ -72,35 +61,15 @@ def _signature(cls: Any) -> inspect.Signature:
             f"  fix: next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         ) from error
-    parameters = signature.parameters.values()
-    says_nothing = bool(parameters) and all(each.kind in _VARIADIC for each in parameters)
-    if not says_nothing or any(_is_spread_field(cls, each) for each in parameters):
+    if {each.kind for each in signature.parameters.values()} != set(_VARIADIC):
         return signature
-    if dataclasses.is_dataclass(cls):
-        return _signature_of_fields(cls)  # a decorator's wrapper hides the constructor
+    if dataclasses.is_dataclass(cls):  # a decorator's wrapper hides the constructor
+        fields = [(field.name, field.type, copy.copy(field)) for field in dataclasses.fields(cls)]
+        return inspect.signature(dataclasses.make_dataclass("Fields", fields))
     if isinstance(cls.__init__, types.FunctionType):
         _, *others = inspect.signature(cls.__init__).parameters.values()
         return inspect.Signature(others)  # a `__new__` that takes anything hides it
     return signature
-
-
-def _signature_of_fields(cls: Any) -> inspect.Signature:
-    """Return the signature that a dataclass has by its fields."""
-    made: list[inspect.Parameter] = []
-    for field in dataclasses.fields(cls):
-        default: Any = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = _FACTORY
-        elif default is dataclasses.MISSING:
-            default = inspect.Parameter.empty
-        if field.init:
-            keyword = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
-            made.append(keyword.replace(annotation=field.type))
-    return inspect.Signature(made)
-
-
-_FACTORY: Final[Any] = vars(dataclasses)["_HAS_DEFAULT_FACTORY"]
-"""Stands for a default that a factory makes; it is printed as ``<factory>``."""
 
 
 def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | None:
@@ -115,13 +84,8 @@ def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | N
 
 
 def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
-    """Return the annotation of a parameter, and the class that wrote it.
-
-    That is the field of its name, unless a hand-written constructor has another annotation.
-    """
+    """Return the annotation of a parameter, or of the field of its name, and who wrote it."""
     written = parameter.annotation
-    if parameter.kind is parameter.VAR_POSITIONAL:  # of an item, where the field's is of all
-        written = parameter.empty
     for base in cls.__mro__:
         own = inspect.get_annotations(base)
         if parameter.name not in own:
@@ -150,74 +114,55 @@ def _without_initvar(kind: Any) -> Any:
 def call(cls: Any, parameters: list[Parameter], arguments: dict[str, Any]) -> Any:
     """Construct an instance; parameters without an argument keep their defaults."""
     named = dict(arguments)
-    positional: list[Any] = []
-    for parameter in parameters:
-        if parameter.name in named and (parameter.spread or not parameter.by_name):
-            value = named.pop(parameter.name)
-            positional += value if parameter.spread else [value]
+    first = [each.name for each in parameters if not each.by_name and each.name in named]
+    positional = [named.pop(name) for name in first]
     return cls(*positional, **named)
 
 
-_DEPTH: Final = 2
-"""How often classes may hold instances of classes that they are part of."""
-
-_DEEPEST: Final = 15
-"""How many annotations may be inside one another: an alias can contain itself with others."""
+_DEPTH: Final = 3
+"""How often annotations may be inside themselves: classes and aliases can be."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FieldContext:
-    """Where a value is wanted: ``Class.field``, and the class whose annotation it is."""
+    """Where a value is wanted, and the class whose annotation it is."""
 
-    text: str
     home: Any
-    above: tuple[Any, ...] = ()  # the classes whose instances are being built around this value
-    errors: list[BaseException] = dataclasses.field(default_factory=list[BaseException])
+    steps: tuple[tuple[Any, str], ...] = ()  # class and field, from the outermost class
     static: bool = False
     counts: bool = False  # a whole number is likely to be a size: it is static, or no field
     bindings: Mapping[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
-    steps: tuple[tuple[str, str], ...] = ()  # class and field, from the outermost class
     around: tuple[Any, ...] = ()  # the annotations that this one is a part of
+    repeats: int = 0
 
     def __str__(self) -> str:
         """Return ``Class.field``, for a message."""
-        return self.text or self.home.__name__
+        outermost = self.steps[0][0] if self.steps else self.home
+        return ".".join([outermost.__name__, *(field for _, field in self.steps)])
 
     def part_of(self, kind: Any) -> "FieldContext":
-        """Return the context of the parts of an annotation, unless it is one of its own parts."""
-        if len(self.around) >= _DEEPEST or any(is_same(each, kind) for each in self.around):
+        """Return the context of the parts of an annotation."""
+        repeats = self.repeats + (kind in self.around)
+        if repeats > _DEPTH:
             raise EndlessError(
                 f"{self}: every value of its type would hold another one without end\n"
                 f"  fix: {self.fix()}"
             )
-        return dataclasses.replace(self, around=(*self.around, kind))
+        return dataclasses.replace(self, around=(*self.around, kind), repeats=repeats)
 
-    def forbids(self, cls: Any) -> bool:
-        """Return whether another instance of a class would go too deep."""
-        return cls in self.above and len(self.above) - len(set(self.above)) >= _DEPTH
-
-    def nested(self, override: str) -> str:
-        """Return code that puts an override here, from the outermost class."""
+    def fix(self, override: str = "...", name: str = "") -> str:
+        """Return code that gives a value here, from the outermost class, or for its type."""
+        fixes: list[str] = []
         for cls, field in reversed(self.steps):
-            override = f"instances({cls}, {field}={override})"
-        return override
-
-    def fix(self, name: str = "...") -> str:
-        """Return code that fixes a value that cannot be found; the name is that of its type."""
-        register = f"\n       hypothesis.strategies.register_type_strategy({name}, ...)"
-        if self.steps:
-            override = f"give a strategy for it: `{self.nested('...')}`"
-            return override if name == "..." else f"{override}, or, next to its type:{register}"
-        default = "give the field a default, or, " if self.text else ""
-        return f"{default}next to the class:{register}"
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Return whether two annotations are equal."""
-    try:
-        return one is other or bool(one == other)
-    except Exception:  # noqa: BLE001  # what ``Annotated`` holds is the user's own
-        return False
+            override = f"instances({cls.__name__}, {field}={override})"
+        if override != "...":
+            fixes.append(f"give a strategy for it: `{override}`")
+        if name:
+            fixes.append(
+                f"next to the class:\n"
+                f"       hypothesis.strategies.register_type_strategy({name}, ...)"
+            )
+        return ", or, ".join(fixes) or "give the field a default"
 
 
 class EndlessError(CannotBuildError):

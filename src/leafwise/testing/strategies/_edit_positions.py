@@ -38,19 +38,14 @@ class Role(Enum):
 
 
 class EditPosition(NamedTuple):
-    """One position in an instance.
-
-    A static is changed in two steps, as its class may store something else than it was given:
-    `make` returns the changed node, `around` the whole instance with it. `make` is None where
-    no constructor takes the static.
-    """
+    """One position: `make` changes its node, if possible, and `around` puts that into the whole."""
 
     path: str
     role: Role
     value: Any
     make: Change | None
     around: Change
-    holder: type | None = None
+    owner: Any = None  # the node whose attribute of this name it is
     name: str = ""
 
     def put(self, new: Any) -> Any | None:
@@ -66,10 +61,7 @@ def _itself(new: Any) -> Any:
 
 
 def edit_positions(tree: Any, arguments: dict[str, Any] | None = None) -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, outer ones first: leaves, statics and containers.
-
-    The arguments are those that the tree was made of, where its attributes are others.
-    """
+    """Yield all positions of a pytree, which was made of some arguments, outer ones first."""
     yield from _positions(tree, "", _itself, arguments=arguments)
 
 
@@ -93,28 +85,17 @@ def is_below(path: str, paths: Iterable[str]) -> bool:
 
 
 def owner_at(tree: Any, path: str) -> Any:
-    """Return the node whose attribute a path leads to, or leads through last; the tree if none.
-
-    It is the first node of its class.
-    """
-    try:
-        above = [
-            position
-            for position in edit_positions(tree)
-            if position.holder and is_below(path, [position.path])
-        ]
-        owner = max(above, key=lambda position: len(position.path)).holder if above else None
-        nodes = jax.tree_util.tree_leaves(tree, is_leaf=lambda node: type(node) is owner)
-    except Exception:  # noqa: BLE001  # a flatten that is at fault
-        return tree
-    return next((node for node in nodes if type(node) is owner), tree)
+    """Return the node whose attribute a path leads to, or leads through last; the tree if none."""
+    owner = tree
+    with contextlib.suppress(Exception):  # a flatten that is at fault
+        for position in edit_positions(tree):
+            if position.name and is_below(path, [position.path]):
+                owner = position.owner
+    return owner
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
-    """Return the path of a leaf by attributes, where JAX's key path has only numbers of children.
-
-    Of a leaf that is there twice, the first is named.
-    """
+    """Return the path of a leaf, by attributes where JAX's keys are only numbers of children."""
     if any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys):
         with contextlib.suppress(Exception):  # a flatten that is at fault
             for position in edit_positions(tree):
@@ -125,43 +106,46 @@ def path_of(tree: Any, keys: Any, leaf: Any) -> str:
 
 # ------------------------------------------------------------------------ children
 
-_Owner = tuple[type | None, str]
-_CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
-"""Nodes whose children are not attributes."""
+_CONTAINERS: Final = (list, tuple, dict, type(None))
 
 
 def _positions(
     value: Any,
     path: str,
     around: Change,
-    owner: _Owner = (None, ""),
+    owner: Any = None,
+    name: str = "",
+    *,
     arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    cls: Any = type(value)
     if level is None:
-        yield EditPosition(path, Role.LEAF, value, _itself, around, *owner)
+        yield EditPosition(path, Role.LEAF, value, _itself, around, owner, name)
         return
-    if type(value) in (list, tuple, dict, type(None)):
-        yield EditPosition(path, Role.CONTAINER, value, _itself, around, *owner)
+    if cls in _CONTAINERS:
+        yield EditPosition(path, Role.CONTAINER, value, _itself, around, owner, name)
     if isinstance(value, enum.Enum):  # `register_static` makes a node of it
-        yield EditPosition(path, Role.STATIC, value, _itself, around, *owner)
-    names = names_of(value) if type(value) not in _CONTAINERS else Names((), ())
+        yield EditPosition(path, Role.STATIC, value, _itself, around, owner, name)
+    has_attributes = cls not in (*_CONTAINERS, jax.tree_util.Partial)
+    names = names_of(value) if has_attributes else Names((), ())
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
     children = [child for _, child in level[0]]
     for place, (key, child) in enumerate(level[0]):
+
+        def put(new: Any, place: int = place) -> Any:
+            return around(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
+
         name = _attribute_of(value, names.dynamic, children, place, key)
         step = f".{name}" if name else jax.tree_util.keystr((key,))
-        put = functools.partial(_put_child, around, structure, children, place)
-        holder = (type(value), name) if name else (None, "")
-        yield from _positions(child, f"{path}{step}".lstrip("."), put, holder)
+        yield from _positions(child, f"{path}{step}".lstrip("."), put, value, name)
     arguments = (arguments_of(value) or arguments or {}) if names.static else {}
     for name in names.static:
-        parameter = parameter_for(parameters(type(value)), name) if arguments else None
-        make: Change | None = None
-        if parameter is not None:
-            make = functools.partial(_remake, type(value), arguments, parameter.name)
-        held, holder = getattr(value, name), (type(value), name)
-        yield from _static_positions(held, f"{path}.{name}".lstrip("."), make, around, holder)
+        parameter = parameter_for(parameters(cls), name) if arguments else None
+        make = functools.partial(_remake, cls, arguments, parameter.name) if parameter else None
+        held = getattr(value, name)
+        where = f"{path}.{name}".lstrip(".")
+        yield from _static_positions(held, where, make, around, value, name)
 
 
 def _attribute_of(
@@ -177,10 +161,6 @@ def _attribute_of(
     return names[place] if len(names) == len(children) else ""  # flatten has converted it
 
 
-def _put_child(around: Change, structure: Any, children: list[Any], place: int, new: Any) -> Any:
-    return around(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
-
-
 # ------------------------------------------------------------------------ statics
 
 
@@ -194,10 +174,7 @@ def parameter_for(takes: Iterable[Parameter], name: str) -> Parameter | None:
 
 
 def arguments_of(instance: Any) -> dict[str, Any]:
-    """Return the arguments of which a constructor makes an instance again: its attributes.
-
-    There are none if it makes something else of these: more than one thing would change.
-    """
+    """Return the attributes of which a constructor makes an instance again; else nothing."""
     cls: Any = type(instance)
     try:
         named = ((parameter_for(parameters(cls), name), name) for name in field_order(instance))
@@ -217,44 +194,38 @@ def _is_same(one: Any, other: Any) -> bool:
     for name in names_of(one).static:
         if is_distinct(getattr(one, name), getattr(other, name)):
             return False
-    structure: Any = jax.tree_util.tree_structure
-    mine, again, its = structure(one), structure(one), structure(other)
-    if mine == again and mine != its:
-        return False  # the constructor makes a static that equals no other
     leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
     return len(leaves[0]) == len(leaves[1]) and all(map(same_leaf, *leaves))
 
 
 def _static_positions(
-    value: Any, path: str, make: Change | None, around: Change, owner: _Owner = (None, "")
+    value: Any, path: str, make: Change | None, around: Change, *owner_and_name: Any
 ) -> Iterator[EditPosition]:
     """Yield a static, and the statics inside it."""
-    yield EditPosition(path, Role.STATIC, value, make, around, *owner)
+    yield EditPosition(path, Role.STATIC, value, make, around, *owner_and_name)
     for step, part, change in _parts(value):
-        inner = None if make is None else functools.partial(_make_part, make, change)
-        yield from _static_positions(part, path + step, inner, around)
 
+        def make_part(new: Any, change: Change = change) -> Any:
+            return None if make is None else make(change(new))
 
-def _make_part(make: Change, change: Change, new: Any) -> Any:
-    return make(change(new))
+        yield from _static_positions(part, path + step, make and make_part, around)
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any, Change]]:
     """Yield the parts of a static: the step to each, the part, and what exchanges it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for name in [field.name for field in dataclasses.fields(value)]:
-            if hasattr(value, name):
-                yield f".{name}", getattr(value, name), functools.partial(_with_field, value, name)
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+        for name in names:
+
+            def replace(new: Any, name: str = name) -> Any:
+                return dataclasses.replace(value, **{name: new})
+
+            yield f".{name}", getattr(value, name), replace
     elif isinstance(value, tuple | dict | FrozenMapping | functools.partial):
         parts: Any = parts_of(value)
         for place, step in enumerate(parts.steps if parts else ()):
-            change = functools.partial(_with_part, value, parts, step)
-            yield step, parts.read(place), change
 
+            def copy(new: Any, step: str = step) -> Any:
+                return copy_with_parts(value, parts, {step: new})
 
-def _with_field(value: Any, name: str, new: Any) -> Any:
-    return dataclasses.replace(value, **{name: new})
-
-
-def _with_part(value: Any, parts: Any, step: str, new: Any) -> Any:
-    return copy_with_parts(value, parts, {step: new})
+            yield step, parts.read(place), copy

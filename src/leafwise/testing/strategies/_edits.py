@@ -1,17 +1,20 @@
 """Changes of one thing in an instance, of every kind that JAX could see."""
 
 import dataclasses
+import enum
+import math
 import typing
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 import hypothesis
 import jax
+import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._classes.annotations import unwrap
+from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._format import (
@@ -21,9 +24,9 @@ from leafwise.testing._format import (
     is_key,
     short_repr,
 )
-from leafwise.testing.strategies import _changes
 from leafwise.testing.strategies._annotations import argument_for, says_nothing
-from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._arrays import Strategy
+from leafwise.testing.strategies._constructor import FieldContext, Parameter
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
@@ -41,11 +44,12 @@ from leafwise.testing.strategies._leaves import (
     other_value,
     other_weak_type,
 )
+from leafwise.testing.strategies._static_values import FUNCTIONS
 
 T = TypeVar("T")
 
 
-class EditKind(StrEnum):
+class EditKind(enum.StrEnum):
     """What an edit changes."""
 
     LEAF_VALUE = "leaf value"
@@ -96,20 +100,150 @@ class Edit(Generic[T]):
         if self.kind is EditKind.STATIC_TYPE:
             kind = type(self.after).__name__
             return f"{format_static(self.before)} -> {short_repr(self.after)} ({kind})"
-        if self.kind is EditKind.STATIC_VALUE:
-            return format_change(_typed(self.before, self.after), _typed(self.after, self.before))
-        if self.kind is EditKind.CONTAINER:
-            return format_change(format_leaf(self.before), format_leaf(self.after))
-        before, after = format_leaf(self.before), format_leaf(self.after)
-        if self.kind is EditKind.ARRAY_KIND:
-            kinds = type(self.before).__name__, type(self.after).__name__
-            return format_change(f"{before} ({kinds[0]})", f"{after} ({kinds[1]})")
-        return f"{before}, other elements" if before == after else f"{before} -> {after}"
+        describe = format_static if self.kind is EditKind.STATIC_VALUE else format_leaf
+        before, after = describe(self.before), describe(self.after)
+        if self.kind is EditKind.LEAF_VALUE and before == after:
+            return f"{before}, other elements"
+        if self.kind is EditKind.ARRAY_KIND or (describe is format_static and before == after):
+            before = f"{before} ({type(self.before).__name__})"
+            after = f"{after} ({type(self.after).__name__})"
+        return format_change(before, after)
 
 
-def _typed(value: Any, other: Any) -> str:
-    text = format_static(value)
-    return f"{text} ({type(value).__name__})" if text == format_static(other) else text
+# ------------------------------------------------------------- other containers and statics
+
+
+def other_containers(value: Any) -> Strategy | None:
+    """Return a strategy for trees of another structure than a leaf or container."""
+    kind = type(value)
+    if value is None:
+        return st.sampled_from([1.0, ()])
+    if kind is list or kind is tuple:
+        turned = tuple(value) if kind is list else list(value)
+        return st.sampled_from([turned, value[:-1] if value else kind([1.0]), kind([*value, 1.0])])
+    if kind is dict:
+        return st.sampled_from(_mappings(value, 1.0))
+    return st.sampled_from([None, (value,)]) if is_numeric(value) else None
+
+
+def _mappings(value: Any, item: Any) -> list[dict[Any, Any]]:
+    """Return mappings with a key more, if keys are text, and with one less."""
+    made: list[dict[Any, Any]] = [dict(list(value.items())[:-1])] if value else []
+    if all(isinstance(key, str) for key in value):
+        made.insert(0, {**value, "".join(["extra", *value]): item})
+    return made
+
+
+class StrSubclass(str):
+    """Text that is equal to a str, and not one."""
+
+    __slots__ = ()
+    __repr__ = str.__repr__
+
+
+class TupleSubclass(tuple[Any, ...]):
+    """Items that are equal to a tuple, and not one."""
+
+    __slots__ = ()
+
+
+def twins(value: Any) -> Iterator[Any]:
+    """Yield values that are equal (``==``) to `value` and of another type."""
+    for convert in _conversions(value):
+        try:
+            twin = convert(value)
+        except (OverflowError, ValueError):  # no such number
+            continue
+        if type(twin) is not type(value) and twin == value:
+            yield twin
+
+
+def _conversions(value: Any) -> list[Callable[[Any], Any]]:
+    if isinstance(value, enum.Enum):
+        return [lambda member: member.value] if isinstance(value, int | str) else []
+    if isinstance(value, bool):
+        return [int]
+    if isinstance(value, int):
+        return [float, np.int64]
+    if isinstance(value, float):
+        return [int, np.float64, float]
+    if type(value) is str:
+        return [StrSubclass]
+    return [TupleSubclass] if type(value) is tuple else []
+
+
+def static_types(value: Any) -> Strategy | None:
+    """Return a strategy for statics that are equal and of another type."""
+    found = list(twins(value))
+    return st.sampled_from(found) if found else None
+
+
+def static_values(value: Any) -> Strategy | None:
+    """Return a strategy for other statics, as a rule of the same type; None if none are known."""
+    if type(value) is int:
+        made: Strategy = st.integers(0, 9) | st.integers(-99, 99)
+    elif type(value) is float:
+        made = st.sampled_from([0.0, 1.0, 0.5, -0.0, math.nan]) | st.floats(-99, 99, width=16)
+    else:
+        found = [new for new in _other_statics(value) if is_distinct(value, new) is not False]
+        return st.sampled_from(found) if found else None
+    return made.filter(lambda new: is_distinct(value, new) is not False)
+
+
+def _other_statics(value: Any) -> list[Any]:  # noqa: C901, PLR0912  # one chain of cases
+    """Return other statics; of what has fields there are none, as these are changed."""
+    match value:
+        case enum.Enum():
+            return list(type(value))
+        case bool():
+            return [not value]
+        case str():
+            return ["", "other", f"{value}s", value.upper()]
+        case bytes():
+            return [b"", b"other", value + b"s"]
+        case None:
+            return [0, "other", ()]
+        case np.generic():
+            return [other_value(value)] if is_numeric(value) else []
+        case tuple() if type(value) is tuple:
+            return [(*value, "extra"), value[:-1], value[::-1]]
+        case frozenset():
+            return [value | {"extra"}, frozenset(list(value)[1:])]
+        case FrozenMapping():
+            return list(map(FrozenMapping, _mappings(value, 1)))
+        case StaticArray():
+            elements = np.asarray(value)
+            is_full = elements.size and is_numeric(elements)
+            return [StaticArray(other_value(elements) if is_full else np.ones(2, "int8"))]
+        case np.ndarray() | jax.Array():
+            return _raw_arrays(value) if is_numeric(value) else []
+        case np.dtype():
+            return [jnp.dtype("int32"), jnp.dtype("float32")]
+        case type():
+            return [np.float32, np.int32, int]
+        case _:
+            is_function = callable(value) and not hasattr(type(value), "_fields")
+            return list(FUNCTIONS) if is_function else []
+
+
+def _raw_arrays(value: Any) -> list[Any]:
+    """Return arrays that no static should be, and that some libraries take."""
+    elements = np.asarray(value)
+    changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
+    if elements.dtype in _SAME_BYTES:
+        changed.append(elements.view(_SAME_BYTES[elements.dtype]))
+    make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
+    return [make(each) for each in changed if each is not None]
+
+
+_SAME_BYTES: Final = {
+    np.dtype(one): np.dtype(other)
+    for one, other in (("f4", "i4"), ("i4", "f4"), ("i2", "f2"), ("f2", "i2"), ("?", "u1"))
+}
+"""Dtypes that the same bytes can be read as."""
+
+
+# ------------------------------------------------------------------ which edits can be made
 
 
 LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
@@ -121,13 +255,7 @@ LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
 }
 """Another leaf of each kind, or None: of what a leaf holds, no program depends on more."""
 
-_OTHER_EDITS: Final[dict[EditKind, Callable[[Any], "st.SearchStrategy[Any] | None"]]] = {
-    EditKind.STATIC_VALUE: _changes.static_values,
-    EditKind.STATIC_TYPE: _changes.static_types,
-    EditKind.CONTAINER: _changes.other_containers,
-}
-
-Options = dict[EditKind, list[tuple[EditPosition, "st.SearchStrategy[Any]"]]]
+Options = dict[EditKind, list[tuple[EditPosition, Strategy]]]
 """By kind of edit, the positions where one can be made, and a strategy for what is put there."""
 
 
@@ -145,23 +273,31 @@ def options_of(
     return found
 
 
-def _others(kind: EditKind, position: EditPosition) -> "st.SearchStrategy[Any] | None":
+def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
     """Return a strategy for what an edit of a kind puts at a position; None if there is none."""
     value, role = position.value, position.role
     if kind in LEAF_EDITS:
         is_leaf = role is Role.LEAF and is_numeric(value) and can_be_other(kind, value)
         # Not made before it is drawn: few are, of many leaves.
         return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
-    if (kind is EditKind.CONTAINER) is (role is Role.STATIC):
+    if kind is EditKind.CONTAINER:
+        return None if role is Role.STATIC else other_containers(value)
+    if role is not Role.STATIC:
         return None
-    if position.holder is not None and kind is EditKind.STATIC_VALUE:
-        parameter = parameter_for(parameters(position.holder), position.name)
-        annotation = unwrap(parameter.kind) if parameter else None
-        if typing.get_origin(annotation) is typing.Literal:
-            listed = typing.get_args(annotation)
-            others = [choice for choice in listed if is_distinct(choice, value)]
-            return st.sampled_from(others) if others else None
-    return _OTHER_EDITS[kind](value)
+    if kind is EditKind.STATIC_TYPE:
+        return static_types(value)
+    parameter = _parameter_of(position)
+    annotation = unwrap(parameter.kind) if parameter else None
+    if typing.get_origin(annotation) is typing.Literal:
+        others = [each for each in typing.get_args(annotation) if is_distinct(each, value)]
+        return st.sampled_from(others) if others else None
+    return static_values(value)
+
+
+def _parameter_of(position: EditPosition) -> Parameter | None:
+    """Return the parameter of a constructor that takes what is at a position."""
+    takes = parameters(type(position.owner)) if position.name else ()
+    return parameter_for(takes, position.name)
 
 
 def can_be_other(kind: EditKind, leaf: Any) -> bool:
@@ -169,20 +305,20 @@ def can_be_other(kind: EditKind, leaf: Any) -> bool:
     if kind is EditKind.LEAF_VALUE:
         return bool(np.size(leaf))
     if kind is EditKind.WEAK_TYPE and not is_key(leaf):
-        return is_default_dtype(jax.typeof(leaf).dtype) or jax.typeof(leaf).weak_type
+        return is_default_dtype(jax.typeof(leaf).dtype)
     if kind is EditKind.ARRAY_KIND:
         return other_kind(leaf) is not None
     return kind is EditKind.SHAPE or not is_key(leaf)
 
 
-def by_annotation(position: EditPosition) -> "st.SearchStrategy[Any] | None":
+def by_annotation(position: EditPosition) -> Strategy | None:
     """Return a strategy for what a static is given, if its annotation says anything."""
-    holder, name = position.holder, position.name
-    parameter = parameter_for(parameters(holder), name) if holder else None
-    if holder is None or parameter is None or says_nothing(parameter.kind):
+    parameter = _parameter_of(position)
+    if parameter is None or says_nothing(parameter.kind):
         return None
-    where = FieldContext(f"{holder.__name__}.{name}", parameter.owner, static=True)
-    return argument_for(holder, parameter, where)
+    cls = type(position.owner)
+    where = FieldContext(parameter.owner, ((cls, position.name),), static=True)
+    return argument_for(cls, parameter, where)
 
 
 def edits(

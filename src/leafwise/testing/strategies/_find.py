@@ -27,28 +27,24 @@ _SETTINGS: Final = hypothesis.settings(
 _STEPS: Final = 400
 """How often a found value is simplified."""
 _COMPILED: Final = 20
-"""As how many steps one counts that compiles."""
+"""As how many steps one counts that compiles: the same value is compiled already."""
 
 
 def find(strategy: Any, wanted: Callable[[Any], bool]) -> Any:
-    """Return a value that is wanted, as simple as it becomes in some steps.
-
-    A step that compiles counts more: it is the same value where the same is compiled already.
-    `LookupError` says that none was found.
-    """
+    """Return a value that is wanted, as simple as it becomes in some steps; else `LookupError`."""
     best: list[Any] = []
     steps = _STEPS
 
-    def is_wanted(drawn: _Unprinted) -> bool:
+    def is_wanted(drawn: Callable[[], Any]) -> bool:
         nonlocal steps
         if steps < 0:
             return False
         with count_events() as counts:
-            accepted = wanted(drawn.value)
+            accepted = wanted(drawn())
         if best:
             steps -= _COMPILED if counts.compiles else 1
         if accepted:
-            best[:] = [drawn.value]
+            best[:] = [drawn()]
         return accepted
 
     try:
@@ -61,19 +57,11 @@ def find(strategy: Any, wanted: Callable[[Any], bool]) -> Any:
     return best[0]
 
 
-class _Unprinted:
-    """Holds a value that Hypothesis would print, by whatever its class calls `_repr_pretty_`."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001  # as IPython's
-        printer.text("...")
-
-
 @st.composite
-def _unprinted(draw: st.DrawFn, strategy: Any) -> Any:
+def _unprinted(draw: st.DrawFn, strategy: Any) -> Callable[[], Any]:
+    """Draw a value inside a function: Hypothesis prints what it finds, and its class may raise."""
     try:
-        return _Unprinted(draw(strategy))
+        value = draw(strategy)
     except ImpossibleError:
         return hypothesis.reject()
+    return lambda: value

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from leafwise.testing.strategies._annotations import strategy_for
+from leafwise.testing.strategies._annotations import InstancePlan, strategy_for
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_more
-from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
 
@@ -77,9 +76,9 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
             finally:
                 _ACTIVE.reset(token)
         if not from_fields:
-            where = FieldContext("", origin)
+            where = FieldContext(origin)
             by_fields = bool(overrides) or registered
-            plan = InstancePlan(cls, where, strategy_for, overrides) if by_fields else None
+            plan = InstancePlan(cls, where, overrides) if by_fields else None
             from_fields.append(plan.strategy() if plan else strategy_for(cls, where))
         return draw(from_fields[0])
 

@@ -63,10 +63,7 @@ def seems_equal(one: Any, other: Any) -> bool:
 
 
 def put(value: Any) -> jax.Array:
-    """Return a numpy array or a Python scalar on the device.
-
-    As `jnp.asarray` does, which compiles a program for each shape.
-    """
+    """Return a numpy array or a Python scalar on the device, without a program for its shape."""
     made: jax.Array = jax.device_put(value)
     return made
 
@@ -79,10 +76,7 @@ def struct_of(leaf: Any, *batch: int) -> Any:
 
 
 def other_value(leaf: Any) -> Any:
-    """Return a leaf with other elements: 1 for zeros, 0 for all else; None if it has none.
-
-    Adding one would change nothing in 1e30, and not fit where 2**31 - 1 is the largest.
-    """
+    """Return a leaf with other elements: 1 for zeros, 0 for all else; None if it has none."""
     if is_key(leaf):
         data = jax.random.key_data(leaf) ^ 1
         changed = jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
@@ -120,8 +114,7 @@ def other_shape(leaf: Any) -> Any:
         keys = jnp.zeros((*shape, *data.shape[leaf.ndim :]), data.dtype)
         return _placed_like(leaf, jax.random.wrap_key_data(keys, impl=jax.random.key_impl(leaf)))
     aval = jax.typeof(leaf)
-    made = _weak(aval.dtype, shape) if aval.weak_type else put(np.ones(shape, aval.dtype))
-    return _placed_like(leaf, made)
+    return _ones(leaf, shape, aval.dtype, aval.weak_type)
 
 
 def other_dtype(leaf: Any) -> Any:
@@ -130,23 +123,18 @@ def other_dtype(leaf: Any) -> Any:
         return None
     aval = jax.typeof(leaf)
     if aval.weak_type:
-        other = int if aval.dtype.kind == "f" else float
-        return _placed_like(leaf, jnp.broadcast_to(put(other(1)), aval.shape))
-    dtype = "int16" if aval.dtype != "int16" else "float16"
-    return _placed_like(leaf, put(np.ones(aval.shape, dtype)))
+        dtype = jax.typeof(1 if aval.dtype.kind == "f" else 1.0).dtype
+    else:
+        dtype = np.dtype("int16" if aval.dtype != "int16" else "float16")
+    return _ones(leaf, aval.shape, dtype, aval.weak_type)
 
 
 def other_weak_type(leaf: Any) -> Any:
     """Return an array that promotes in the other way; None if there is none of this dtype."""
-    if is_key(leaf):
-        return None
     aval = jax.typeof(leaf)
-    if not aval.weak_type:
-        made = _weak(aval.dtype, aval.shape)
-        return None if made is None else _placed_like(leaf, made)
-    with np.errstate(over="ignore"):
-        elements = np.asarray(leaf).astype(aval.dtype)
-    return _placed_like(leaf, put(elements))
+    if is_key(leaf) or not is_default_dtype(aval.dtype):
+        return None
+    return _ones(leaf, aval.shape, aval.dtype, not aval.weak_type)
 
 
 def other_kind(leaf: Any) -> Any:
@@ -165,11 +153,11 @@ def other_kind(leaf: Any) -> Any:
 _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 
 
-def _weak(dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array that promotes like a Python scalar; None if none does of this dtype."""
-    if not is_default_dtype(dtype):
-        return None
-    return jnp.broadcast_to(put(_ONES[dtype.kind]), shape)
+def _ones(leaf: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:  # noqa: FBT001
+    """Return an array where a leaf is; a `weak` one promotes like a Python scalar."""
+    if weak:
+        return _placed_like(leaf, jnp.broadcast_to(put(_ONES[dtype.kind]), shape))
+    return _placed_like(leaf, put(np.ones(shape, dtype)))
 
 
 def is_default_dtype(dtype: Any) -> bool:

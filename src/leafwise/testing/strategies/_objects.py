@@ -66,11 +66,7 @@ def is_abstract(cls: Any) -> bool:
 
 
 def subclasses_of(cls: type) -> list[type]:
-    """Return the classes derived from a class that have a name to be found by.
-
-    Others, redefined or made in a function, come and go: draws would not be repeatable.
-    If there are only such, they are what there is.
-    """
+    """Return the classes derived from a class: those that can be imported, if there are any."""
     below: list[type] = []
     direct: list[type] = type.__subclasses__(cls)
     for subclass in direct:

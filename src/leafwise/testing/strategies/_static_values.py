@@ -1,4 +1,4 @@
-"""Values for static fields, of every kind that leafwise distinguishes."""
+"""Values without parts, and static values of every kind that leafwise distinguishes."""
 
 import dataclasses
 import datetime as dt
@@ -6,16 +6,31 @@ import enum
 import fractions
 import functools
 import math
+import numbers
+import operator
+import pathlib
 import sys
+import types
+import typing
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise.testing.strategies._arrays import Strategy, arrays
+from leafwise.testing.strategies._arrays import (
+    Strategy,
+    array_values,
+    arrays,
+    concrete_scalar,
+    jaxtyped_values,
+)
+from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._objects import entry_of, issubclass_of, origin_of
 
 
 def nothing() -> float:
@@ -43,34 +58,86 @@ BY_ARITY: Final[dict[int, tuple[Any, ...]]] = {0: (nothing, one), 1: FUNCTIONS}
 OF_MANY: Final = (first, last)
 """Functions of any number of arguments, at least one."""
 
-PARTIALS: Final = (functools.partial(jnp.add, 1), functools.partial(jnp.sum, axis=0))
-"""Functions with some arguments given."""
-
 _PARTIAL: Final[Any] = jax.tree_util.Partial
 
-TREE_PARTIALS: Final = (_PARTIAL(jnp.tanh), _PARTIAL(jnp.add, 1.0))
-"""Partials that are nodes of a pytree."""
+
+# ------------------------------------------------------------------------ by annotation
 
 
-class Color(enum.Enum):
-    """A member is not equal to its value."""
-
-    RED = 1
-    BLUE = 2
-
-
-class Level(enum.IntEnum):
-    """A member is equal to a whole number."""
-
-    OFF = 0
-    ON = 1
+def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
+    """Return a strategy for values without parts; None if those of Hypothesis will do."""
+    if hasattr(kind, "array_type"):
+        return jaxtyped_values(kind, where)
+    if kind in (int, numbers.Integral):
+        sizes = st.sampled_from((1, 2, 3, 0, 4, 5))
+        return sizes if where.counts else st.integers(0, 5) | st.integers(-100, 100)
+    make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
+    return make(kind) if make else entry_of(_KNOWN, kind)
 
 
-class Mode(enum.StrEnum):
-    """A member is equal to text."""
+_FLOATS: Final = st.floats(-10, 10, width=16)
+_DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
-    A = "a"
-    B = "b"
+
+def _dtypes(kind: Any) -> Strategy:
+    scalars = [part for part in typing.get_args(kind) if isinstance(part, type)]
+    return st.just(np.dtype(concrete_scalar(scalars[0]))) if scalars else _DTYPES
+
+
+def _numpy_scalars(kind: Any) -> Strategy:
+    scalar: Any = concrete_scalar(origin_of(kind))
+    is_number = issubclass(scalar, np.number | np.bool_)
+    return st.integers(0, 10).map(scalar) if is_number else st.from_type(scalar)
+
+
+_BY_BASE: Final[tuple[tuple[type, Callable[[Any], Strategy | None]], ...]] = (
+    (StaticArray, lambda _: arrays(numpy=True).map(StaticArray)),
+    (jax.Array, array_values),
+    (np.ndarray, array_values),
+    (np.dtype, _dtypes),
+    (np.generic, _numpy_scalars),
+    (pathlib.PurePath, lambda kind: st.sampled_from(["a", "b/c", "/d"]).map(kind)),
+    (_PARTIAL, lambda _: st.sampled_from([_PARTIAL(jnp.tanh), _PARTIAL(jnp.add, 1.0)])),
+    (functools.partial, lambda _: st.just(functools.partial(jnp.add, 1))),
+    (types.FunctionType, lambda _: st.sampled_from(OF_MANY)),
+)
+
+
+def _mesh() -> Any:
+    return jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+
+
+_SPEC: Final[Any] = jax.sharding.PartitionSpec
+_SPECS: Final = st.sampled_from([_SPEC(), _SPEC(None), _SPEC("x"), _SPEC(None, "x")])
+_DEVICES: Final[Strategy] = st.builds(jax.devices).map(operator.itemgetter(0))
+_SHARDINGS: Final = _DEVICES.map(jax.sharding.SingleDeviceSharding)
+
+_KNOWN: Final[dict[Any, Strategy]] = {
+    None: st.none(),
+    **dict.fromkeys((float, numbers.Real, numbers.Number), _FLOATS),
+    complex: st.builds(complex, _FLOATS, _FLOATS),
+    str: st.text("abc", min_size=1, max_size=3),
+    **dict.fromkeys((jax.typing.DTypeLike, npt.DTypeLike), _DTYPES),
+    _SPEC: _SPECS,
+    jax.sharding.Mesh: st.builds(_mesh),
+    jax.sharding.NamedSharding: st.builds(jax.sharding.NamedSharding, st.builds(_mesh), _SPECS),
+    **dict.fromkeys((jax.sharding.Sharding, jax.sharding.SingleDeviceSharding), _SHARDINGS),
+    jax.Device: _DEVICES,
+    jax.ShapeDtypeStruct: st.builds(
+        jax.ShapeDtypeStruct, st.lists(st.integers(1, 3), max_size=2).map(tuple), _DTYPES
+    ),
+    jax.tree_util.PyTreeDef: st.sampled_from([0, (0, 0)]).map(jax.tree_util.tree_structure),
+}
+"""Strategies by annotation."""
+
+
+# ------------------------------------------------------------------- made to be confused
+
+
+# A member of the first is not equal to its value.
+Color = enum.Enum("Color", ["RED", "BLUE"])
+Level = enum.IntEnum("Level", {"OFF": 0, "ON": 1})
+Mode = enum.StrEnum("Mode", {"A": "a", "B": "b"})
 
 
 class Point(NamedTuple):
@@ -109,10 +176,10 @@ _NAMED: Final[tuple[Any, ...]] = (
     *(np.dtype("float32"), np.dtype("int32"), jnp.dtype("bfloat16")),
     *(first, last, math.sin, jnp.sin, jnp.tanh),
 )
-_TEXTS: Final = ("", "a", "b", "1", b"", b"a")
 _INSTANT: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 _EAST: Final = dt.timezone(dt.timedelta(hours=1))
 _OTHERS: Final[tuple[Any, ...]] = (
+    *("", "a", "b", "1", b"", b"a"),
     *(range(0), range(3), range(0, 3, 2), range(0, 4, 2)),
     *(fractions.Fraction(1), fractions.Fraction(1, 2)),
     *(_INSTANT, _INSTANT.astimezone(_EAST), _INSTANT.date(), dt.timedelta(1)),
@@ -147,35 +214,25 @@ def static_values() -> Strategy:
         st.sampled_from(_NUMBERS).map(
             lambda number: float(str(number)) if type(number) is float else number
         ),
-        st.sampled_from(_TEXTS),
-        st.integers() | st.floats() | st.text("ab", max_size=3),
         st.sampled_from(_OTHERS),
+        st.integers() | st.floats() | st.text("ab", max_size=3),
         elements.map(StaticArray),
     )
     flat = _containers(leaves)
-    deep = _containers(leaves | flat)
-    # `one_of` takes the branches of what it is given, each once, and those of containers are
-    # many: built, they are one, and plain values are met more often than containers.
-    return st.one_of(leaves, *(st.builds(_itself, each) for each in (flat, flat, deep, deep)))
+    return leaves | flat | _containers(leaves | flat)
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _partial(part: Any) -> Any:
-    return functools.partial(first, part, key=part)
-
-
-def _containers(parts: Strategy) -> Strategy:
+@st.composite
+def _containers(draw: st.DrawFn, parts: Strategy) -> Any:
+    """Draw a container; mapped, each branch of its parts would be met as often as a leaf."""
     few = st.lists(parts, max_size=3)
-    made = [
+    kinds = [
         few.map(tuple),
         *(st.builds(kind, parts, parts) for kind in (Point, Size, Config)),
         few.map(frozenset),
         st.dictionaries(st.sampled_from(["a", "b", 1]), parts, max_size=2).map(FrozenMapping),
-        st.builds(_partial, parts),  # mapped, each of the parts' branches would be one here
+        parts.map(lambda part: functools.partial(first, part, key=part)),
     ]
     if sys.version_info >= (3, 12):  # before, they have no hash
-        made.append(st.builds(slice, parts, parts))
-    return st.one_of(made)
+        kinds.append(st.builds(slice, parts, parts))
+    return draw(draw(st.sampled_from(kinds)))
