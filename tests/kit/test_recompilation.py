@@ -64,7 +64,7 @@ def test_false_claims_are_found(claims: Any, path: str, words: str) -> None:
     with pytest.raises(LawViolation, match=words) as caught:
         check_recompilation(params, settings=FEW, **claims)
     assert (caught.value.path, caught.value.law) == (path, "recompilation")
-    assert "as claimed" in str(caught.value)
+    assert ", for another value" in str(caught.value)
 
 
 def test_claims_are_about_other_values() -> None:
@@ -190,7 +190,7 @@ def test_bad_input() -> None:
         recompiles_only_on("q.a")(lambda p, n: p * n)
     with pytest.raises(CannotBuildError, match=r"\.p: there is no annotation\n  fix: write one"):
         recompiles_only_on("p")(lambda p, n: p * n).check()
-    with pytest.raises(TypeError, match=r"'x' is given by keyword alone"):
+    with pytest.raises(TypeError, match=r"required keyword-only argument: 'x'"):
         recompiles_only_on("x")(named).check()
 
 
@@ -328,7 +328,6 @@ def test_it_reads_as_the_function(plain: Any) -> None:
     """Name, docstring and signature are those of the function."""
     step = recompiles_only_on("config.depth")(plain)
     assert (step.__name__, step.__wrapped__) == ("plain", plain)
-    assert "config.depth" in repr(step)
     assert step.paths == ("config.depth",)
 
 
