@@ -369,7 +369,7 @@ def test_stale_captures(project: Project) -> None:
     """)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
-    result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures(stale='no'): *got 'no'*"])
+    result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures takes stale= *got 'no'*"])
 
 
 def test_storms_are_counted_for_each_test(project: Project) -> None:
