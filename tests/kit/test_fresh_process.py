@@ -115,15 +115,15 @@ def test_the_answers() -> None:
     """The process answers what is missing, and imports by the folder it is told."""
     process = UnpicklingProcess()
     try:
-        nothing = process.ask(UnpickleRequest([], "no_such_module", (b"", b""), ()))
+        nothing = process.ask(UnpickleRequest([], "no_such_module", (), (b"", b"", b"")))
         assert nothing.missing.startswith("ModuleNotFoundError")
         value = travellers.Sound(1.0)
         pickled = pickle.dumps(value)
         module = travellers.__name__
-        answer = process.ask(UnpickleRequest(folder_of(module), module, (pickled, pickled), ("n",)))
+        answer = process.ask(UnpickleRequest(folder_of(module), module, ("n",), (pickled,) * 3))
         assert (answer.missing, answer.problem) == ("", "")
         assert pickle.loads(answer.back).n == "n"  # noqa: S301
-        garbage = process.ask(UnpickleRequest([], module, (b"garbage", b"garbage"), ()))
+        garbage = process.ask(UnpickleRequest([], module, (), (b"garbage",) * 3))
         assert garbage.problem.startswith("it does not unpickle: ")
     finally:
         process.close()
