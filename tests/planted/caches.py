@@ -6,12 +6,15 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
+
+from leafwise.testing import Law
 
 from .exact import Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
+@correct
 class Gaussian:
     """A correct class: what it caches is neither child nor static."""
 
@@ -52,7 +55,7 @@ class Gaussian:
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, "volume", like="equinox#539")
 class CachedInAux(Gaussian):
     """All attributes but the children are statics: what a cached property stored, too."""
 
@@ -61,7 +64,7 @@ class CachedInAux(Gaussian):
         return Statics(**{name: vars(self)[name] for name in vars(self) if name not in children})
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, "precision", like="numpyro#1778, netket#835")
 class CachedIsChild(Gaussian):
     """What a cached property stored becomes a child, and None where it has not yet."""
 
@@ -78,7 +81,7 @@ class CachedIsChild(Gaussian):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, "label", "_label", like="numpyro#1778")
 class LazyInAux(Gaussian):
     """A property fills an attribute when it is first read, and that is a static."""
 
@@ -95,7 +98,7 @@ class LazyInAux(Gaussian):
         return Statics(dims=self.dims, _label=self._label)
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, like="stored results of flatten")
 class FlattenedOnce(Gaussian):
     """Flatten stores its result on the class; another instance has that of the first."""
 
@@ -108,7 +111,7 @@ class FlattenedOnce(Gaussian):
         return flat
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "dims", like="stored keys")
 class KeyStoredOnce(Gaussian):
     """aux_data is stored on the class; another instance has that of the first."""
 

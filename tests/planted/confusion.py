@@ -5,12 +5,15 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import jax
-from jax.tree_util import GetAttrKey, register_dataclass, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey, register_dataclass
+
+from leafwise.testing import Law
 
 from .exact import Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
 class Point:
     """A correct class: JAX compares the class of a custom node."""
@@ -34,6 +37,7 @@ class Point:
         return self
 
 
+@planted(Law.DISTINCT_CLASSES, like="jax: register_dataclass")
 @dataclasses.dataclass
 class Cartesian:
     """JAX's `register_dataclass`: it and another class with equal fields share treedefs."""
@@ -56,6 +60,7 @@ register_dataclass(Cartesian)
 register_dataclass(Polar)
 
 
+@planted(Law.STATIC_TYPES, "unit", like="jax#9273: register_dataclass")
 @dataclasses.dataclass
 class PlainNode:
     """JAX's `register_dataclass`: statics are compared by value alone."""

@@ -6,12 +6,15 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import GetAttrKey, register_dataclass, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey, register_dataclass
+
+from leafwise.testing import Law
 
 from .exact import Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
+@correct
 class Grid:
     """A correct class: its constructor checks, converts and computes, and runs once."""
 
@@ -35,7 +38,7 @@ class Grid:
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "level", like="jax#12319")
 class InitCounts(Grid):
     """`__init__` runs again at unflatten, and adds one again."""
 
@@ -44,7 +47,7 @@ class InitCounts(Grid):
         return cls(*children, aux.values["level"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="jax#4673, jax#14619")
 class InitValidates(Grid):
     """`__init__` runs again at unflatten, and refuses what is no array."""
 
@@ -54,7 +57,7 @@ class InitValidates(Grid):
         return cls(points, aux.values["level"] - 1)
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="jax#25486")
 class InitConverts(Grid):
     """`__init__` runs again at unflatten, and converts what it is given to an array."""
 
@@ -67,7 +70,7 @@ class InitConverts(Grid):
         return cls(*children, aux.values["level"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, like="equinox#296")
 class NewWithArguments(Grid):
     """Unflatten calls a `__new__` that wants what it is not given."""
 
@@ -86,7 +89,7 @@ class NewWithArguments(Grid):
         return self
 
 
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
 class Weights:
     """A correct class: `__post_init__` is left out at unflatten, and may run at `replace`."""
@@ -122,12 +125,12 @@ class RunsAgain(Weights):
         return cls(*children, tags=aux.values["tags"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.POST_INIT, like="jax#25486: register_dataclass")
 class PostInitRuns(RunsAgain):
     """`__post_init__` runs again at unflatten; it changes nothing more, and costs time."""
 
 
-@register_pytree_with_keys_class
+@planted(Law.POST_INIT, like="jax#25486: register_dataclass")
 class PostInitAppends(RunsAgain):
     """`__post_init__` runs again at unflatten, and appends again."""
 
@@ -135,7 +138,7 @@ class PostInitAppends(RunsAgain):
         self.tags = (*self.tags, "made")
 
 
-@register_pytree_with_keys_class
+@planted(Law.POST_INIT, like="kUPS#290")
 class PostInitNormalises(RunsAgain):
     """`__post_init__` runs again at unflatten, and divides by the sum again."""
 
@@ -144,7 +147,7 @@ class PostInitNormalises(RunsAgain):
             self.values = self.values / (1 + jnp.abs(self.values).sum())
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="registries of instances")
 class PostInitLists(RunsAgain):
     """`__post_init__` runs again at unflatten, and lists the instance with its class."""
 
@@ -154,7 +157,7 @@ class PostInitLists(RunsAgain):
         self.MADE.append(self)
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, "tags", like="dataclasses.replace")
 class PostInitAtReplace(Weights):
     """`dataclasses.replace` runs `__post_init__` again, which appends again."""
 
@@ -162,6 +165,7 @@ class PostInitAtReplace(Weights):
         self.tags = (*self.tags, "made")
 
 
+@planted(Law.ANY_LEAF, like="jax#25486: register_dataclass")
 @dataclasses.dataclass
 class PostInitConverts:
     """JAX's `register_dataclass`: `__post_init__` runs again, and converts to an array."""
@@ -177,7 +181,7 @@ class PostInitConverts:
 register_dataclass(PostInitConverts)
 
 
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
 class Derived:
     """A correct class: a field that the constructor does not take is a static like another."""
@@ -203,7 +207,7 @@ class Derived:
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "area", like="jax_dataclasses, tjax: statics with init=False")
 class InitFalseDropped(Derived):
     """A field with `init=False` is not flattened, and gone after unflatten."""
 
@@ -219,7 +223,7 @@ class WidthOnly(Statics):
         return super().form()[:1]
 
 
-@register_pytree_with_keys_class
+@correct
 class InitFalseNotCompared(Derived):
     """A correct class: what is computed from a static that is compared need not be."""
 

@@ -5,14 +5,17 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
+
+from leafwise.testing import Law
 
 from .exact import Statics
+from .table import correct, planted
 
 NAMES = ("shape", "options", "window")
 
 
-@register_pytree_with_keys_class
+@correct
 class Filter:
     """A correct class: statics that are containers, one of them an array."""
 
@@ -75,7 +78,7 @@ class ArrayByValue:
         return hash(self.form)
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "window", like="jax#28659")
 class AuxHasArray(InOrder):
     """aux_data has a NumPy array, whose == has no truth value."""
 
@@ -83,7 +86,7 @@ class AuxHasArray(InOrder):
         return self.shape, self.options, self.window
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "window", like="jax#19547, jax#24204")
 class AuxHasJaxArray(InOrder):
     """aux_data has a JAX array, whose == has no truth value."""
 
@@ -100,7 +103,7 @@ class AuxHasJaxArray(InOrder):
         return self.shape, self.options, self.window
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, like="jax#13027")
 class AuxIsArray(Filter):
     """aux_data is an object array of the statics."""
 
@@ -114,7 +117,7 @@ class AuxIsArray(Filter):
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="flax#4870, jax#28418")
 class AuxIsList(Filter):
     """aux_data is a list: no hash, and anybody may change it."""
 
@@ -126,7 +129,7 @@ class AuxIsList(Filter):
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="jax#15338: `return (), {}`")
 class AuxIsDict(Filter):
     """aux_data is a dict of the statics: no hash."""
 
@@ -147,7 +150,7 @@ class WithListOfOptions(Statics):
         return self.values["shape"], list(self.values["options"]), self.values["window"].tobytes()
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, "options", "", like="jax#13992")
 class ListInAux(Filter):
     """aux_data has a list inside a tuple: no hash."""
 
@@ -159,7 +162,7 @@ class WithIds(Statics):
         return id(self.values["shape"]), super().form()
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "shape", like="jax#4712")
 class IdOfStatic(Filter):
     """A static is compared by its address: an equal tuple retraces."""
 
@@ -175,7 +178,7 @@ class Zipped(Statics):
         return hash(self.form()[1:])
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "shape", like="zip without strict")
 class ZipStopsEarly(Filter):
     """The aux_data's == zips two tuples: (2,) is equal to (2, 3)."""
 
@@ -188,7 +191,7 @@ class AnyOrder(Statics):
         return Statics(**values).form()
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "shape", like="axes compared as a set")
 class OrderIgnored(Filter):
     """A static tuple is sorted before it is compared: (2, 3) is equal to (3, 2)."""
 
@@ -200,7 +203,7 @@ class BytesOnly(Statics):
         return super().form()[:2], self.values["window"].tobytes()
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "window", like="keys made with tobytes()")
 class BytesCompared(Filter):
     """A static array is compared by its bytes: dtype and shape stay out."""
 
@@ -212,7 +215,7 @@ class ShapeOnly(Statics):
         return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "window", like="static arrays described by shape and dtype")
 class ArrayValuesIgnored(Filter):
     """A static array is compared by shape and dtype: its values stay out."""
 
@@ -232,7 +235,7 @@ class ByIdentity:
         return id(self.value)
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "window", like="jax#4572")
 class ArrayByIdentity(Filter):
     """A static array is compared by identity: an equal one retraces."""
 

@@ -5,12 +5,15 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import jax
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
+
+from leafwise.testing import Law
 
 from .exact import Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
+@correct
 class Model:
     """A correct class, whose constructor counts, so that to run it again would show."""
 
@@ -43,7 +46,7 @@ class Model:
     __replace__ = replace
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "act", like="a __getstate__ written before the field was added")
 class StateWithoutStatic(Model):
     """`__getstate__` drops a static."""
 
@@ -51,7 +54,7 @@ class StateWithoutStatic(Model):
         return {"w": self.w, "depth": self.depth}
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "act", like="pickles of an older version")
 class StateWithDefault(Model):
     """`__setstate__` sets a static to its default."""
 
@@ -59,7 +62,7 @@ class StateWithDefault(Model):
         vars(self).update({**state, "act": "tanh"})
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "depth", like="a __reduce__ that calls the class")
 class ReduceRunsInit(Model):
     """`__reduce__` runs `__init__` again, which adds one again."""
 
@@ -67,7 +70,7 @@ class ReduceRunsInit(Model):
         return type(self), (self.w, self.depth, self.act)
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "act", like="copiers written by hand")
 class DeepcopyLosesStatic(Model):
     """`__deepcopy__` forgets a static."""
 
@@ -75,7 +78,7 @@ class DeepcopyLosesStatic(Model):
         return type(self)(copy.deepcopy(self.w, memo), self.depth - 1)
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, like="copiers written by hand")
 class CopyIsBase(Model):
     """`__copy__` makes an instance of the base class."""
 
@@ -83,7 +86,7 @@ class CopyIsBase(Model):
         return Model(self.w, self.depth - 1, self.act)
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "w", like="compressed checkpoints")
 class CopyCastsLeaf(Model):
     """`pickle` carries a child as a NumPy array of another dtype."""
 
@@ -91,7 +94,7 @@ class CopyCastsLeaf(Model):
         return {**vars(self), "w": jax.numpy.asarray(self.w, "float16")}
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, "act", like="flax#4312: replace with **kwargs")
 class ReplaceToDefault(Model):
     """`replace` sets a static that it is not given to its default."""
 
@@ -101,7 +104,7 @@ class ReplaceToDefault(Model):
     __replace__ = replace
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, "depth", like="a replace that calls the class")
 class ReplaceRunsInit(Model):
     """`replace` runs `__init__` again, which adds one again."""
 
@@ -111,7 +114,7 @@ class ReplaceRunsInit(Model):
     __replace__ = replace
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, like="a replace that names its class")
 class ReplaceDropsClass(Model):
     """`replace` makes an instance of the base class."""
 
@@ -124,7 +127,7 @@ class ReplaceDropsClass(Model):
 # --------------------------------------------------------------------- frozen with slots
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, like="cpython#80605, tensordict#1774")
 class FrozenUnpickled:
     """Unpickling sets attributes, which a frozen class with slots refuses."""
 
@@ -151,7 +154,7 @@ class FrozenUnpickled:
         return self
 
 
-@register_pytree_with_keys_class
+@correct
 class Frozen(FrozenUnpickled):
     """A correct class: frozen, with slots, and a state that it sets in its own way."""
 
@@ -190,7 +193,7 @@ class UnitWithHash(Unit):
     __eq__ = Unit.__eq__
 
 
-@register_pytree_with_keys_class
+@correct
 class Length:
     """A correct class: its static is an object with its own `==`."""
 
@@ -212,7 +215,7 @@ class Length:
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.FRESH_PROCESS, "unit", like="a hash that an object keeps")
 class HashOfStaticTravels(Length):
     """A static keeps a hash of texts, which is another one in a new process."""
 
@@ -233,7 +236,7 @@ class StaticsWithHash(Statics):
     __eq__ = Statics.__eq__
 
 
-@register_pytree_with_keys_class
+@planted(Law.FRESH_PROCESS, like="a hash that an object keeps")
 class HashTravels(Model):
     """aux_data keeps a hash of texts, which is another one in a new process."""
 

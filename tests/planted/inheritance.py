@@ -7,7 +7,10 @@ from typing import Any, ClassVar, Self
 import jax
 from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
 
+from leafwise.testing import Law
+
 from .exact import Statics
+from .table import correct, planted
 
 
 @register_pytree_with_keys_class
@@ -40,7 +43,7 @@ class Shape:
         return self
 
 
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
 class Ball(Shape):
     """A correct subclass: a child and a static more."""
@@ -52,21 +55,21 @@ class Ball(Shape):
     sides: int = dataclasses.field(metadata={"static": True})
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "sides", like="subclasses flattened as their base")
 class NewStaticLost(Ball):
     """The subclass's own static is not in the list that it inherits."""
 
     STATIC = Shape.STATIC
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "radius", like="subclasses flattened as their base")
 class NewChildLost(Ball):
     """The subclass's own child is not in the list that it inherits."""
 
     DYNAMIC = Shape.DYNAMIC
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "radius", like="jax#24204")
 class LeafTurnedStatic(Ball):
     """The subclass lists an array of its own among the statics."""
 
@@ -81,7 +84,7 @@ class LeafTurnedStatic(Ball):
         return super().tree_unflatten(Statics(**dict(aux)), children)
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "name", like="a subclass that overrides only a static's default")
 class StaticTurnedLeaf(Ball):
     """The subclass lists a text of its base among the children."""
 
@@ -89,7 +92,7 @@ class StaticTurnedLeaf(Ball):
     STATIC = ("sides",)
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, like="an unflatten that names its class")
 class BaseComesBack(Ball):
     """Unflatten makes an instance of the base class."""
 
@@ -100,7 +103,7 @@ class BaseComesBack(Ball):
         return made
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "sides", like="a field and a class variable of one name")
 class ClassAsked(Ball):
     """A default of the class stands in for the instance's static."""
 

@@ -5,12 +5,15 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import jax
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
+
+from leafwise.testing import Law
 
 from .exact import Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
+@correct
 class Layer:
     """A correct class: one child, three statics."""
 
@@ -56,7 +59,7 @@ class InOrder(Layer):
 # ------------------------------------------------------------------- what comes back
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "act", like="a static restored from the class's default")
 class StaticLost(Layer):
     """A static comes back as its default."""
 
@@ -65,7 +68,7 @@ class StaticLost(Layer):
         return {**aux.values, "act": "relu"}
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "rate", "width", like="jax#19547")
 class StaticsSwapped(Layer):
     """Two statics come back in each other's place."""
 
@@ -75,7 +78,7 @@ class StaticsSwapped(Layer):
         return {"rate": width, "width": rate, "act": act}
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "w", "width", like="jax#19547")
 class StaticInChildsPlace(Layer):
     """The child and a static come back in each other's place."""
 
@@ -88,7 +91,7 @@ class StaticInChildsPlace(Layer):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "rate", like="a converter that runs at unflatten")
 class StaticRounded(Layer):
     """A static comes back cut to an int."""
 
@@ -97,7 +100,7 @@ class StaticRounded(Layer):
         return {**aux.values, "rate": int(aux.values["rate"])}
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "rate", "width", like="jax#9283")
 class FirstOneKept(Layer):
     """Statics come back from a cache whose key leaves one of them out."""
 
@@ -111,7 +114,7 @@ class FirstOneKept(Layer):
 # -------------------------------------------------------------------- what is compared
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "width", like="jax_dataclasses, tjax: statics with init=False")
 class StaticNotInKey(Layer):
     """A static stays out of the aux_data and comes back as its default."""
 
@@ -128,7 +131,7 @@ class NoTypes(Statics):
         return tuple(self.values.values())
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", "width", "act", like="jax#9273; every library with raw statics")
 class TypesShared(Layer):
     """Statics are compared by value alone: 1, True and 1.0 share a program."""
 
@@ -140,7 +143,7 @@ class AsText(Statics):
         return str(list(map(str, self.values.values())))
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with str()")
 class TextCompared(Layer):
     """Statics are compared as text: 2, "2" and a NumPy 2 share a program."""
 
@@ -152,7 +155,7 @@ class AsHash(Statics):
         return hash(tuple(self.values.values()))
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with hash()")
 class HashCompared(Layer):
     """Only the hash of the statics is compared, and hash(1) is hash(True)."""
 
@@ -164,14 +167,14 @@ class ExactButForBits(Statics):
         return tuple((name, type(value), value) for name, value in self.values.items())
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", like="every library with raw statics")
 class ZerosShared(Layer):
     """A float static is compared with ==: 0.0 and -0.0 share a program."""
 
     KEY = ExactButForBits
 
 
-@register_pytree_with_keys_class
+@correct
 class Filled:
     """A correct class: a static whose default is no number."""
 
@@ -195,7 +198,7 @@ class Filled:
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "fill", like="every library with raw statics")
 class NanNeverEqual(Filled):
     """A float static is compared with ==: a fresh NaN retraces each time."""
 
@@ -207,7 +210,7 @@ class Rounded(Statics):
         return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "rate", like="tolerance in ==")
 class RateRounded(Layer):
     """A float static is rounded before it is compared: 0.25 and 0.5 share a program."""
 
@@ -222,7 +225,7 @@ class WithoutAct(Statics):
         return hash(self.form()[:2])
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "act", like="compare=False in a static config")
 class EqIgnoresField(Layer):
     """The aux_data's == leaves a static out."""
 
@@ -237,7 +240,7 @@ class AlwaysEqual(Statics):
         return 0
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "rate", "width", "act", like="jax#1984")
 class AllEqual(Layer):
     """aux_data is always equal, to be rid of retraces."""
 
@@ -253,7 +256,7 @@ class OneSided(Statics):
         return hash(self.form()[1:])
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "rate", like="== that asks for a subset")
 class EqOneSided(Layer):
     """The aux_data's == asks whether one covers the other: a == b, and b != a."""
 
@@ -269,7 +272,7 @@ class Raising(Statics):
     __hash__ = Statics.__hash__
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "rate", "width", "act", like="jax#28659")
 class EqRaises(Layer):
     """The aux_data's == raises where it should return False."""
 
@@ -286,7 +289,7 @@ class HashOfTwo(Statics):
     __eq__ = Statics.__eq__
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, "act", like="a __hash__ written before the field was added")
 class HashIgnoresField(Layer):
     """The aux_data's hash leaves a static out."""
 
@@ -300,7 +303,7 @@ class HashOfMore(WithoutAct):
     __eq__ = WithoutAct.__eq__
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, "act", like="a __hash__ and an __eq__ of two authors")
 class HashKnowsMore(Layer):
     """The aux_data's hash has a static that its == leaves out."""
 
@@ -314,7 +317,7 @@ class HashOfId(Statics):
     __eq__ = Statics.__eq__
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="jax#4712, jax#2813")
 class HashById(Layer):
     """Equal aux_data has a hash by address."""
 
@@ -326,7 +329,7 @@ class NoHash(Statics):
     __hash__ = None
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="jax#13027, flax#4870")
 class EqWithoutHash(Layer):
     """The aux_data has an == and so, in Python's way, no hash."""
 
@@ -341,14 +344,14 @@ class ById(Statics):
     __hash__ = object.__hash__
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, like="optax#353, flax#5548")
 class FreshEachTime(Layer):
     """aux_data is a new object at each flatten, and compared by identity."""
 
     KEY = ById
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, like="optax#197")
 class FreshLambda(InOrder):
     """aux_data has a lambda that each flatten recreates."""
 
@@ -361,7 +364,7 @@ class FreshLambda(InOrder):
         return {"rate": aux[0], "width": aux[1], "act": aux[2]()}
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, like="a version number in the structure")
 class CountsFlattens(Layer):
     """Flatten counts itself, and the count is in the aux_data."""
 
