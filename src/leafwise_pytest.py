@@ -257,7 +257,9 @@ class _Checked:
     cls: type
     name: str
     optional: bool
-    results: "dict[str, tuple[bool, BaseException | None]] | BaseException | None" = None
+    results: "dict[str, tuple[bool, BaseException | None]] | BaseException" = dataclasses.field(
+        default_factory=dict[str, tuple[bool, BaseException | None]]
+    )
 
 
 class _Target(pytest.Collector):
@@ -319,7 +321,7 @@ class _LawCheck(pytest.Item):
         errors = importlib.import_module("leafwise.errors")
         checked = self.checked
         items = [each for each in self.session.items if getattr(each, "checked", 0) is checked]
-        if checked.results is None:
+        if not checked.results:
             laws = importlib.import_module("leafwise.testing").Law
             try:
                 checked.results = _try_laws(checked.cls, [laws(each.name) for each in items])
@@ -331,11 +333,11 @@ class _LawCheck(pytest.Item):
             if self is not items[0]:
                 pytest.skip(f"no instance can be built: see {items[0].nodeid}")
             raise checked.results
-        is_unpromised, error = checked.results[self.name]
+        is_unpromised, broken = checked.results[self.name]
         if is_unpromised:
-            pytest.xfail(f"its library does not keep this law: {str(error).splitlines()[0]}")
-        if error is not None:
-            raise error
+            pytest.xfail(f"its library does not keep this law: {str(broken).splitlines()[0]}")
+        if broken is not None:
+            raise broken
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """Return the message alone where the class is at fault, with frames elsewhere."""

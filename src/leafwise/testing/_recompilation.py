@@ -52,7 +52,7 @@ class _EditTrial:
     claims: Claims
     kinds: tuple[EditKind, ...]
     tested: set[str] = dataclasses.field(default_factory=set[str])
-    refused: list[Exception] = dataclasses.field(default_factory=list[Exception])
+    refused: Exception | None = None
 
     def check(self, case: Case, options: Options, probe: Probe) -> None:
         """Make one edit of each kind, and of the kinds with claims one everywhere."""
@@ -61,10 +61,9 @@ class _EditTrial:
                 edit = make_edit(kind, position, case.draw(strategy))
                 if edit is None:
                     continue  # the class rejects it, or converts it back
-                try:
-                    seen = probe.observe(edit.edited)
-                except Exception as error:  # noqa: BLE001  # the user's own checks
-                    self.refused.append(error)
+                seen = probe.try_observe(edit.edited)
+                if seen is None:
+                    self.refused = probe.refused
                     continue
                 if not seen.is_as_predicted:
                     wanted = f"as predicted, {seen.predicted}".replace("\n", "\n  ")
@@ -162,8 +161,9 @@ def check_recompilation(
 
 def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
     """Return paths as a tuple, in order."""
-    is_one = isinstance(paths, str) or not isinstance(paths, Iterable)
-    several: list[Any] = [paths] if is_one else list(paths)
+    given: Any = paths
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    several: list[Any] = [given] if is_one else list(given)
     for path in several:
         if not isinstance(path, str) or not path:
             raise TypeError(f'{option} takes paths such as "config.depth", got {got(path)}')
@@ -219,7 +219,7 @@ def check_claims(
         raise ValueError(
             f"{option}: {path!r} was not tested: no other value was found that the class "
             f"and the function take\n  fix: give a strategy that draws others"
-        ) from (trial.refused[-1] if trial.refused else None)
+        ) from trial.refused
 
 
 _OPTIONS: Final[dict[Outcome | None, str]] = {

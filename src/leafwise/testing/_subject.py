@@ -109,25 +109,32 @@ class Probe:
     def __init__(self, base: Any, subject: Subject | None = None, *, spread: bool = False) -> None:
         self._subject = subject or Subject()
         self._spread = spread
+        self._is_warm = False
+        self.refused: Exception | None = None
         self._args = self._arguments(base)
         self._before = self._subject.signature(self._args)
         self._warm()
 
-    def observe(self, edited: Any) -> Observation:
-        """Call the function, which knows the instance and not the edited one."""
-        args = self._arguments(edited)
-        predicted = explain(self._before, self._subject.signature(args))
-        if not self._is_warm:
-            self._warm()
-        self._is_warm = is_refused = False
-        with count_events(self._subject.name) as counts:
-            try:
+    def try_observe(self, edited: Any) -> Observation | None:
+        """Call the function, which knows the instance and not the edited one.
+
+        Return None if it is `refused`, by the class where JAX traces it, or by the function.
+        """
+        predicted, counts = None, Counts()
+        try:
+            args = self._arguments(edited)
+            predicted = explain(self._before, self._subject.signature(args))
+            if not self._is_warm:
+                self._warm()
+            self._is_warm = False
+            with count_events(self._subject.name) as counts:
                 self._call(args)
-            except Exception:
-                if predicted.outcome is not Outcome.ERROR:
-                    raise
-                is_refused = True
-        seen = Observation(predicted, counts, is_refused)
+        except Exception as error:  # noqa: BLE001  # the user's own checks
+            if predicted is None or predicted.outcome is not Outcome.ERROR:
+                self.refused = error
+                return None
+            return Observation(predicted, counts, is_refused=True)
+        seen = Observation(predicted, counts)
         self._is_warm = seen.outcome is Outcome.REUSE
         return seen
 

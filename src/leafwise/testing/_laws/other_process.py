@@ -115,13 +115,13 @@ def _answer(request: UnpickleRequest) -> Answer:
     except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
         return Answer(missing=f"{type(error).__name__}: {message_of(error)}")
     try:
-        made = [pickle.loads(each) for each in request.pickles]  # noqa: S301  # what was sent
+        before, after, aux = map(pickle.loads, request.pickles)
     except BaseException as error:  # noqa: BLE001  # the user's own code
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(problem=f"it does not unpickle: {last}")
     try:
-        path, problem = _compare(*made, request.names)
-        return Answer(path=path, problem=problem, back=pickle.dumps(made[0]))
+        path, problem = _compare(before, after, aux, request.names)
+        return Answer(path=path, problem=problem, back=pickle.dumps(before))
     except BaseException as error:  # noqa: BLE001  # the user's own code
         return Answer(
             problem=f"after it was unpickled: {type(error).__name__}: {message_of(error)}"

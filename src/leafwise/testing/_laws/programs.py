@@ -46,6 +46,10 @@ def transformations(case: Case) -> None:
                 case.fail(where, got, f"{format_leaf(wanted)}, as it went in")
 
 
+def _under(transform: Any) -> Callable[[Function, Any], Any]:
+    return lambda function, x: transform(function)(x)
+
+
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
     return _TREE_MAP(_first, mapped)
@@ -65,12 +69,12 @@ def _scan(function: Function, x: Any) -> Any:
 
 
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
-    "jax.jit": (lambda function, x: jax.jit(function)(x), True),
+    "jax.jit": (_under(jax.jit), True),
     "jax.vmap": (_vmap, True),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, True),
     "jax.eval_shape": (jax.eval_shape, False),
-    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
+    "jax.checkpoint": (_under(jax.checkpoint), True),
 }
 """How each is called, and whether it returns the leaves that it was given."""
 
@@ -112,8 +116,7 @@ def no_tracer_leaks(case: Case) -> None:
         return
 
     def function(traced: Any) -> Any:
-        mapped = _TREE_MAP(lambda leaf: leaf, traced)
-        parts, structure = case.flatten(mapped)
+        parts, structure = case.flatten(traced)
         return structure.unflatten(parts)
 
     try:

@@ -100,12 +100,12 @@ def run_law(
             without_notes(error)
             raise
     if failed:
-        error, instance = failed[-1]  # the last one is the smallest
-        without_notes(error)
-        if isinstance(error, LawViolation):
-            raise error.with_traceback(None)
-        error.add_note(f"instance: {describe_instance(instance)}")
-        raise error
+        smallest, instance = failed[-1]  # the last one
+        without_notes(smallest)
+        if isinstance(smallest, LawViolation):
+            raise smallest.with_traceback(None)
+        smallest.add_note(f"instance: {describe_instance(instance)}")
+        raise smallest
 
 
 _OF_USERS: Final = (Exception, SystemExit, GeneratorExit)

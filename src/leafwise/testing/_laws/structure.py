@@ -270,7 +270,14 @@ def post_init(case: Case) -> None:
 def no_hidden_state(case: Case) -> None:
     """Find attributes that are neither children nor in aux_data."""
     x = case.instance
-    _check_declared(case)
+    for parameter in parameters_of(case.cls):
+        if isinstance(parameter.kind, dataclasses.Field) and parameter.name in case.names.dynamic:
+            got = (
+                "its annotation is a `dataclasses.Field`: `:` was written for `=`, so that the "
+                "field is dynamic"
+            )
+            fix = f"write the type: `{parameter.name}: ... = field(...)`"
+            case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
     leaves, structure = case.flatten(x)
     again = case.attempt("unflatten", structure.unflatten, leaves)
     for name in dict.fromkeys((*field_order(x), *undeclared(x))):
@@ -284,21 +291,3 @@ def no_hidden_state(case: Case) -> None:
             code = f"{name}: {kind} = lw.{'static_' * ('.' not in kind)}field(init=False)"
             fix = f"declare it in the class: `{code}`" if is_decorated(case.cls) else ""
             case.fail(found[0], f"{found[1]} after flatten and unflatten", found[2], fix=fix)
-
-
-def _check_declared(case: Case) -> None:
-    """Compare how fields are declared with how they are flattened."""
-    x, names = case.instance, case.names
-    for parameter in parameters_of(case.cls):
-        if isinstance(parameter.kind, dataclasses.Field) and parameter.name in names.dynamic:
-            got = "its annotation is a `dataclasses.Field`: `:` was written for `=`"
-            fix = f"write the type: `{parameter.name}: ... = field(...)`"
-            case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
-    if not dataclasses.is_dataclass(x):
-        return
-    for field in dataclasses.fields(x):
-        declared = field.metadata.get("static")
-        if declared is True and field.name in names.dynamic:
-            case.fail(field.name, "it is declared static, and flattened as a child", "a static")
-        if declared is False and field.name in names.static and is_kept(x, field.name):
-            case.fail(field.name, "it is declared dynamic, and kept in aux_data", "a child")

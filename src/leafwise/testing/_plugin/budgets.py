@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, NamedTuple
@@ -10,7 +11,6 @@ import pytest
 
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._jit.watch import Log, budget, watch
-from leafwise._objects.text import got
 from leafwise.errors import RetraceError
 
 Of = Callable[..., Any] | str | None
@@ -34,14 +34,10 @@ def budgets_of(
     marks: list[tuple[str, pytest.Mark]], on_error: Callable[[AssertionError], None]
 ) -> Generator[None, None, None]:
     """Hold a test to its budgets; if it fails itself, that is what is reported."""
-    running: list[tuple[budget, list[Allowance]]] = []
+    running = [(_budget_of(group), group) for group in _groups(marks)]
     with watch() as log:
-        for group in _groups(marks):
-            counted: dict[str, Any] = {each.events: each.most for each in group}
-            of = group[0].of
-            # An operation of JAX itself counts if the marker names it.
-            running.append((budget(**counted, of=of, eager=callable(of)), group))
-            running[-1][0].__enter__()
+        for each, _ in running:
+            each.__enter__()
         try:
             yield
         except BaseException:
@@ -54,11 +50,18 @@ def budgets_of(
         raise error
 
 
+def _budget_of(group: list[Allowance]) -> budget:
+    counted: dict[str, Any] = {each.events: each.most for each in group}
+    of = group[0].of
+    # An operation of JAX itself counts if the marker names it.
+    return budget(**counted, of=of, eager=callable(of))
+
+
 def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:
     """Return what holds, by what it counts: of each kind of event that of the closest marker."""
     closest: dict[tuple[str, object], tuple[str, Allowance]] = {}
     for nodeid, mark in marks:
-        allowance = allowance_of(nodeid, mark)
+        allowance = _allowance_of(nodeid, mark)
         key = allowance.events, _identity(allowance.of)
         # A marker on top of another, or on a parameter set, comes behind it.
         if closest.setdefault(key, (nodeid, allowance))[0] == nodeid:
@@ -82,24 +85,20 @@ def _over(running: list[tuple[budget, list[Allowance]]]) -> RetraceError | None:
     return RetraceError("\n".join(messages), tuple(explanations)) if messages else None
 
 
-def allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
-    """Return what one marker allows."""
+def _marker(n: int, *, of: Of = None) -> None: ...
+
+
+def _allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
+    """Return what one marker allows; TypeError if it is written in another way."""
     named = [f"{name}={_name_of(value)}" for name, value in mark.kwargs.items()]
-    given = ", ".join([*map(_name_of, mark.args), *named])
-    marker = f"@pytest.mark.{mark.name}({given})"
-    options = dict(mark.kwargs)
-    if mark.args:
-        options["n" if "n" not in options else "too many"] = mark.args[0]
-    if "n" not in options or options.keys() - {"n", "of"} or len(mark.args) > 1:
-        wanted = f"it takes a number and a function or its name: {mark.name}(1, of='step')"
-        raise ValueError(f"{marker}: {wanted}")
-    most, of = options["n"], options.get("of")
-    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-        raise ValueError(f"{marker}: n is a number of 0 or more, got {got(most)}")
-    if not (of is None or (isinstance(of, str) and of.strip()) or callable(of)):
-        raise ValueError(f"{marker}: of is a function or its name, got {got(of)}")
-    marker += f" on {nodeid}" if nodeid else ""
-    return Allowance(mark.name.removeprefix("max_"), most, of, marker)
+    marker = f"@pytest.mark.{mark.name}({', '.join([*map(_name_of, mark.args), *named])})"
+    try:
+        given: dict[str, Any] = inspect.signature(_marker).bind(*mark.args, **mark.kwargs).arguments
+    except TypeError as error:
+        raise TypeError(f"{marker}: {error}; write {mark.name}(1, of='step')") from None
+    on = f" on {nodeid}" if nodeid else ""
+    events = mark.name.removeprefix("max_")
+    return Allowance(events, given["n"], given.get("of"), f"{marker}{on}")
 
 
 def _identity(of: Of) -> object:

@@ -86,8 +86,8 @@ def report_of(parts: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
             if not file and len(places[row.name]) == 1:
                 # Some JAX events have a name only: they belong to the one function of that name.
                 ((file, line),) = places[row.name]
-            function = {"name": row.name, "file": file, "line": line, "eager": row.eager}
-            function = functions.setdefault(tuple(function.values()), function | _ZEROS)
+            key = {"name": row.name, "file": file, "line": line, "eager": row.eager}
+            function = functions.setdefault(tuple(key.values()), {**key, **_ZEROS})
             test = tests.setdefault(row.nodeid, {"nodeid": row.nodeid, **_ZEROS})
             for each in (function, test):
                 each[row.kind] += 1
