@@ -10,13 +10,16 @@ from jax.tree_util import GetAttrKey
 
 from leafwise.testing import Law
 
-from .exact import Statics
+from .exact import Node, Statics
 from .table import correct, planted
 
 
 @correct
-class Gaussian:
+class Gaussian(Node):
     """A correct class: what it caches is neither child nor static."""
+
+    CHILDREN = ("loc", "scale")
+    STATICS = ("dims",)
 
     def __init__(self, loc: jax.Array, scale: jax.Array, dims: int) -> None:
         self.loc = loc
@@ -33,27 +36,6 @@ class Gaussian:
         """What depends on a static alone."""
         return 2 * self.dims
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return Statics(dims=self.dims)
-
-    def pairs(self) -> tuple[Any, ...]:
-        """Return names and children."""
-        return (GetAttrKey("loc"), self.loc), (GetAttrKey("scale"), self.scale)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return tuple(child for _, child in self.pairs()), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return self.pairs(), self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.loc, self.scale = children
-        vars(self).update(aux.values)
-        return self
-
 
 @planted(Law.STABLE_TREEDEF, "volume", like="equinox#539")
 class CachedInAux(Gaussian):
@@ -68,9 +50,11 @@ class CachedInAux(Gaussian):
 class CachedIsChild(Gaussian):
     """What a cached property stored becomes a child, and None where it has not yet."""
 
-    def pairs(self) -> tuple[Any, ...]:
-        cached = (GetAttrKey("precision"), vars(self).get("precision"))
-        return *super().pairs(), cached
+    def children(self) -> tuple[Any, ...]:
+        return *super().children(), vars(self).get("precision")
+
+    def keys(self) -> tuple[Any, ...]:
+        return *super().keys(), GetAttrKey("precision")
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:

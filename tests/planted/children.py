@@ -10,15 +10,18 @@ from jax.tree_util import GetAttrKey
 
 from leafwise.testing import Law
 
-from .exact import Statics
+from .exact import Node, Statics
 from .table import correct, planted
 
 NAMES = ("pos", "drag", "vel", "mass")
 
 
 @correct
-class Body:
+class Body(Node):
     """A correct class: four children, one of which may be None, and a static."""
+
+    CHILDREN = NAMES
+    STATICS = ("name",)
 
     def __init__(
         self, pos: jax.Array, drag: jax.Array | None, vel: jax.Array, mass: float, name: str
@@ -29,30 +32,9 @@ class Body:
         self.mass = mass
         self.name = name
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return Statics(name=self.name)
-
-    def children(self) -> tuple[Any, ...]:
-        """Return the children in order."""
-        return self.pos, self.drag, self.vel, self.mass
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return self.children(), self.key()
-
-    def keys(self) -> tuple[Any, ...]:
-        """Return the children's key paths."""
-        return tuple(GetAttrKey(name) for name in NAMES)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return tuple(zip(self.keys(), self.children(), strict=True)), self.key()
-
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.pos, self.drag, self.vel, self.mass = children
-        self.name = aux.values["name"]
-        return self
+    def read(cls, aux: Any) -> dict[str, Any]:
+        return {"name": aux.values["name"]}
 
 
 # ----------------------------------------------------------------------- order and number
@@ -120,18 +102,7 @@ class ChildTwice(Body):
 class NeverFlattened(Body):
     """A child is declared and stored, and stays out of flatten and unflatten."""
 
-    def children(self) -> tuple[Any, ...]:
-        return self.pos, self.drag, self.vel
-
-    def keys(self) -> tuple[Any, ...]:
-        return tuple(GetAttrKey(name) for name in NAMES[:3])
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.pos, self.drag, self.vel = children
-        self.name = aux.values["name"]
-        return self
+    CHILDREN = NAMES[:3]
 
 
 @planted(Law.NO_HIDDEN_STATE, "mass", like="subclasses flattened as their base")

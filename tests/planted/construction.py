@@ -6,36 +6,26 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import GetAttrKey, register_dataclass
+from jax.tree_util import register_dataclass
 
 from leafwise.testing import Law
 
-from .exact import Statics
+from .exact import Node, Statics
 from .table import correct, planted
 
 
 @correct
-class Grid:
+class Grid(Node):
     """A correct class: its constructor checks, converts and computes, and runs once."""
+
+    CHILDREN = ("points",)
+    STATICS = ("level",)
 
     def __init__(self, points: jax.Array, level: int) -> None:
         if not hasattr(points, "shape"):
             raise TypeError(f"Grid.points: {points!r} ({type(points).__name__}) is no array")
         self.points = jnp.asarray(points)
         self.level = level + 1
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.points,), Statics(level=self.level)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("points"), self.points),), Statics(level=self.level)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.points,) = children
-        self.level = aux.values["level"]
-        return self
 
 
 @planted(Law.ROUND_TRIP, "level", like="jax#12319")
@@ -91,8 +81,11 @@ class NewWithArguments(Grid):
 
 @correct
 @dataclasses.dataclass(eq=False)
-class Weights:
+class Weights(Node):
     """A correct class: `__post_init__` is left out at unflatten, and may run at `replace`."""
+
+    CHILDREN = ("values", "scale")
+    STATICS = ("tags",)
 
     values: jax.Array
     scale: float
@@ -101,20 +94,6 @@ class Weights:
     def __post_init__(self) -> None:
         if self.tags[-1:] != ("made",):
             self.tags = (*self.tags, "made")
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.values, self.scale), Statics(tags=self.tags)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        pairs = (GetAttrKey("values"), self.values), (GetAttrKey("scale"), self.scale)
-        return pairs, Statics(tags=self.tags)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.values, self.scale = children
-        self.tags = aux.values["tags"]
-        return self
 
 
 class RunsAgain(Weights):
@@ -183,8 +162,11 @@ register_dataclass(PostInitConverts)
 
 @correct
 @dataclasses.dataclass(eq=False)
-class Derived:
+class Derived(Node):
     """A correct class: a field that the constructor does not take is a static like another."""
+
+    CHILDREN = ("x",)
+    STATICS = ("width", "area")
 
     x: jax.Array
     width: int
@@ -193,29 +175,12 @@ class Derived:
     def __post_init__(self) -> None:
         self.area = self.width * self.width
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), Statics(width=self.width, area=self.area)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), Statics(width=self.width, area=self.area)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.x,) = children
-        vars(self).update(aux.values)
-        return self
-
 
 @planted(Law.NO_HIDDEN_STATE, "area", like="jax_dataclasses, tjax: statics with init=False")
 class InitFalseDropped(Derived):
     """A field with `init=False` is not flattened, and gone after unflatten."""
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), Statics(width=self.width)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), Statics(width=self.width)
+    STATICS = ("width",)
 
 
 class WidthOnly(Statics):
@@ -227,8 +192,4 @@ class WidthOnly(Statics):
 class InitFalseNotCompared(Derived):
     """A correct class: what is computed from a static that is compared need not be."""
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), WidthOnly(width=self.width, area=self.area)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), WidthOnly(width=self.width, area=self.area)
+    KEY = WidthOnly

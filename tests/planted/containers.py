@@ -1,25 +1,24 @@
 """Faults in statics that hold something: lists, dicts, arrays, objects."""
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import jax
 import numpy as np
-from jax.tree_util import GetAttrKey
 
 from leafwise.testing import Law
 
-from .exact import Statics
+from .exact import Node, Statics
 from .table import correct, planted
 
 NAMES = ("shape", "options", "window")
 
 
 @correct
-class Filter:
+class Filter(Node):
     """A correct class: statics that are containers, one of them an array."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("x",)
+    STATICS = NAMES
 
     def __init__(
         self,
@@ -33,34 +32,12 @@ class Filter:
         self.options = options
         self.window = window
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return self.KEY(shape=self.shape, options=self.options, window=self.window)
-
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
-        """Return the statics that aux_data stands for."""
-        return dict(aux.values)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.x,) = children
-        vars(self).update(cls.read(aux))
-        return self
-
 
 class InOrder(Filter):
     """Not registered: a filter whose aux_data is its statics in order."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return dict(zip(NAMES, aux, strict=True))
 
 
@@ -112,8 +89,8 @@ class AuxIsArray(Filter):
         aux[:] = [self.shape, self.options, ArrayByValue(self.window)]
         return aux
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
 
 
@@ -124,8 +101,8 @@ class AuxIsList(Filter):
     def key(self) -> Any:
         return [self.shape, self.options, ArrayByValue(self.window)]
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
 
 
@@ -140,8 +117,8 @@ class AuxIsDict(Filter):
             "window": ArrayByValue(self.window),
         }
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux, "window": aux["window"].array}
 
 
@@ -242,6 +219,6 @@ class ArrayByIdentity(Filter):
     def key(self) -> Any:
         return Statics(shape=self.shape, options=self.options, window=ByIdentity(self.window))
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "window": aux.values["window"].value}

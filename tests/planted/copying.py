@@ -2,40 +2,28 @@
 
 import copy
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 from jax.tree_util import GetAttrKey
 
 from leafwise.testing import Law
 
-from .exact import Statics
+from .exact import Node, Statics
 from .table import correct, planted
 
 
 @correct
-class Model:
+class Model(Node):
     """A correct class, whose constructor counts, so that to run it again would show."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("w",)
+    STATICS = ("depth", "act")
 
     def __init__(self, w: jax.Array, depth: int, act: str = "tanh") -> None:
         self.w = w
         self.depth = depth + 1
         self.act = act
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.w,), self.KEY(depth=self.depth, act=self.act)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("w"), self.w),), self.KEY(depth=self.depth, act=self.act)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.w,) = children
-        vars(self).update(aux.values)
-        return self
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with changes."""
@@ -194,25 +182,15 @@ class UnitWithHash(Unit):
 
 
 @correct
-class Length:
+class Length(Node):
     """A correct class: its static is an object with its own `==`."""
+
+    CHILDREN = ("value",)
+    STATICS = ("unit",)
 
     def __init__(self, value: jax.Array, unit: Unit) -> None:
         self.value = value
         self.unit = unit
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.value,), Statics(unit=self.unit)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("value"), self.value),), Statics(unit=self.unit)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.value,) = children
-        self.unit = aux.values["unit"]
-        return self
 
 
 @planted(Law.FRESH_PROCESS, "unit", like="a hash that an object keeps")

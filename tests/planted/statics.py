@@ -5,19 +5,19 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import jax
-from jax.tree_util import GetAttrKey
 
 from leafwise.testing import Law
 
-from .exact import Statics
+from .exact import Node, Statics
 from .table import correct, planted
 
 
 @correct
-class Layer:
+class Layer(Node):
     """A correct class: one child, three statics."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("w",)
+    STATICS = ("rate", "width", "act")
 
     def __init__(self, w: jax.Array, rate: float, width: int, act: str) -> None:
         self.w = w
@@ -25,34 +25,12 @@ class Layer:
         self.width = width
         self.act = act
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return self.KEY(rate=self.rate, width=self.width, act=self.act)
-
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
-        """Return the statics that aux_data stands for."""
-        return dict(aux.values)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.w,), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("w"), self.w),), self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.w,) = children
-        vars(self).update(cls.read(aux))
-        return self
-
 
 class InOrder(Layer):
     """Not registered: a layer whose aux_data is its statics in order, and nothing more."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return dict(zip(("rate", "width", "act"), aux, strict=True))
 
 
@@ -63,8 +41,8 @@ class InOrder(Layer):
 class StaticLost(Layer):
     """A static comes back as its default."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "act": "relu"}
 
 
@@ -72,8 +50,8 @@ class StaticLost(Layer):
 class StaticsSwapped(Layer):
     """Two statics come back in each other's place."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         rate, width, act = aux.values.values()
         return {"rate": width, "width": rate, "act": act}
 
@@ -95,8 +73,8 @@ class StaticInChildsPlace(Layer):
 class StaticRounded(Layer):
     """A static comes back cut to an int."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "rate": int(aux.values["rate"])}
 
 
@@ -121,8 +99,8 @@ class StaticNotInKey(Layer):
     def key(self) -> Any:
         return Statics(rate=self.rate, act=self.act)
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "width": 2}
 
 
@@ -175,27 +153,15 @@ class ZerosShared(Layer):
 
 
 @correct
-class Filled:
+class Filled(Node):
     """A correct class: a static whose default is no number."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("data",)
+    STATICS = ("fill",)
 
     def __init__(self, data: jax.Array, fill: float = math.nan) -> None:
         self.data = data
         self.fill = fill
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.data,), self.KEY(fill=self.fill)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("data"), self.data),), self.KEY(fill=self.fill)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.data,) = children
-        self.fill = aux.values["fill"]
-        return self
 
 
 @planted(Law.STATIC_TYPES, "fill", like="every library with raw statics")
@@ -359,8 +325,8 @@ class FreshLambda(InOrder):
         act = self.act
         return self.rate, self.width, lambda: act
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {"rate": aux[0], "width": aux[1], "act": aux[2]()}
 
 
@@ -374,6 +340,6 @@ class CountsFlattens(Layer):
         type(self).count += 1
         return Statics(rate=self.rate, width=self.width, act=self.act, version=self.count)
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {name: value for name, value in aux.values.items() if name != "version"}
