@@ -148,7 +148,7 @@ def leafwise_traces(request: pytest.FixtureRequest) -> "Generator[Log]":
     report shows the log, with reasons for functions under `leafwise.jit`.
     """
     item: pytest.Item = request.node
-    log: Log = _load("budgets").new_log()
+    log: Log = _load("budgets").Log(eager=False)
     item.stash[_LOG] = log
     if _BLOCKS in item.stash:  # by `request.getfixturevalue`
         item.stash[_BLOCKS].enter_context(_load("budgets").watching(log))

@@ -4,8 +4,6 @@ import functools
 import pickle
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Hashable
 from typing import Any
 
@@ -262,21 +260,6 @@ def test_an_error_of_the_users() -> None:
 
     with pytest.raises(LawViolation, match="flatten raised RuntimeError: not today"):
         check_pytree(Raising, laws=["round-trip"], settings=FEW)
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_hypothesis_is_loaded_when_asked_for() -> None:
-    """Counting traces needs no Hypothesis; checking laws loads it."""
-    program = (
-        "import sys, leafwise.testing as t; t.Law; t.LawViolation; "
-        "before = 'hypothesis' in sys.modules; t.check_pytree; "
-        "print(before, 'hypothesis' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "True"]
 
 
 def test_the_random_state_and_settings_stay() -> None:

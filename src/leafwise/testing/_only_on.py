@@ -53,7 +53,7 @@ class OnlyOn(Generic[P, R]):
         __tracebackhide__ = True
         if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
             return self.jitted(*args, **kwargs)  # a part of another program
-        signature = self._subject.signature(args, kwargs)
+        signature = self._subject.signature(*args, **kwargs)
         with count_events() as counts:
             result = self.jitted(*args, **kwargs)
         is_known, earlier = signature in self._signatures, list(self._signatures)
@@ -71,21 +71,20 @@ class OnlyOn(Generic[P, R]):
         """Raise `RetraceError` if no earlier call differs from this one in the paths alone."""
         __tracebackhide__ = True
         again = (Outcome.RETRACE, Outcome.RECOMPILE)
-        blamed = [
-            [
+        fewest: list[Any] = []
+        nearest: Explanation | None = None
+        for explanation in explanations:
+            blamed = [
                 reason
                 for reason in explanation.reasons
                 if reason.outcome in again and not is_below(reason.path, self.paths)
             ]
-            for explanation in explanations
-        ]
-        if not blamed or not all(blamed):
-            return
-        reasons = min(blamed, key=len)
-        allowed = " or ".join(self.paths) or "nothing at all"
-        lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
-        lines += [str(reason) for reason in reasons]
-        raise RetraceError("\n  ".join(lines), (explanations[blamed.index(reasons)],))
+            if nearest is None or len(blamed) < len(fewest):
+                fewest, nearest = blamed, explanation
+        if nearest is not None and fewest:
+            allowed = " or ".join(self.paths) or "nothing at all"
+            lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
+            raise RetraceError("\n  ".join([*lines, *map(str, fewest)]), (nearest,))
 
     def check(
         self,

@@ -7,8 +7,7 @@ import dataclasses
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
@@ -94,9 +93,7 @@ class Subject:
 
         return Subject(equinox.filter_jit(functools.partial(self.plain)))
 
-    def signature(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
-    ) -> Signature:
+    def signature(self, *args: Any, **kwargs: Any) -> Signature:
         if isinstance(self.jitted, StaleCheckedFunction):
             return self.jitted.signature(*args, **kwargs)
         labels = {} if self.name else labels_of(self.plain, args, kwargs)
@@ -112,7 +109,7 @@ class Probe:
         self._is_warm = False
         self.refused: Exception | None = None
         self._args = self._arguments(base)
-        self._before = self._subject.signature(self._args)
+        self._before = self._subject.signature(*self._args)
         self._warm()
 
     def try_observe(self, edited: Any) -> Observation | None:
@@ -123,7 +120,7 @@ class Probe:
         predicted, counts = None, Counts()
         try:
             args = self._arguments(edited)
-            predicted = explain(self._before, self._subject.signature(args))
+            predicted = explain(self._before, self._subject.signature(*args))
             if not self._is_warm:
                 self._warm()
             self._is_warm = False

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import pickle
-import pickletools
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -100,14 +99,10 @@ def fresh_process(case: Case) -> None:
         pickles = first, pickle.dumps(x), pickle.dumps(level[1])
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
-    texts = {arg for each in pickles for _, arg, _ in pickletools.genops(each)}
-    # What they may import from: the strings in them that name a module.
-    needed = sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
-    if "__main__" in needed:
-        return  # `__main__` is another module there
+    if any(b"__main__" in each for each in pickles):
+        return  # it is another module there
     module = case.cls.__module__
-    folders = [folder for name in (module, *needed) for folder in folder_of(name)]
-    paths = list(dict.fromkeys([*folders, *filter(None, sys.path)]))
+    paths = [*folder_of(module), *filter(None, sys.path)]
     try:
         answer = PROCESS.ask(UnpickleRequest(paths, module, names, pickles))
     except EOFError:

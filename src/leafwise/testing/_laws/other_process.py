@@ -116,6 +116,8 @@ def _answer(request: UnpickleRequest) -> Answer:
         return Answer(missing=f"{type(error).__name__}: {message_of(error)}")
     try:
         before, after, aux = map(pickle.loads, request.pickles)
+    except ImportError as error:
+        return Answer(missing=message_of(error))
     except BaseException as error:  # noqa: BLE001  # the user's own code
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(problem=f"it does not unpickle: {last}")

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -208,9 +207,14 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
 def replace(case: Case) -> None:
     """Call replace without changes."""
     x: Any = case.instance
-    what, change = _replacer(x)
-    if change is None:
-        return
+    what = next((name for name in ("replace", "_replace") if hasattr(case.cls, name)), "")
+    change: Any = getattr(x, what, None)
+    if is_decorated(case.cls):
+        what, change = "leafwise.replace", functools.partial(leafwise.replace, x)
+    elif not callable(change):
+        if not dataclasses.is_dataclass(x):
+            return
+        what, change = "dataclasses.replace", functools.partial(dataclasses.replace, x)
     try:
         made = change()
     except (TypeError, ValueError):
@@ -222,19 +226,6 @@ def replace(case: Case) -> None:
     if not isinstance(made, case.cls):
         return  # a method that only shares the name
     case.check_same(made, f"after {what} without changes")
-
-
-def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
-    """Return the replace function of the class's library: its name, and a call of it."""
-    cls: Any = type(x)
-    if is_decorated(cls):
-        return "leafwise.replace", functools.partial(leafwise.replace, x)
-    for name in ("replace", "_replace"):
-        if callable(getattr(cls, name, None)):
-            return name, getattr(x, name)
-    if dataclasses.is_dataclass(cls):
-        return "dataclasses.replace", functools.partial(dataclasses.replace, x)
-    return "", None
 
 
 def post_init(case: Case) -> None:
@@ -278,6 +269,9 @@ def no_hidden_state(case: Case) -> None:
             )
             fix = f"write the type: `{parameter.name}: ... = field(...)`"
             case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
+    for field in dataclasses.fields(x) if dataclasses.is_dataclass(x) else ():
+        if field.metadata.get("static") is True and field.name in case.names.dynamic:
+            case.fail(field.name, "it is declared static, and flattened as a child", "a static")
     leaves, structure = case.flatten(x)
     again = case.attempt("unflatten", structure.unflatten, leaves)
     for name in dict.fromkeys((*field_order(x), *undeclared(x))):

@@ -59,17 +59,15 @@ def _budget_of(group: list[Allowance]) -> budget:
 
 def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:
     """Return what holds, by what it counts: of each kind of event that of the closest marker."""
-    closest: dict[tuple[str, object], tuple[str, Allowance]] = {}
+    groups: dict[object, dict[str, tuple[str, Allowance]]] = {}
     for nodeid, mark in marks:
         allowance = _allowance_of(nodeid, mark)
-        key = allowance.events, _identity(allowance.of)
+        of, events = allowance.of, allowance.events
+        group = groups.setdefault(id(of) if callable(of) else of, {})
         # A marker on top of another, or on a parameter set, comes behind it.
-        if closest.setdefault(key, (nodeid, allowance))[0] == nodeid:
-            closest[key] = nodeid, allowance
-    groups: dict[object, list[Allowance]] = {}
-    for (_, identity), (_, allowance) in closest.items():
-        groups.setdefault(identity, []).append(allowance)
-    return list(groups.values())
+        if group.setdefault(events, (nodeid, allowance))[0] == nodeid:
+            group[events] = nodeid, allowance
+    return [[each for _, each in group.values()] for group in groups.values()]
 
 
 def _over(running: list[tuple[budget, list[Allowance]]]) -> RetraceError | None:
@@ -101,10 +99,6 @@ def _allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
     return Allowance(events, given["n"], given.get("of"), f"{marker}{on}")
 
 
-def _identity(of: Of) -> object:
-    return of if isinstance(of, str) or of is None else id(of)
-
-
 def _name_of(value: object) -> str:
     return str(getattr(value, "__qualname__", None) or repr(value))
 
@@ -131,11 +125,6 @@ def _misspelt(events: Iterable[Event], allowances: list[Allowance]) -> UnknownNa
             problem = f"no function named {name!r} was traced; did you mean {near[0]!r}?"
             problems.append(f"{each.marker}: {problem}")
     return UnknownNameError("\n".join(problems)) if problems else None
-
-
-def new_log() -> Log:
-    """Return a log that leaves out the operations of JAX itself."""
-    return Log(eager=False)
 
 
 @contextlib.contextmanager

@@ -71,17 +71,18 @@ class Recorder:
         return file if relative.startswith(os.pardir) else relative, code.co_firstlineno
 
 
-def report_of(parts: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
+def report_of(sent: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
     """Return the sums of the events of all processes, as plain values."""
+    parts = [[Row(*each) for each in part] for part in sent]
     places: dict[str, set[tuple[str, int]]] = {}
-    for row in (Row(*each) for part in parts for each in part):
+    for row in (row for part in parts for row in part):
         places.setdefault(row.name, set()).update({(row.file, row.line)} if row.file else ())
     functions: dict[object, dict[str, Any]] = {}
     tests: dict[str, dict[str, Any]] = {}
     seconds = 0.0
     for part in parts:
         intervals: dict[str, list[tuple[float, float]]] = {}
-        for row in (Row(*each) for each in part):
+        for row in part:
             file, line = row.file, row.line
             if not file and len(places[row.name]) == 1:
                 # Some JAX events have a name only: they belong to the one function of that name.
