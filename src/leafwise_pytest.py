@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import importlib.util
 import json
 import math
 import os
@@ -257,9 +256,8 @@ class _Checked:
     cls: type
     name: str
     optional: bool
-    results: "dict[str, tuple[bool, BaseException | None]] | BaseException" = dataclasses.field(
-        default_factory=dict[str, tuple[bool, BaseException | None]]
-    )
+    results: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    unbuilt: BaseException | None = None
 
 
 class _Target(pytest.Collector):
@@ -270,16 +268,12 @@ class _Target(pytest.Collector):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a check for each law of each class."""
-        run, laws = self.config.stash[_RUN], _setting(self.config, "leafwise_laws")
-        if importlib.util.find_spec("hypothesis") is None:
-            raise self.CollectError(
-                "leafwise_check needs Hypothesis\n  fix: pip install 'leafwise[testing]'"
-            )
-        known = importlib.import_module("leafwise.testing._laws.law")
-        unknown = [each for each in laws if each not in set(known.Law)]
-        if unknown:
-            raise self.CollectError(f"leafwise_laws: {known.unknown_law(unknown[0])}")
+        run, named = self.config.stash[_RUN], _setting(self.config, "leafwise_laws")
+        testing = importlib.import_module("leafwise.testing")
         try:
+            testing.check_pytree  # noqa: B018  # it needs the extra, and says so
+            check = importlib.import_module("leafwise.testing._check")
+            laws = check.chosen_laws("leafwise_laws", named or testing.Law)
             found = _classes_in(self.config.rootpath, self.name)
         except Exception as error:
             raise self.CollectError(str(error)) from error
@@ -289,9 +283,9 @@ class _Target(pytest.Collector):
                 continue
             run.claimed |= {id(cls), name}
             checked = _Checked(cls, name, optional)
-            for law in known.Law:
+            for law in laws:
                 nodeid = f"{_PREFIX}::{name}::{law}"
-                if (not laws or law in laws) and run.wants(nodeid):
+                if run.wants(nodeid):
                     yield _LawCheck.from_parent(self, name=str(law), nodeid=nodeid, checked=checked)
 
 
@@ -321,23 +315,24 @@ class _LawCheck(pytest.Item):
         errors = importlib.import_module("leafwise.errors")
         checked = self.checked
         items = [each for each in self.session.items if getattr(each, "checked", 0) is checked]
-        if not checked.results:
+        if not checked.results and checked.unbuilt is None:
             laws = importlib.import_module("leafwise.testing").Law
             try:
                 checked.results = _try_laws(checked.cls, [laws(each.name) for each in items])
             except errors.CannotBuildError as error:
-                checked.results = error
-        if isinstance(checked.results, BaseException):
+                checked.unbuilt = error
+        if checked.unbuilt is not None:
             if checked.optional:
-                pytest.skip(f"left out: {errors.message_of(checked.results)}")
+                pytest.skip(f"left out: {errors.message_of(checked.unbuilt)}")
             if self is not items[0]:
                 pytest.skip(f"no instance can be built: see {items[0].nodeid}")
-            raise checked.results
-        is_unpromised, broken = checked.results[self.name]
-        if is_unpromised:
-            pytest.xfail(f"its library does not keep this law: {str(broken).splitlines()[0]}")
-        if broken is not None:
-            raise broken
+            raise checked.unbuilt
+        found = checked.results[self.name]
+        if found.library:
+            first = str(found.error).splitlines()[0]
+            pytest.xfail(f"its library does not keep this law: {first}")
+        if found.error is not None:
+            raise found.error
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """Return the message alone where the class is at fault, with frames elsewhere."""
@@ -378,7 +373,7 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
     return [(each.name, each.cls, each.optional) for each in found.targets]
 
 
-def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | None]]:
+def _try_laws(cls: type, laws: list[Any]) -> dict[str, Any]:
     """Let `leafwise check` try laws, with the examples of Hypothesis' profile in force."""
     import hypothesis  # noqa: PLC0415  # an extra
 
@@ -388,7 +383,7 @@ def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | Non
     seed = 0 if profile.derandomize else None
     limits: Any = {"examples": profile.max_examples, "seed": seed, "seconds": math.inf}
     results = try_laws(cls, CheckOptions(laws=tuple(laws), **limits))
-    return {each.law: (bool(each.library), each.error) for each in results}
+    return {each.law: each for each in results}
 
 
 @pytest.hookimpl(tryfirst=True)

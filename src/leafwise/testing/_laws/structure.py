@@ -212,7 +212,7 @@ def replace(case: Case) -> None:
     if is_decorated(case.cls):
         what, change = "leafwise.replace", functools.partial(leafwise.replace, x)
     elif not callable(change):
-        if not dataclasses.is_dataclass(x):
+        if not dataclasses.is_dataclass(case.cls):
             return
         what, change = "dataclasses.replace", functools.partial(dataclasses.replace, x)
     try:
