@@ -183,13 +183,10 @@ class InitFalseDropped(Derived):
     STATICS = ("width",)
 
 
-class WidthOnly(Statics):
-    def form(self) -> Any:
-        return super().form()[:1]
-
-
 @correct
 class InitFalseNotCompared(Derived):
     """A correct class: what is computed from a static that is compared need not be."""
 
-    KEY = WidthOnly
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[:1]

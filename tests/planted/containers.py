@@ -122,81 +122,67 @@ class AuxIsDict(Filter):
         return {**aux, "window": aux["window"].array}
 
 
-class WithListOfOptions(Statics):
-    def form(self) -> Any:
-        return self.values["shape"], list(self.values["options"]), self.values["window"].tobytes()
-
-
 @planted(Law.AUX_DATA_HASH, "options", "", like="jax#13992")
 class ListInAux(Filter):
     """aux_data has a list inside a tuple: no hash."""
 
-    KEY = WithListOfOptions
-
-
-class WithIds(Statics):
-    def form(self) -> Any:
-        return id(self.values["shape"]), super().form()
+    class _Key(Statics):
+        def form(self) -> Any:
+            return (
+                self.values["shape"],
+                list(self.values["options"]),
+                self.values["window"].tobytes(),
+            )
 
 
 @planted(Law.STATIC_VALUES, "shape", like="jax#4712")
 class IdOfStatic(Filter):
     """A static is compared by its address: an equal tuple retraces."""
 
-    KEY = WithIds
-
-
-class Zipped(Statics):
-    def __eq__(self, other: object) -> bool:
-        pairs = zip(self.values["shape"], other.values["shape"], strict=False)
-        return all(a == b for a, b in pairs) and self.form()[1:] == other.form()[1:]
-
-    def __hash__(self) -> int:
-        return hash(self.form()[1:])
+    class _Key(Statics):
+        def form(self) -> Any:
+            return id(self.values["shape"]), super().form()
 
 
 @planted(Law.STATIC_VALUES, "shape", like="zip without strict")
 class ZipStopsEarly(Filter):
     """The aux_data's == zips two tuples: (2,) is equal to (2, 3)."""
 
-    KEY = Zipped
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            pairs = zip(self.values["shape"], other.values["shape"], strict=False)
+            return all(a == b for a, b in pairs) and self.form()[1:] == other.form()[1:]
 
-
-class AnyOrder(Statics):
-    def form(self) -> Any:
-        values = {**self.values, "shape": tuple(sorted(self.values["shape"]))}
-        return Statics(**values).form()
+        def __hash__(self) -> int:
+            return hash(self.form()[1:])
 
 
 @planted(Law.STATIC_VALUES, "shape", like="axes compared as a set")
 class OrderIgnored(Filter):
     """A static tuple is sorted before it is compared: (2, 3) is equal to (3, 2)."""
 
-    KEY = AnyOrder
-
-
-class BytesOnly(Statics):
-    def form(self) -> Any:
-        return super().form()[:2], self.values["window"].tobytes()
+    class _Key(Statics):
+        def form(self) -> Any:
+            values = {**self.values, "shape": tuple(sorted(self.values["shape"]))}
+            return Statics(**values).form()
 
 
 @planted(Law.STATIC_VALUES, "window", like="keys made with tobytes()")
 class BytesCompared(Filter):
     """A static array is compared by its bytes: dtype and shape stay out."""
 
-    KEY = BytesOnly
-
-
-class ShapeOnly(Statics):
-    def form(self) -> Any:
-        return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[:2], self.values["window"].tobytes()
 
 
 @planted(Law.STATIC_VALUES, "window", like="static arrays described by shape and dtype")
 class ArrayValuesIgnored(Filter):
     """A static array is compared by shape and dtype: its values stay out."""
 
-    KEY = ShapeOnly
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
 
 
 class ByIdentity:

@@ -201,21 +201,18 @@ class HashOfStaticTravels(Length):
         super().__init__(value, unit)
 
 
-class StaticsWithHash(Statics):
-    """aux_data that computes its hash once, and takes it along in a pickle."""
-
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-        self.kept = hash(self.form())
-
-    def __hash__(self) -> int:
-        return self.kept
-
-    __eq__ = Statics.__eq__
-
-
 @planted(Law.FRESH_PROCESS, like="a hash that an object keeps")
 class HashTravels(Model):
     """aux_data keeps a hash of texts, which is another one in a new process."""
 
-    KEY = StaticsWithHash
+    class _Key(Statics):
+        """aux_data that computes its hash once, and takes it along in a pickle."""
+
+        def __init__(self, **values: Any) -> None:
+            super().__init__(**values)
+            self.kept = hash(self.form())
+
+        def __hash__(self) -> int:
+            return self.kept
+
+        __eq__ = Statics.__eq__

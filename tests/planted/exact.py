@@ -45,11 +45,11 @@ class Node:
 
     CHILDREN: ClassVar[tuple[str, ...]]
     STATICS: ClassVar[tuple[str, ...]]
-    KEY: ClassVar[type[Statics]] = Statics
+    _Key: ClassVar[type[Statics]] = Statics
 
     def key(self) -> Any:
         """Return the aux_data."""
-        return self.KEY(**{name: getattr(self, name) for name in self.STATICS})
+        return self._Key(**{name: getattr(self, name) for name in self.STATICS})
 
     @classmethod
     def read(cls, aux: Any) -> dict[str, Any]:

@@ -104,40 +104,31 @@ class StaticNotInKey(Layer):
         return {**aux.values, "width": 2}
 
 
-class NoTypes(Statics):
-    def form(self) -> Any:
-        return tuple(self.values.values())
-
-
 @planted(Law.STATIC_TYPES, "rate", "width", "act", like="jax#9273; every library with raw statics")
 class TypesShared(Layer):
     """Statics are compared by value alone: 1, True and 1.0 share a program."""
 
-    KEY = NoTypes
-
-
-class AsText(Statics):
-    def form(self) -> Any:
-        return str(list(map(str, self.values.values())))
+    class _Key(Statics):
+        def form(self) -> Any:
+            return tuple(self.values.values())
 
 
 @planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with str()")
 class TextCompared(Layer):
     """Statics are compared as text: 2, "2" and a NumPy 2 share a program."""
 
-    KEY = AsText
-
-
-class AsHash(Statics):
-    def form(self) -> Any:
-        return hash(tuple(self.values.values()))
+    class _Key(Statics):
+        def form(self) -> Any:
+            return str(list(map(str, self.values.values())))
 
 
 @planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with hash()")
 class HashCompared(Layer):
     """Only the hash of the statics is compared, and hash(1) is hash(True)."""
 
-    KEY = AsHash
+    class _Key(Statics):
+        def form(self) -> Any:
+            return hash(tuple(self.values.values()))
 
 
 class ExactButForBits(Statics):
@@ -149,7 +140,7 @@ class ExactButForBits(Statics):
 class ZerosShared(Layer):
     """A float static is compared with ==: 0.0 and -0.0 share a program."""
 
-    KEY = ExactButForBits
+    _Key = ExactButForBits
 
 
 @correct
@@ -168,19 +159,16 @@ class Filled(Node):
 class NanNeverEqual(Filled):
     """A float static is compared with ==: a fresh NaN retraces each time."""
 
-    KEY = ExactButForBits
-
-
-class Rounded(Statics):
-    def form(self) -> Any:
-        return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
+    _Key = ExactButForBits
 
 
 @planted(Law.STATIC_VALUES, "rate", like="tolerance in ==")
 class RateRounded(Layer):
     """A float static is rounded before it is compared: 0.25 and 0.5 share a program."""
 
-    KEY = Rounded
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
 
 
 class WithoutAct(Statics):
@@ -195,126 +183,102 @@ class WithoutAct(Statics):
 class EqIgnoresField(Layer):
     """The aux_data's == leaves a static out."""
 
-    KEY = WithoutAct
-
-
-class AlwaysEqual(Statics):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Statics)
-
-    def __hash__(self) -> int:
-        return 0
+    _Key = WithoutAct
 
 
 @planted(Law.STATIC_VALUES, "rate", "width", "act", like="jax#1984")
 class AllEqual(Layer):
     """aux_data is always equal, to be rid of retraces."""
 
-    KEY = AlwaysEqual
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Statics)
 
-
-class OneSided(Statics):
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Statics) and self.form()[1:] == other.form()[1:]
-        return same and self.values["rate"] <= other.values["rate"]
-
-    def __hash__(self) -> int:
-        return hash(self.form()[1:])
+        def __hash__(self) -> int:
+            return 0
 
 
 @planted(Law.STATIC_VALUES, "rate", like="== that asks for a subset")
 class EqOneSided(Layer):
     """The aux_data's == asks whether one covers the other: a == b, and b != a."""
 
-    KEY = OneSided
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            same = isinstance(other, Statics) and self.form()[1:] == other.form()[1:]
+            return same and self.values["rate"] <= other.values["rate"]
 
-
-class Raising(Statics):
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Statics) or self.form() != other.form():
-            raise TypeError(f"cannot compare {self} with {other}")
-        return True
-
-    __hash__ = Statics.__hash__
+        def __hash__(self) -> int:
+            return hash(self.form()[1:])
 
 
 @planted(Law.TREEDEF_EQUALITY, "rate", "width", "act", like="jax#28659")
 class EqRaises(Layer):
     """The aux_data's == raises where it should return False."""
 
-    KEY = Raising
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            if not isinstance(other, Statics) or self.form() != other.form():
+                raise TypeError(f"cannot compare {self} with {other}")
+            return True
+
+        __hash__ = Statics.__hash__
 
 
 # -------------------------------------------------------------------- what is hashed
-
-
-class HashOfTwo(Statics):
-    def __hash__(self) -> int:
-        return hash(self.form()[:2])
-
-    __eq__ = Statics.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, "act", like="a __hash__ written before the field was added")
 class HashIgnoresField(Layer):
     """The aux_data's hash leaves a static out."""
 
-    KEY = HashOfTwo
+    class _Key(Statics):
+        def __hash__(self) -> int:
+            return hash(self.form()[:2])
 
-
-class HashOfMore(WithoutAct):
-    def __hash__(self) -> int:
-        return hash(self.form())
-
-    __eq__ = WithoutAct.__eq__
+        __eq__ = Statics.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, "act", like="a __hash__ and an __eq__ of two authors")
 class HashKnowsMore(Layer):
     """The aux_data's hash has a static that its == leaves out."""
 
-    KEY = HashOfMore
+    class _Key(WithoutAct):
+        def __hash__(self) -> int:
+            return hash(self.form())
 
-
-class HashOfId(Statics):
-    def __hash__(self) -> int:
-        return id(self)
-
-    __eq__ = Statics.__eq__
+        __eq__ = WithoutAct.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, like="jax#4712, jax#2813")
 class HashById(Layer):
     """Equal aux_data has a hash by address."""
 
-    KEY = HashOfId
+    class _Key(Statics):
+        def __hash__(self) -> int:
+            return id(self)
 
-
-class NoHash(Statics):
-    __eq__ = Statics.__eq__
-    __hash__ = None
+        __eq__ = Statics.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, like="jax#13027, flax#4870")
 class EqWithoutHash(Layer):
     """The aux_data has an == and so, in Python's way, no hash."""
 
-    KEY = NoHash
+    class _Key(Statics):
+        __eq__ = Statics.__eq__
+        __hash__ = None
 
 
 # ------------------------------------------------------------------- fresh at each flatten
-
-
-class ById(Statics):
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
 
 
 @planted(Law.STABLE_TREEDEF, like="optax#353, flax#5548")
 class FreshEachTime(Layer):
     """aux_data is a new object at each flatten, and compared by identity."""
 
-    KEY = ById
+    class _Key(Statics):
+        __eq__ = object.__eq__
+        __hash__ = object.__hash__
 
 
 @planted(Law.STABLE_TREEDEF, like="optax#197")

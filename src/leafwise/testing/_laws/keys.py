@@ -156,13 +156,27 @@ def aux_data_hash(case: Case) -> None:
         path, value = _unhashable_static(x, message_of(error))
         what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
         case.fail(path, f"{what}, {UNHASHABLE} {message_of(error)}", "aux_data with a hash")
-    for path, other in (("", x), *_fresh_instances(case)):
+    edits = _edits_of_one_static(case)
+    edited = [(edit.path, edit.edited) for edit in edits]
+    hashes = {first}
+    for path, other in (("", x), *_fresh_instances(case), *edited):
         its = _aux_of(other)
-        equal = bool(case.attempt("== of aux_data", operator.eq, mine, its, path=path))
-        if equal and hash(its) != first:
+        hashed = case.attempt("hash of aux_data", hash, its, path=path)
+        hashes.add(hashed)
+        if hashed != first and case.attempt("== of aux_data", operator.eq, mine, its, path=path):
             got = f"equal aux_data with two hashes: {short_repr(mine)}"
             case.fail(path, got, "equal values have equal hashes", fix="hash what == compares")
-    _check_hash_depends(case, mine)
+    if len(hashes) > 1 or not edits:
+        return
+    values = [edits[0].before, *(edit.after for edit in edits)]
+    try:
+        different = len(set(map(hash, values)))
+    except TypeError:
+        return
+    if different >= (2 if isinstance(values[0], bool) else _MANY - 1):  # else it is a coincidence
+        texts = ", ".join(format_static(value) for value in values)
+        fix = "hash all that == compares: JAX never asks for it, but a dict with such keys is slow"
+        case.fail(edits[0].path, f"{ONE_HASH} {texts}", "a hash that depends on it", fix=fix)
 
 
 def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
@@ -177,35 +191,19 @@ def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
     return "", None
 
 
-def _check_hash_depends(case: Case, mine: Any) -> None:
-    """Fail unless the hash depends on one static, which is drawn."""
-    values = case.edits.options((EditKind.STATIC_VALUE,)).get(EditKind.STATIC_VALUE, [])
+def _edits_of_one_static(case: Case) -> list[Edit[Any]]:
+    kind = EditKind.STATIC_VALUE
     # A part may be of the same class: its statics are in other aux_data.
-    options = [each for each in values if each[0].name and each[0].path == each[0].name]
+    options = [
+        (position, strategy)
+        for position, strategy in case.edits.options((kind,)).get(kind, [])
+        if position.name and position.path == position.name
+    ]
     if not options:
-        return
+        return []
     position, strategy = case.choose(options)
-    drawn = [make_edit(EditKind.STATIC_VALUE, position, case.draw(strategy)) for _ in range(_MANY)]
-    edits = [edit for edit in drawn if edit is not None]
-    values = [position.value, *(edit.after for edit in edits)]
-    first = hash(mine)
-    hashes = {first}
-    for edit in edits:
-        its = _aux_of(edit.edited)
-        hashed = case.attempt("hash of aux_data", hash, its, path=position.path)
-        hashes.add(hashed)
-        if hashed != first and case.attempt("== of aux_data", operator.eq, mine, its):
-            got, wanted = f"{edit.change}: equal aux_data", "equal values have equal hashes"
-            case.fail(position.path, f"{got} with two hashes", wanted, fix="hash what == compares")
-    try:
-        different = len(set(map(hash, values)))
-    except TypeError:
-        return
-    if len(hashes) > 1 or different < (2 if isinstance(position.value, bool) else _MANY - 1):
-        return  # that all have one hash may be a coincidence
-    texts = ", ".join(format_static(value) for value in values)
-    fix = "hash all that == compares: JAX never asks for it, but a dict with such keys is slow"
-    case.fail(position.path, f"{ONE_HASH} {texts}", "a hash that depends on it", fix=fix)
+    drawn = [make_edit(kind, position, case.draw(strategy)) for _ in range(_MANY)]
+    return [edit for edit in drawn if edit is not None]
 
 
 def _aux_of(instance: Any) -> Any:
