@@ -50,6 +50,7 @@ def test_claims_hold() -> None:
     check_recompilation(params, retrace_on={"act", "n"}, reuse_on={"lr", "w"}, settings=FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "path", "words"),
     [

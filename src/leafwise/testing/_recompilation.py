@@ -186,7 +186,6 @@ def check_claims(
     __tracebackhide__ = True
     trial = _EditTrial(claims, VALUES)
     known: dict[str, None] = {}
-    static = EditKind.STATIC_VALUE
 
     def positions_of(drawn: Any) -> list[EditPosition]:
         found = argument_positions(drawn, subject.static_names) if spread else edit_positions(drawn)
@@ -195,31 +194,39 @@ def check_claims(
     def check(case: Case) -> None:
         positions = positions_of(case.instance)
         known.update(dict.fromkeys(each.path for each in positions if each.path))
-        options = options_of(positions)
-        statics = {each.path: (each, other) for each, other in options.pop(static, [])}
-        # They take values that the strategy draws, if it draws others.
-        drawn = {each.path: each.value for each in positions_of(case.draw(strategy))}
+        donors = [positions_of(case.draw(strategy)) for _ in range(_DONORS)]
+        options = _with_statics_of(donors, positions)
+        trial.check(case, options, Probe(case.instance, subject, spread=spread))
+
+    most = getattr(hypothesis.settings() if settings is None else settings, "max_examples", _FEW)
+    share = max(_SHARE, _FEW / most)
+    named = {path: _OPTIONS[claimed] for path, claimed in claims.items() if path}
+    try:
+        run_law(Law.RECOMPILATION, strategy, check, settings=settings, seed=seed, share=share)
+    finally:  # a path that leads nowhere may be why a claim is broken
+        for path, option in named.items() if known else ():
+            if not any(is_below(each, [path]) for each in known):
+                raise ValueError(f"{option}: nothing is at {path!r}; there is {', '.join(known)}")
+    for path, option in named.items():
+        if not any(is_below(each, [path]) for each in trial.tested):
+            raise ValueError(
+                f"{option}: {path!r} was not tested: no other value was found that the class "
+                f"and the function take\n  fix: give a strategy that draws others"
+            ) from trial.refused
+
+
+def _with_statics_of(donors: list[list[EditPosition]], positions: list[EditPosition]) -> Options:
+    """Return the edits, where statics take values that the strategy draws, if it draws others."""
+    static = EditKind.STATIC_VALUE
+    options = options_of(positions)
+    statics = {each.path: (each, other) for each, other in options.pop(static, [])}
+    for donor in donors:
+        drawn = {each.path: each.value for each in donor}
         for each in positions:
             is_given = each.role is Role.STATIC and each.path in drawn
             if is_given and make_edit(static, each, drawn[each.path]):
                 statics[each.path] = each, st.just(drawn[each.path])
-        if statics:
-            options[static] = list(statics.values())
-        trial.check(case, options, Probe(case.instance, subject, spread=spread))
-
-    law = Law.RECOMPILATION
-    run_law(law, strategy, check, settings=settings, seed=seed, share=_SHARE)
-    for path, claimed in claims.items():
-        if not path or any(is_below(each, [path]) for each in trial.tested):
-            continue
-        option = _OPTIONS[claimed]
-        if not any(is_below(each, [path]) for each in known):
-            names = ", ".join(known) or "nothing"
-            raise ValueError(f"{option}: nothing is at {path!r}; there is {names}")
-        raise ValueError(
-            f"{option}: {path!r} was not tested: no other value was found that the class "
-            f"and the function take\n  fix: give a strategy that draws others"
-        ) from trial.refused
+    return {**options, static: list(statics.values())} if statics else options
 
 
 _OPTIONS: Final[dict[Outcome | None, str]] = {
@@ -227,5 +234,8 @@ _OPTIONS: Final[dict[Outcome | None, str]] = {
     Outcome.REUSE: "reuse_on",
     None: "recompiles_only_on",
 }
+_DONORS: Final = 3
+_FEW: Final = 5
+"""How many examples are tried at least."""
 _SHARE: Final = 0.15
 """What share of the examples is tried, in which each place takes another value."""
