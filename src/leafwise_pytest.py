@@ -9,21 +9,21 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import json
 import math
 import os
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from leafwise.testing._plugin.budgets import Budgets
-    from leafwise.testing._plugin.counts import Recorder
+    from leafwise.testing._plugin.report import Recorder
     from leafwise.types import Log
 
-_CALLING: Final = pytest.StashKey[bool]()
+_BLOCKS: Final = pytest.StashKey[contextlib.ExitStack]()
 _LOG: Final = pytest.StashKey["Log"]()
 _OVER: Final = pytest.StashKey[BaseException]()
 _RUN: Final = pytest.StashKey["_Run"]()
@@ -42,11 +42,21 @@ class _Run:
     wanted: bool
     selected: list[str]
     whole: bool
+    claimed: set[object] = dataclasses.field(default_factory=set[object])
     recorder: "Recorder | None" = None
-    parts: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    parts: list[Any] = dataclasses.field(default_factory=list[Any])
     crashed: int = 0
     workers: int = 0
     problem: str = ""
+
+    def wants(self, nodeid: str) -> bool:
+        """Return whether a check was asked for, or something above it."""
+        return not self.selected or any(_covers(each, nodeid) for each in self.selected)
+
+
+def _covers(selected: str, nodeid: str) -> bool:
+    """Return whether a node is one that was asked for, or below it."""
+    return f"{nodeid}::".startswith((f"{selected}::", f"{selected}."))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
         place, colons, name = each.partition("::")
         here = Path(os.path.normpath(config.invocation_params.dir / place))
         if colons and here == config.rootpath / _PREFIX:  # the node id of a check
-            selected.append(name.removesuffix("::"))
+            selected.append(f"{_PREFIX}::{name}".removesuffix("::"))
         else:
             files.append(each)
     config.args = files
@@ -130,25 +140,19 @@ def _load(name: str) -> Any:
 
 # With our name in front: a project may well have a fixture `traces` of its own.
 @pytest.fixture
-def leafwise_traces(request: pytest.FixtureRequest) -> "Log":
+def leafwise_traces(request: pytest.FixtureRequest) -> "Generator[Log]":
     """A `leafwise.types.Log` of what JAX traces, lowers and compiles while the test itself runs.
 
     Operations of JAX itself, outside any jitted function, are left out. If the test fails, the
     report shows the log, with reasons for functions under `leafwise.jit`.
     """
-    log: Log = _load("budgets").new_log()
     item: pytest.Item = request.node
+    log: Log = _load("budgets").Log(eager=False)
     item.stash[_LOG] = log
-    if item.stash.get(_CALLING, False):  # by `request.getfixturevalue`
-        _load("budgets").start(log)
-    return log
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Drop the log of a test that runs once more."""
-    if _LOG in item.stash:
-        del item.stash[_LOG]
+    if _BLOCKS in item.stash:  # by `request.getfixturevalue`
+        item.stash[_BLOCKS].enter_context(_load("budgets").watching(log))
+    yield log
+    del item.stash[_LOG]
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -159,30 +163,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         for name in _MARKERS
         for node, mark in item.iter_markers_with_node(name=name)
     ]
-    budgets: Budgets | None = _load("budgets").Budgets(marks) if marks else None
-    if budgets is not None and budgets.problem:
-        pytest.fail(f"{item.nodeid}: {budgets.problem}", pytrace=False)
-    if _LOG in item.stash:
-        _load("budgets").start(item.stash[_LOG])
-    item.stash[_CALLING] = True
-    try:
-        with contextlib.ExitStack() as blocks:
-            if (captures := item.get_closest_marker(_CAPTURES)) is not None:
-                blocks.enter_context(_load("budgets").checks_of(item.nodeid, captures))
-            if budgets is not None:
-                blocks.enter_context(budgets)
-            outcome = yield
-    finally:
-        item.stash[_CALLING] = False
+    captures = item.get_closest_marker(_CAPTURES)
+    with contextlib.ExitStack() as blocks:
         if _LOG in item.stash:
-            _load("budgets").stop(item.stash[_LOG])
-    try:
-        if budgets is not None:
-            budgets.settle()
-    except AssertionError as error:
-        item.stash[_OVER] = error
-        raise
-    return outcome
+            blocks.enter_context(_load("budgets").watching(item.stash[_LOG]))
+        try:
+            if marks:
+                note = functools.partial(item.stash.__setitem__, _OVER)
+                blocks.enter_context(_load("budgets").budgets_of(marks, note))
+            if captures is not None:
+                check = importlib.import_module("leafwise.debug").check_captures
+                blocks.enter_context(check(*captures.args, **captures.kwargs))
+        except (TypeError, ValueError) as error:
+            problem = f"{item.nodeid}: {error}"
+        else:
+            problem = ""
+        if problem:
+            pytest.fail(problem, pytrace=False)
+        item.stash[_BLOCKS] = blocks
+        try:
+            return (yield)
+        finally:
+            del item.stash[_BLOCKS]
 
 
 def _hide_own_frames(failed: "pytest.ExceptionInfo[BaseException] | None") -> None:
@@ -207,12 +209,21 @@ def pytest_runtest_makereport(
         return report
     over = item.stash.get(_OVER, None)
     if over is not None and report.failed and call.excinfo and call.excinfo.value is over:
-        path, line, _ = item.location
-        report.longrepr = _load("report").message_of(call.excinfo, path, (line or 0) + 1)
+        report.longrepr = _shown(call.excinfo, item)
     log = item.stash.get(_LOG, None)
     if log is not None and report.failed:
         report.sections.append((_TITLE, _load("budgets").text_of(log)))
     return report
+
+
+def _shown(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
+    """Return what pytest prints for an error: its message, and the place of the item."""
+    shown: Any = error.getrepr(style="value", chain=False)
+    crash = shown.reprcrash
+    if crash is not None:
+        crash.path, crash.lineno = item.location[0], (item.location[1] or 0) + 1
+        shown.reprtraceback.reprentries[-1].reprfileloc = crash
+    return shown
 
 
 # --------------------------------------------------------------------------- checks
@@ -229,10 +240,8 @@ def pytest_make_collect_report(
         given: Any = config.getoption("leafwise_check")
         texts = list[str](given)
         texts += _setting(config, "leafwise_check") if run.whole or run.selected else []
-        if texts or run.selected:
-            root = _Checks.from_parent(collector, name=_PREFIX, nodeid=_PREFIX)
-            root.texts = list(dict.fromkeys(texts))
-            report.result = [*report.result, root]
+        targets = (_Target.from_parent(collector, name=each) for each in dict.fromkeys(texts))
+        report.result = [*report.result, *targets]
     elif run.wanted and "jax" in sys.modules:
         # What a module compiles while it is imported counts from the second one on: JAX is
         # not loaded here, so that a `conftest.py` may set how it starts.
@@ -240,55 +249,131 @@ def pytest_make_collect_report(
     return report
 
 
-class _Checks(pytest.Collector):
-    """All checks of a run."""
+@dataclasses.dataclass
+class _Checked:
+    """A class that is checked; it is left out if it is `optional` and cannot be built."""
 
-    texts: list[str]
+    cls: type
+    name: str
+    optional: bool
+    results: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    unbuilt: BaseException | None = None
 
-    def collect(self) -> Iterable[pytest.Collector]:
-        """Return the places to look: JAX is imported here, behind every `conftest.py`."""
-        items, config = _load("items"), self.config
-        selected = [f"{_PREFIX}::{each}" for each in config.stash[_RUN].selected]
-        find = functools.partial(_classes_in, config.rootpath)
-        laws = _setting(config, "leafwise_laws")
-        plan = items.CheckPlan(self.texts, laws, selected, find=find, try_laws=_try_laws)
-        found: Iterable[pytest.Collector] = items.targets_of(self, plan)
-        return found
+
+class _Target(pytest.Collector):
+    """The classes of one target: JAX is imported here, behind every `conftest.py`."""
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        super().__init__(name, nodeid=f"{_PREFIX}::{_dotted(name)}", **kwargs)
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield a check for each law of each class."""
+        run, named = self.config.stash[_RUN], _setting(self.config, "leafwise_laws")
+        testing = importlib.import_module("leafwise.testing")
+        try:
+            testing.check_pytree  # noqa: B018  # it needs the extra, and says so
+            check = importlib.import_module("leafwise.testing._check")
+            laws = check.chosen_laws("leafwise_laws", named or testing.Law)
+            found = _classes_in(self.config.rootpath, self.name)
+        except Exception as error:
+            raise self.CollectError(str(error)) from error
+        for written, cls, optional in found:
+            name = _dotted(written.removeprefix(f"{self.config.rootpath}{os.sep}"))
+            if {id(cls), name} & run.claimed:
+                continue
+            run.claimed |= {id(cls), name}
+            checked = _Checked(cls, name, optional)
+            for law in laws:
+                nodeid = f"{_PREFIX}::{name}::{law}"
+                if run.wants(nodeid):
+                    yield _LawCheck.from_parent(self, name=str(law), nodeid=nodeid, checked=checked)
+
+
+def _dotted(name: str) -> str:
+    """Return the name of a target or class without what a node id cannot have."""
+    place, colon, rest = name.rpartition(":")
+    place, rest = (place, rest) if colon and os.sep not in rest else (name, "")
+    place = place.removesuffix(".py").replace(os.sep, ".").lstrip(".")
+    return f"{place}.{rest}" if rest else place
+
+
+class _LawCheck(pytest.Item):
+    """A class keeps one law."""
+
+    def __init__(self, *, checked: _Checked, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.checked = checked
+        self.extra_keyword_matches.add(checked.name)
+        self.add_marker(_PREFIX)
+
+    def runtest(self) -> None:
+        """Report the law; of a class that cannot be built one item fails, the others are skipped.
+
+        The first item of a class tries all its laws that are run in this process.
+        """
+        __tracebackhide__ = True
+        errors = importlib.import_module("leafwise.errors")
+        checked = self.checked
+        items = [each for each in self.session.items if getattr(each, "checked", 0) is checked]
+        if not checked.results and checked.unbuilt is None:
+            laws = importlib.import_module("leafwise.testing").Law
+            try:
+                checked.results = _try_laws(checked.cls, [laws(each.name) for each in items])
+            except errors.CannotBuildError as error:
+                checked.unbuilt = error
+        if checked.unbuilt is not None:
+            if checked.optional:
+                pytest.skip(f"left out: {errors.message_of(checked.unbuilt)}")
+            if self is not items[0]:
+                pytest.skip(f"no instance can be built: see {items[0].nodeid}")
+            raise checked.unbuilt
+        found = checked.results[self.name]
+        if found.library:
+            first = str(found.error).splitlines()[0]
+            pytest.xfail(f"its library does not keep this law: {first}")
+        if found.error is not None:
+            raise found.error
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """Return the message alone where the class is at fault, with frames elsewhere."""
+        errors = importlib.import_module("leafwise.errors")
+        if isinstance(excinfo.value, (errors.LawViolation, errors.CannotBuildError)):
+            return _shown(excinfo, self)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return where the class is defined."""
+        from leafwise.cli.targets import source_location  # noqa: PLC0415  # it imports JAX
+
+        file, line = source_location(self.checked.cls)
+        path = Path(file).resolve() if file else self.path
+        return path, max(0, line - 1), f"{self.checked.name} {self.name}"
 
 
 def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
-    """Return the pytree classes of a target.
-
-    Each with a name, and whether it may be left out if it cannot be built.
-    """
+    """Return the classes of a target: name, class, and whether it may be left out."""
     from leafwise.cli.targets import find_targets  # noqa: PLC0415  # it imports JAX
-    from leafwise.errors import message_of  # noqa: PLC0415  # it imports JAX
 
     place, _, _ = text.partition(":")
+    paths = sys.path[:]
     if place.endswith(".py"):
         text = str(root / text)
     elif place:
-        # In front of `find_targets`, which looks into the working directory first.
-        try:
+        # In front of `find_targets`, which looks into the working directory first, and reports
+        # what is wrong.
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(place)
-        except ModuleNotFoundError:
-            pass  # `find_targets` reports it better
-        except (Exception, SystemExit) as error:
-            raise ImportError(
-                f"{place}: importing it raised {type(error).__name__}: {message_of(error)}"
-            ) from error
-    paths = sys.path[:]
     try:
         found = find_targets([text])
-        if found.unloaded:
-            raise ImportError("\n".join(f"{name}: {why}" for name, why in found.unloaded.items()))
     finally:
         here = str(Path.cwd())
         sys.path[:] = [each for each in sys.path if each != here or each in paths]
+    if found.unloaded:
+        raise ImportError("\n".join(f"{name}: {why}" for name, why in found.unloaded.items()))
     return [(each.name, each.cls, each.optional) for each in found.targets]
 
 
-def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | None]]:
+def _try_laws(cls: type, laws: list[Any]) -> dict[str, Any]:
     """Let `leafwise check` try laws, with the examples of Hypothesis' profile in force."""
     import hypothesis  # noqa: PLC0415  # an extra
 
@@ -298,7 +383,7 @@ def _try_laws(cls: type, laws: Any) -> dict[str, tuple[bool, BaseException | Non
     seed = 0 if profile.derandomize else None
     limits: Any = {"examples": profile.max_examples, "seed": seed, "seconds": math.inf}
     results = try_laws(cls, CheckOptions(laws=tuple(laws), **limits))
-    return {each.law: (bool(each.library), each.error) for each in results}
+    return {each.law: each for each in results}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -307,11 +392,8 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     if session.testsfailed:  # a module could not be imported, and pytest says so
         return
     for name in session.config.stash[_RUN].selected:
-        covers = _load("items").covers
-        if not any(covers(f"{_PREFIX}::{name}", item.nodeid) for item in items):
-            raise pytest.UsageError(
-                f"not found: {_PREFIX}::{name}\n(no such class or law in leafwise_check)"
-            )
+        if not any(_covers(name, item.nodeid) for item in items):
+            raise pytest.UsageError(f"not found: {name}\n(no such class or law in leafwise_check)")
 
 
 # --------------------------------------------------------------------------- report
@@ -320,7 +402,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 def _start_recording(config: pytest.Config) -> None:
     run = config.stash[_RUN]
     if run.recorder is None:
-        run.recorder = _load("counts").Recorder(config.rootpath)
+        run.recorder = _load("report").Recorder(config.rootpath)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -337,11 +419,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     recorder = item.config.stash[_RUN].recorder
     if recorder is None:
         return (yield)
-    recorder.begin(item.nodeid, counts=not item.nodeid.startswith(f"{_PREFIX}::"))
+    recorder.nodeid = None if isinstance(item, _LawCheck) else item.nodeid
     try:
         return (yield)
     finally:
-        recorder.end()
+        recorder.nodeid = ""
 
 
 @pytest.hookimpl(trylast=True)
@@ -359,8 +441,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path: str | None = config.getoption("leafwise_report")
     if not path or config.getoption("collectonly"):
         return
-    run.problem = _load("report").write(config.invocation_params.dir / path, _report(run))
-    if run.problem:
+    file = config.invocation_params.dir / path
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(_report(run), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        run.problem = f"the report could not be written: {error}"
         session.exitstatus = session.exitstatus or pytest.ExitCode.INTERNAL_ERROR
 
 

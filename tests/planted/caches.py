@@ -6,14 +6,20 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
-class Gaussian:
+@correct
+class Gaussian(Node):
     """A correct class: what it caches is neither child nor static."""
+
+    CHILDREN = ("loc", "scale")
+    STATICS = ("dims",)
 
     def __init__(self, loc: jax.Array, scale: jax.Array, dims: int) -> None:
         self.loc = loc
@@ -30,29 +36,8 @@ class Gaussian:
         """What depends on a static alone."""
         return 2 * self.dims
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return Statics(dims=self.dims)
 
-    def pairs(self) -> tuple[Any, ...]:
-        """Return names and children."""
-        return (GetAttrKey("loc"), self.loc), (GetAttrKey("scale"), self.scale)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return tuple(child for _, child in self.pairs()), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return self.pairs(), self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.loc, self.scale = children
-        vars(self).update(aux.values)
-        return self
-
-
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, "volume", like="equinox#539")
 class CachedInAux(Gaussian):
     """All attributes but the children are statics: what a cached property stored, too."""
 
@@ -61,13 +46,15 @@ class CachedInAux(Gaussian):
         return Statics(**{name: vars(self)[name] for name in vars(self) if name not in children})
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, "precision", like="numpyro#1778, netket#835")
 class CachedIsChild(Gaussian):
     """What a cached property stored becomes a child, and None where it has not yet."""
 
-    def pairs(self) -> tuple[Any, ...]:
-        cached = (GetAttrKey("precision"), vars(self).get("precision"))
-        return *super().pairs(), cached
+    def children(self) -> tuple[Any, ...]:
+        return *super().children(), vars(self).get("precision")
+
+    def keys(self) -> tuple[Any, ...]:
+        return *super().keys(), GetAttrKey("precision")
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
@@ -78,7 +65,7 @@ class CachedIsChild(Gaussian):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, "label", "_label", like="numpyro#1778")
 class LazyInAux(Gaussian):
     """A property fills an attribute when it is first read, and that is a static."""
 
@@ -95,7 +82,7 @@ class LazyInAux(Gaussian):
         return Statics(dims=self.dims, _label=self._label)
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, like="stored results of flatten")
 class FlattenedOnce(Gaussian):
     """Flatten stores its result on the class; another instance has that of the first."""
 
@@ -108,7 +95,7 @@ class FlattenedOnce(Gaussian):
         return flat
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "dims", like="stored keys")
 class KeyStoredOnce(Gaussian):
     """aux_data is stored on the class; another instance has that of the first."""
 

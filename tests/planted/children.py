@@ -6,16 +6,22 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 NAMES = ("pos", "drag", "vel", "mass")
 
 
-@register_pytree_with_keys_class
-class Body:
+@correct
+class Body(Node):
     """A correct class: four children, one of which may be None, and a static."""
+
+    CHILDREN = NAMES
+    STATICS = ("name",)
 
     def __init__(
         self, pos: jax.Array, drag: jax.Array | None, vel: jax.Array, mass: float, name: str
@@ -26,36 +32,15 @@ class Body:
         self.mass = mass
         self.name = name
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return Statics(name=self.name)
-
-    def children(self) -> tuple[Any, ...]:
-        """Return the children in order."""
-        return self.pos, self.drag, self.vel, self.mass
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return self.children(), self.key()
-
-    def keys(self) -> tuple[Any, ...]:
-        """Return the children's key paths."""
-        return tuple(GetAttrKey(name) for name in NAMES)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return tuple(zip(self.keys(), self.children(), strict=True)), self.key()
-
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.pos, self.drag, self.vel, self.mass = children
-        self.name = aux.values["name"]
-        return self
+    def read(cls, aux: Any) -> dict[str, Any]:
+        return {"name": aux.values["name"]}
 
 
 # ----------------------------------------------------------------------- order and number
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "pos", "vel", like="jax#19547")
 class Reordered(Body):
     """Two children come back in each other's place."""
 
@@ -65,7 +50,7 @@ class Reordered(Body):
         return super().tree_unflatten(aux, (pos, drag, vel, mass))
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "pos", "drag", "vel", "mass", like="jax#4085")
 class SortedByName(Body):
     """Flatten sorts the children by name, unflatten takes them as declared."""
 
@@ -76,7 +61,7 @@ class SortedByName(Body):
         return tuple(GetAttrKey(name) for name in sorted(NAMES))
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "drag", "vel", "mass", like="numpyro#1778")
 class NoneDropped(Body):
     """Flatten leaves a child out that is None, and the next one takes its place."""
 
@@ -93,7 +78,7 @@ class NoneDropped(Body):
         return super().tree_unflatten(aux, (*given, None)[:4])
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "drag", like="numpyro#1778")
 class NoneFilled(Body):
     """Unflatten puts zeros where a child is None."""
 
@@ -105,7 +90,7 @@ class NoneFilled(Body):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "pos", "vel", like="a copied line")
 class ChildTwice(Body):
     """One child is flattened twice, another one not at all."""
 
@@ -113,25 +98,14 @@ class ChildTwice(Body):
         return self.pos, self.drag, self.pos, self.mass
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "mass", like="subclasses flattened as their base")
 class NeverFlattened(Body):
     """A child is declared and stored, and stays out of flatten and unflatten."""
 
-    def children(self) -> tuple[Any, ...]:
-        return self.pos, self.drag, self.vel
-
-    def keys(self) -> tuple[Any, ...]:
-        return tuple(GetAttrKey(name) for name in NAMES[:3])
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.pos, self.drag, self.vel = children
-        self.name = aux.values["name"]
-        return self
+    CHILDREN = NAMES[:3]
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "mass", like="subclasses flattened as their base")
 class ComesBackAsDefault(NeverFlattened):
     """A child is never flattened, and comes back as its default."""
 
@@ -145,7 +119,7 @@ class ComesBackAsDefault(NeverFlattened):
 # ------------------------------------------------------------------------------ changed
 
 
-@register_pytree_with_keys_class
+@planted(Law.TRANSFORMATIONS, like="jax#14033")
 class CastToFloat(Body):
     """Flatten makes a float of a child, which a tracer refuses."""
 
@@ -156,7 +130,7 @@ class CastToFloat(Body):
         return self.pos, self.drag, self.vel, mass
 
 
-@register_pytree_with_keys_class
+@planted(Law.TRANSFORMATIONS, like="NumPy functions in flatten")
 class CastToNumpy(Body):
     """Flatten makes a NumPy array of a child, which a tracer refuses."""
 
@@ -164,7 +138,7 @@ class CastToNumpy(Body):
         return np.asarray(self.pos), self.drag, self.vel, self.mass
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="copies against aliasing")
 class CopiedWithPlus(Body):
     """Flatten copies a child with `+ 0`, which not all leaves know."""
 
@@ -172,7 +146,7 @@ class CopiedWithPlus(Body):
         return self.pos + 0, self.drag, self.vel, self.mass
 
 
-@register_pytree_with_keys_class
+@planted(Law.IDENTITY_MAP, "pos", like="jax#25486")
 class CastAtUnflatten(Body):
     """Unflatten gives an array another dtype; it leaves placeholders alone."""
 
@@ -184,7 +158,7 @@ class CastAtUnflatten(Body):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.IDENTITY_MAP, "pos", like="kUPS#290")
 class Renormalised(Body):
     """Unflatten divides an array by its sum; it leaves placeholders alone."""
 
@@ -196,7 +170,7 @@ class Renormalised(Body):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="kUPS#270")
 class RefusesNone(Body):
     """Unflatten checks that a child has leaves, which None has not."""
 
@@ -207,7 +181,7 @@ class RefusesNone(Body):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, "pos", like="frozen parts of a model")
 class StoppedGradient(Body):
     """Unflatten stops the gradient of a child that is traced."""
 
@@ -222,7 +196,7 @@ class StoppedGradient(Body):
 # ------------------------------------------------------------------------------- hidden
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="batch shapes as statics")
 class ShapeInAux(Body):
     """aux_data has the shape of a child, which `vmap` and `scan` change."""
 
@@ -230,7 +204,7 @@ class ShapeInAux(Body):
         return Statics(name=self.name, shape=getattr(self.pos, "shape", None))
 
 
-@register_pytree_with_keys_class
+@planted(Law.RECOMPILATION, "mass", like="Python numbers that are static")
 class ValueInAux(Body):
     """aux_data has the value of a child where it is a Python number: each one retraces."""
 
@@ -251,7 +225,7 @@ class HeldArray:
         return id(self.array)
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "vel", like="jax#14033")
 class ChildHidden(Body):
     """An array is in the aux_data, compared by identity: no gradient, and stale."""
 

@@ -6,14 +6,20 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import GetAttrKey, register_dataclass, register_pytree_with_keys_class
+from jax.tree_util import register_dataclass
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
-class Grid:
+@correct
+class Grid(Node):
     """A correct class: its constructor checks, converts and computes, and runs once."""
+
+    CHILDREN = ("points",)
+    STATICS = ("level",)
 
     def __init__(self, points: jax.Array, level: int) -> None:
         if not hasattr(points, "shape"):
@@ -21,21 +27,8 @@ class Grid:
         self.points = jnp.asarray(points)
         self.level = level + 1
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.points,), Statics(level=self.level)
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("points"), self.points),), Statics(level=self.level)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.points,) = children
-        self.level = aux.values["level"]
-        return self
-
-
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "level", like="jax#12319")
 class InitCounts(Grid):
     """`__init__` runs again at unflatten, and adds one again."""
 
@@ -44,7 +37,7 @@ class InitCounts(Grid):
         return cls(*children, aux.values["level"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="jax#4673, jax#14619")
 class InitValidates(Grid):
     """`__init__` runs again at unflatten, and refuses what is no array."""
 
@@ -54,7 +47,7 @@ class InitValidates(Grid):
         return cls(points, aux.values["level"] - 1)
 
 
-@register_pytree_with_keys_class
+@planted(Law.ANY_LEAF, like="jax#25486")
 class InitConverts(Grid):
     """`__init__` runs again at unflatten, and converts what it is given to an array."""
 
@@ -67,7 +60,7 @@ class InitConverts(Grid):
         return cls(*children, aux.values["level"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, like="equinox#296")
 class NewWithArguments(Grid):
     """Unflatten calls a `__new__` that wants what it is not given."""
 
@@ -86,10 +79,13 @@ class NewWithArguments(Grid):
         return self
 
 
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
-class Weights:
+class Weights(Node):
     """A correct class: `__post_init__` is left out at unflatten, and may run at `replace`."""
+
+    CHILDREN = ("values", "scale")
+    STATICS = ("tags",)
 
     values: jax.Array
     scale: float
@@ -98,20 +94,6 @@ class Weights:
     def __post_init__(self) -> None:
         if self.tags[-1:] != ("made",):
             self.tags = (*self.tags, "made")
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.values, self.scale), Statics(tags=self.tags)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        pairs = (GetAttrKey("values"), self.values), (GetAttrKey("scale"), self.scale)
-        return pairs, Statics(tags=self.tags)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        self.values, self.scale = children
-        self.tags = aux.values["tags"]
-        return self
 
 
 class RunsAgain(Weights):
@@ -122,12 +104,12 @@ class RunsAgain(Weights):
         return cls(*children, tags=aux.values["tags"])
 
 
-@register_pytree_with_keys_class
+@planted(Law.POST_INIT, like="jax#25486: register_dataclass")
 class PostInitRuns(RunsAgain):
     """`__post_init__` runs again at unflatten; it changes nothing more, and costs time."""
 
 
-@register_pytree_with_keys_class
+@planted(Law.POST_INIT, like="jax#25486: register_dataclass")
 class PostInitAppends(RunsAgain):
     """`__post_init__` runs again at unflatten, and appends again."""
 
@@ -135,7 +117,7 @@ class PostInitAppends(RunsAgain):
         self.tags = (*self.tags, "made")
 
 
-@register_pytree_with_keys_class
+@planted(Law.POST_INIT, like="kUPS#290")
 class PostInitNormalises(RunsAgain):
     """`__post_init__` runs again at unflatten, and divides by the sum again."""
 
@@ -144,7 +126,7 @@ class PostInitNormalises(RunsAgain):
             self.values = self.values / (1 + jnp.abs(self.values).sum())
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="registries of instances")
 class PostInitLists(RunsAgain):
     """`__post_init__` runs again at unflatten, and lists the instance with its class."""
 
@@ -154,7 +136,7 @@ class PostInitLists(RunsAgain):
         self.MADE.append(self)
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, "tags", like="dataclasses.replace")
 class PostInitAtReplace(Weights):
     """`dataclasses.replace` runs `__post_init__` again, which appends again."""
 
@@ -162,6 +144,7 @@ class PostInitAtReplace(Weights):
         self.tags = (*self.tags, "made")
 
 
+@planted(Law.ANY_LEAF, like="jax#25486: register_dataclass")
 @dataclasses.dataclass
 class PostInitConverts:
     """JAX's `register_dataclass`: `__post_init__` runs again, and converts to an array."""
@@ -177,10 +160,13 @@ class PostInitConverts:
 register_dataclass(PostInitConverts)
 
 
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
-class Derived:
+class Derived(Node):
     """A correct class: a field that the constructor does not take is a static like another."""
+
+    CHILDREN = ("x",)
+    STATICS = ("width", "area")
 
     x: jax.Array
     width: int
@@ -189,42 +175,18 @@ class Derived:
     def __post_init__(self) -> None:
         self.area = self.width * self.width
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), Statics(width=self.width, area=self.area)
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), Statics(width=self.width, area=self.area)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.x,) = children
-        vars(self).update(aux.values)
-        return self
-
-
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "area", like="jax_dataclasses, tjax: statics with init=False")
 class InitFalseDropped(Derived):
     """A field with `init=False` is not flattened, and gone after unflatten."""
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), Statics(width=self.width)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), Statics(width=self.width)
+    STATICS = ("width",)
 
 
-class WidthOnly(Statics):
-    def form(self) -> Any:
-        return super().form()[:1]
-
-
-@register_pytree_with_keys_class
+@correct
 class InitFalseNotCompared(Derived):
     """A correct class: what is computed from a static that is compared need not be."""
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), WidthOnly(width=self.width, area=self.area)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), WidthOnly(width=self.width, area=self.area)
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[:1]

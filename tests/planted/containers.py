@@ -1,22 +1,24 @@
 """Faults in statics that hold something: lists, dicts, arrays, objects."""
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import jax
 import numpy as np
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 NAMES = ("shape", "options", "window")
 
 
-@register_pytree_with_keys_class
-class Filter:
+@correct
+class Filter(Node):
     """A correct class: statics that are containers, one of them an array."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("x",)
+    STATICS = NAMES
 
     def __init__(
         self,
@@ -30,34 +32,12 @@ class Filter:
         self.options = options
         self.window = window
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return self.KEY(shape=self.shape, options=self.options, window=self.window)
-
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
-        """Return the statics that aux_data stands for."""
-        return dict(aux.values)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("x"), self.x),), self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.x,) = children
-        vars(self).update(cls.read(aux))
-        return self
-
 
 class InOrder(Filter):
     """Not registered: a filter whose aux_data is its statics in order."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return dict(zip(NAMES, aux, strict=True))
 
 
@@ -75,7 +55,7 @@ class ArrayByValue:
         return hash(self.form)
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "window", like="jax#28659")
 class AuxHasArray(InOrder):
     """aux_data has a NumPy array, whose == has no truth value."""
 
@@ -83,7 +63,7 @@ class AuxHasArray(InOrder):
         return self.shape, self.options, self.window
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "window", like="jax#19547, jax#24204")
 class AuxHasJaxArray(InOrder):
     """aux_data has a JAX array, whose == has no truth value."""
 
@@ -100,7 +80,7 @@ class AuxHasJaxArray(InOrder):
         return self.shape, self.options, self.window
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, like="jax#13027")
 class AuxIsArray(Filter):
     """aux_data is an object array of the statics."""
 
@@ -109,24 +89,24 @@ class AuxIsArray(Filter):
         aux[:] = [self.shape, self.options, ArrayByValue(self.window)]
         return aux
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="flax#4870, jax#28418")
 class AuxIsList(Filter):
     """aux_data is a list: no hash, and anybody may change it."""
 
     def key(self) -> Any:
         return [self.shape, self.options, ArrayByValue(self.window)]
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
 
 
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="jax#15338: `return (), {}`")
 class AuxIsDict(Filter):
     """aux_data is a dict of the statics: no hash."""
 
@@ -137,86 +117,72 @@ class AuxIsDict(Filter):
             "window": ArrayByValue(self.window),
         }
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux, "window": aux["window"].array}
 
 
-class WithListOfOptions(Statics):
-    def form(self) -> Any:
-        return self.values["shape"], list(self.values["options"]), self.values["window"].tobytes()
-
-
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, "options", "", like="jax#13992")
 class ListInAux(Filter):
     """aux_data has a list inside a tuple: no hash."""
 
-    KEY = WithListOfOptions
+    class _Key(Statics):
+        def form(self) -> Any:
+            return (
+                self.values["shape"],
+                list(self.values["options"]),
+                self.values["window"].tobytes(),
+            )
 
 
-class WithIds(Statics):
-    def form(self) -> Any:
-        return id(self.values["shape"]), super().form()
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "shape", like="jax#4712")
 class IdOfStatic(Filter):
     """A static is compared by its address: an equal tuple retraces."""
 
-    KEY = WithIds
+    class _Key(Statics):
+        def form(self) -> Any:
+            return id(self.values["shape"]), super().form()
 
 
-class Zipped(Statics):
-    def __eq__(self, other: object) -> bool:
-        pairs = zip(self.values["shape"], other.values["shape"], strict=False)
-        return all(a == b for a, b in pairs) and self.form()[1:] == other.form()[1:]
-
-    def __hash__(self) -> int:
-        return hash(self.form()[1:])
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "shape", like="zip without strict")
 class ZipStopsEarly(Filter):
     """The aux_data's == zips two tuples: (2,) is equal to (2, 3)."""
 
-    KEY = Zipped
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            pairs = zip(self.values["shape"], other.values["shape"], strict=False)
+            return all(a == b for a, b in pairs) and self.form()[1:] == other.form()[1:]
+
+        def __hash__(self) -> int:
+            return hash(self.form()[1:])
 
 
-class AnyOrder(Statics):
-    def form(self) -> Any:
-        values = {**self.values, "shape": tuple(sorted(self.values["shape"]))}
-        return Statics(**values).form()
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "shape", like="axes compared as a set")
 class OrderIgnored(Filter):
     """A static tuple is sorted before it is compared: (2, 3) is equal to (3, 2)."""
 
-    KEY = AnyOrder
+    class _Key(Statics):
+        def form(self) -> Any:
+            values = {**self.values, "shape": tuple(sorted(self.values["shape"]))}
+            return Statics(**values).form()
 
 
-class BytesOnly(Statics):
-    def form(self) -> Any:
-        return super().form()[:2], self.values["window"].tobytes()
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "window", like="keys made with tobytes()")
 class BytesCompared(Filter):
     """A static array is compared by its bytes: dtype and shape stay out."""
 
-    KEY = BytesOnly
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[:2], self.values["window"].tobytes()
 
 
-class ShapeOnly(Statics):
-    def form(self) -> Any:
-        return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "window", like="static arrays described by shape and dtype")
 class ArrayValuesIgnored(Filter):
     """A static array is compared by shape and dtype: its values stay out."""
 
-    KEY = ShapeOnly
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
 
 
 class ByIdentity:
@@ -232,13 +198,13 @@ class ByIdentity:
         return id(self.value)
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "window", like="jax#4572")
 class ArrayByIdentity(Filter):
     """A static array is compared by identity: an equal one retraces."""
 
     def key(self) -> Any:
         return Statics(shape=self.shape, options=self.options, window=ByIdentity(self.window))
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "window": aux.values["window"].value}

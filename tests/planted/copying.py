@@ -2,37 +2,28 @@
 
 import copy
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
-class Model:
+@correct
+class Model(Node):
     """A correct class, whose constructor counts, so that to run it again would show."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("w",)
+    STATICS = ("depth", "act")
 
     def __init__(self, w: jax.Array, depth: int, act: str = "tanh") -> None:
         self.w = w
         self.depth = depth + 1
         self.act = act
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.w,), self.KEY(depth=self.depth, act=self.act)
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("w"), self.w),), self.KEY(depth=self.depth, act=self.act)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.w,) = children
-        vars(self).update(aux.values)
-        return self
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with changes."""
@@ -43,7 +34,7 @@ class Model:
     __replace__ = replace
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "act", like="a __getstate__ written before the field was added")
 class StateWithoutStatic(Model):
     """`__getstate__` drops a static."""
 
@@ -51,7 +42,7 @@ class StateWithoutStatic(Model):
         return {"w": self.w, "depth": self.depth}
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "act", like="pickles of an older version")
 class StateWithDefault(Model):
     """`__setstate__` sets a static to its default."""
 
@@ -59,7 +50,7 @@ class StateWithDefault(Model):
         vars(self).update({**state, "act": "tanh"})
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "depth", like="a __reduce__ that calls the class")
 class ReduceRunsInit(Model):
     """`__reduce__` runs `__init__` again, which adds one again."""
 
@@ -67,7 +58,7 @@ class ReduceRunsInit(Model):
         return type(self), (self.w, self.depth, self.act)
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "act", like="copiers written by hand")
 class DeepcopyLosesStatic(Model):
     """`__deepcopy__` forgets a static."""
 
@@ -75,7 +66,7 @@ class DeepcopyLosesStatic(Model):
         return type(self)(copy.deepcopy(self.w, memo), self.depth - 1)
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, like="copiers written by hand")
 class CopyIsBase(Model):
     """`__copy__` makes an instance of the base class."""
 
@@ -83,7 +74,7 @@ class CopyIsBase(Model):
         return Model(self.w, self.depth - 1, self.act)
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, "w", like="compressed checkpoints")
 class CopyCastsLeaf(Model):
     """`pickle` carries a child as a NumPy array of another dtype."""
 
@@ -91,7 +82,7 @@ class CopyCastsLeaf(Model):
         return {**vars(self), "w": jax.numpy.asarray(self.w, "float16")}
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, "act", like="flax#4312: replace with **kwargs")
 class ReplaceToDefault(Model):
     """`replace` sets a static that it is not given to its default."""
 
@@ -101,7 +92,7 @@ class ReplaceToDefault(Model):
     __replace__ = replace
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, "depth", like="a replace that calls the class")
 class ReplaceRunsInit(Model):
     """`replace` runs `__init__` again, which adds one again."""
 
@@ -111,7 +102,7 @@ class ReplaceRunsInit(Model):
     __replace__ = replace
 
 
-@register_pytree_with_keys_class
+@planted(Law.REPLACE, like="a replace that names its class")
 class ReplaceDropsClass(Model):
     """`replace` makes an instance of the base class."""
 
@@ -124,7 +115,7 @@ class ReplaceDropsClass(Model):
 # --------------------------------------------------------------------- frozen with slots
 
 
-@register_pytree_with_keys_class
+@planted(Law.COPIES, like="cpython#80605, tensordict#1774")
 class FrozenUnpickled:
     """Unpickling sets attributes, which a frozen class with slots refuses."""
 
@@ -151,7 +142,7 @@ class FrozenUnpickled:
         return self
 
 
-@register_pytree_with_keys_class
+@correct
 class Frozen(FrozenUnpickled):
     """A correct class: frozen, with slots, and a state that it sets in its own way."""
 
@@ -190,29 +181,19 @@ class UnitWithHash(Unit):
     __eq__ = Unit.__eq__
 
 
-@register_pytree_with_keys_class
-class Length:
+@correct
+class Length(Node):
     """A correct class: its static is an object with its own `==`."""
+
+    CHILDREN = ("value",)
+    STATICS = ("unit",)
 
     def __init__(self, value: jax.Array, unit: Unit) -> None:
         self.value = value
         self.unit = unit
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.value,), Statics(unit=self.unit)
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("value"), self.value),), Statics(unit=self.unit)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.value,) = children
-        self.unit = aux.values["unit"]
-        return self
-
-
-@register_pytree_with_keys_class
+@planted(Law.FRESH_PROCESS, "unit", like="a hash that an object keeps")
 class HashOfStaticTravels(Length):
     """A static keeps a hash of texts, which is another one in a new process."""
 
@@ -220,21 +201,18 @@ class HashOfStaticTravels(Length):
         super().__init__(value, unit)
 
 
-class StaticsWithHash(Statics):
-    """aux_data that computes its hash once, and takes it along in a pickle."""
-
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-        self.kept = hash(self.form())
-
-    def __hash__(self) -> int:
-        return self.kept
-
-    __eq__ = Statics.__eq__
-
-
-@register_pytree_with_keys_class
+@planted(Law.FRESH_PROCESS, like="a hash that an object keeps")
 class HashTravels(Model):
     """aux_data keeps a hash of texts, which is another one in a new process."""
 
-    KEY = StaticsWithHash
+    class _Key(Statics):
+        """aux_data that computes its hash once, and takes it along in a pickle."""
+
+        def __init__(self, **values: Any) -> None:
+            super().__init__(**values)
+            self.kept = hash(self.form())
+
+        def __hash__(self) -> int:
+            return self.kept
+
+        __eq__ = Statics.__eq__

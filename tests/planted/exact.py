@@ -1,9 +1,11 @@
 """aux_data as it should be: statics that are distinguished by value and by type."""
 
 import struct
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from jax.tree_util import GetAttrKey
 
 
 def exact(value: Any) -> Any:
@@ -36,3 +38,40 @@ class Statics:
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
         return f"{type(self).__name__}({inside})"
+
+
+class Node:
+    """Flatten and unflatten as they should be. A fault in a subclass is what it overrides."""
+
+    CHILDREN: ClassVar[tuple[str, ...]]
+    STATICS: ClassVar[tuple[str, ...]]
+    _Key: ClassVar[type[Statics]] = Statics
+
+    def key(self) -> Any:
+        """Return the aux_data."""
+        return self._Key(**{name: getattr(self, name) for name in self.STATICS})
+
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
+        """Return the statics that aux_data stands for."""
+        return dict(aux.values)
+
+    def children(self) -> tuple[Any, ...]:
+        """Return the children in order."""
+        return tuple(getattr(self, name) for name in self.CHILDREN)
+
+    def keys(self) -> tuple[Any, ...]:
+        """Return the children's key paths."""
+        return tuple(GetAttrKey(name) for name in self.CHILDREN)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return self.children(), self.key()
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return tuple(zip(self.keys(), self.children(), strict=True)), self.key()
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        vars(self).update(zip(cls.CHILDREN, children, strict=True), **cls.read(aux))
+        return self

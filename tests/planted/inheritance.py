@@ -5,91 +5,76 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import jax
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import register_pytree_with_keys_class
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 
 @register_pytree_with_keys_class
 @dataclasses.dataclass(eq=False)
-class Shape:
+class Shape(Node):
     """A correct class, made to be inherited from: each subclass lists its fields."""
 
-    DYNAMIC: ClassVar[tuple[str, ...]] = ("center",)
-    STATIC: ClassVar[tuple[str, ...]] = ("name",)
+    CHILDREN = ("center",)
+    STATICS = ("name",)
 
     center: jax.Array
     name: str = dataclasses.field(metadata={"static": True})
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return Statics(**{name: getattr(self, name) for name in self.STATIC})
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return tuple(getattr(self, name) for name in self.DYNAMIC), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        pairs = tuple((GetAttrKey(name), getattr(self, name)) for name in self.DYNAMIC)
-        return pairs, self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        vars(self).update(zip(cls.DYNAMIC, children, strict=True))
-        vars(self).update(aux.values)
-        return self
-
-
-@register_pytree_with_keys_class
+@correct
 @dataclasses.dataclass(eq=False)
 class Ball(Shape):
     """A correct subclass: a child and a static more."""
 
-    DYNAMIC: ClassVar[tuple[str, ...]] = ("center", "radius")
-    STATIC: ClassVar[tuple[str, ...]] = ("name", "sides")
+    CHILDREN = ("center", "radius")
+    STATICS = ("name", "sides")
 
     radius: jax.Array
     sides: int = dataclasses.field(metadata={"static": True})
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "sides", like="subclasses flattened as their base")
 class NewStaticLost(Ball):
     """The subclass's own static is not in the list that it inherits."""
 
-    STATIC = Shape.STATIC
+    STATICS = Shape.STATICS
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "radius", like="subclasses flattened as their base")
 class NewChildLost(Ball):
     """The subclass's own child is not in the list that it inherits."""
 
-    DYNAMIC = Shape.DYNAMIC
+    CHILDREN = Shape.CHILDREN
 
 
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "radius", like="jax#24204")
 class LeafTurnedStatic(Ball):
     """The subclass lists an array of its own among the statics."""
 
-    DYNAMIC = ("center",)
-    STATIC = ("name", "sides", "radius")
+    CHILDREN = ("center",)
+    STATICS = ("name", "sides", "radius")
 
     def key(self) -> Any:
-        return tuple((name, getattr(self, name)) for name in self.STATIC)
+        return tuple((name, getattr(self, name)) for name in self.STATICS)
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
         return super().tree_unflatten(Statics(**dict(aux)), children)
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "name", like="a subclass that overrides only a static's default")
 class StaticTurnedLeaf(Ball):
     """The subclass lists a text of its base among the children."""
 
-    DYNAMIC = ("center", "radius", "name")
-    STATIC = ("sides",)
+    CHILDREN = ("center", "radius", "name")
+    STATICS = ("sides",)
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, like="an unflatten that names its class")
 class BaseComesBack(Ball):
     """Unflatten makes an instance of the base class."""
 
@@ -100,7 +85,7 @@ class BaseComesBack(Ball):
         return made
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_HIDDEN_STATE, "sides", like="a field and a class variable of one name")
 class ClassAsked(Ball):
     """A default of the class stands in for the instance's static."""
 

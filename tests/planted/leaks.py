@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from jax.tree_util import register_pytree_with_keys_class
+from leafwise.testing import Law
 
 from .children import Body
 from .exact import Statics
+from .table import planted
 
 SEEN: list[Any] = []
 LAST: dict[str, Any] = {}
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="jax#9283")
 class KeepsInstances(Body):
     """Unflatten puts each instance in a list of the class."""
 
@@ -25,7 +26,7 @@ class KeepsInstances(Body):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="tinygp#139")
 class KeepsLeaves(Body):
     """Flatten puts a child in a list of the module."""
 
@@ -34,7 +35,7 @@ class KeepsLeaves(Body):
         return super().children()
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="numpyro#1651")
 class KeepsLast(Body):
     """Unflatten keeps the last child that it met in a dict of the module."""
 
@@ -45,7 +46,7 @@ class KeepsLast(Body):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="jax#9283")
 class SharedDict(Body):
     """All instances that unflatten makes share one dict of attributes."""
 
@@ -68,7 +69,7 @@ class WithOrigin(Statics):
         self.origin = origin
 
 
-@register_pytree_with_keys_class
+@planted(Law.NO_TRACER_LEAKS, like="awkward#3405")
 class InstanceInAux(Body):
     """aux_data holds the whole instance, arrays and all, uncompared."""
 

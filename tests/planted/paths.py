@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+from jax.tree_util import GetAttrKey
+
+from leafwise.testing import Law
 
 from .children import NAMES, Body
 from .exact import Statics
+from .table import planted
 
 
-@register_pytree_with_keys_class
+@planted(Law.KEY_PATHS, "pos", "drag", "vel", "mass", like="torch#116786")
 class NamesShifted(Body):
     """Each child has the name of the next one."""
 
@@ -16,7 +19,7 @@ class NamesShifted(Body):
         return tuple(GetAttrKey(name) for name in (*NAMES[1:], NAMES[0]))
 
 
-@register_pytree_with_keys_class
+@planted(Law.KEY_PATHS, "vel", "pos", like="a copied line")
 class NameTwice(Body):
     """Two children have one name."""
 
@@ -24,7 +27,7 @@ class NameTwice(Body):
         return tuple(GetAttrKey(name) for name in ("pos", "drag", "pos", "mass"))
 
 
-@register_pytree_with_keys_class
+@planted(Law.KEY_PATHS, "pos", "position", like="renamed attributes")
 class NameOfNothing(Body):
     """A child's name is no attribute."""
 
@@ -32,7 +35,7 @@ class NameOfNothing(Body):
         return tuple(GetAttrKey(name) for name in ("position", "drag", "vel", "mass"))
 
 
-@register_pytree_with_keys_class
+@planted(Law.KEY_PATHS, like="torch#117656")
 class OtherOrder(Body):
     """`flatten_with_keys` has the children in another order than `flatten`."""
 
@@ -41,7 +44,7 @@ class OtherOrder(Body):
         return pairs[::-1], aux
 
 
-@register_pytree_with_keys_class
+@planted(Law.KEY_PATHS, like="jax#15071")
 class OneLess(Body):
     """`flatten_with_keys` has one child less than `flatten`."""
 
@@ -50,7 +53,7 @@ class OneLess(Body):
         return pairs[:3], aux
 
 
-@register_pytree_with_keys_class
+@planted(Law.KEY_PATHS, like="jax#15071")
 class OtherAux(Body):
     """`flatten_with_keys` has other aux_data than `flatten`."""
 

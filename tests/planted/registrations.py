@@ -1,12 +1,10 @@
 """What registers a class of another module; a new process has no reason to import it."""
 
-from jax.tree_util import register_pytree_with_keys
+from leafwise.testing import Law
 
+from .table import planted
 from .unregistered import RegisteredElsewhere
 
-register_pytree_with_keys(
-    RegisteredElsewhere,
-    RegisteredElsewhere.tree_flatten_with_keys,
-    RegisteredElsewhere.tree_unflatten,
-    RegisteredElsewhere.tree_flatten,
+planted(Law.FRESH_PROCESS, like="equinox#231: classes that arrive unregistered")(
+    RegisteredElsewhere
 )

@@ -5,16 +5,19 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import jax
-from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
 
-from .exact import Statics
+from leafwise.testing import Law
+
+from .exact import Node, Statics
+from .table import correct, planted
 
 
-@register_pytree_with_keys_class
-class Layer:
+@correct
+class Layer(Node):
     """A correct class: one child, three statics."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("w",)
+    STATICS = ("rate", "width", "act")
 
     def __init__(self, w: jax.Array, rate: float, width: int, act: str) -> None:
         self.w = w
@@ -22,60 +25,38 @@ class Layer:
         self.width = width
         self.act = act
 
-    def key(self) -> Any:
-        """Return the aux_data."""
-        return self.KEY(rate=self.rate, width=self.width, act=self.act)
-
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
-        """Return the statics that aux_data stands for."""
-        return dict(aux.values)
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.w,), self.key()
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("w"), self.w),), self.key()
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.w,) = children
-        vars(self).update(cls.read(aux))
-        return self
-
 
 class InOrder(Layer):
     """Not registered: a layer whose aux_data is its statics in order, and nothing more."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return dict(zip(("rate", "width", "act"), aux, strict=True))
 
 
 # ------------------------------------------------------------------- what comes back
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "act", like="a static restored from the class's default")
 class StaticLost(Layer):
     """A static comes back as its default."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "act": "relu"}
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "rate", "width", like="jax#19547")
 class StaticsSwapped(Layer):
     """Two statics come back in each other's place."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         rate, width, act = aux.values.values()
         return {"rate": width, "width": rate, "act": act}
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "w", "width", like="jax#19547")
 class StaticInChildsPlace(Layer):
     """The child and a static come back in each other's place."""
 
@@ -88,16 +69,16 @@ class StaticInChildsPlace(Layer):
         return self
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "rate", like="a converter that runs at unflatten")
 class StaticRounded(Layer):
     """A static comes back cut to an int."""
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "rate": int(aux.values["rate"])}
 
 
-@register_pytree_with_keys_class
+@planted(Law.ROUND_TRIP, "rate", "width", like="jax#9283")
 class FirstOneKept(Layer):
     """Statics come back from a cache whose key leaves one of them out."""
 
@@ -111,52 +92,43 @@ class FirstOneKept(Layer):
 # -------------------------------------------------------------------- what is compared
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "width", like="jax_dataclasses, tjax: statics with init=False")
 class StaticNotInKey(Layer):
     """A static stays out of the aux_data and comes back as its default."""
 
     def key(self) -> Any:
         return Statics(rate=self.rate, act=self.act)
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {**aux.values, "width": 2}
 
 
-class NoTypes(Statics):
-    def form(self) -> Any:
-        return tuple(self.values.values())
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", "width", "act", like="jax#9273; every library with raw statics")
 class TypesShared(Layer):
     """Statics are compared by value alone: 1, True and 1.0 share a program."""
 
-    KEY = NoTypes
+    class _Key(Statics):
+        def form(self) -> Any:
+            return tuple(self.values.values())
 
 
-class AsText(Statics):
-    def form(self) -> Any:
-        return str(list(map(str, self.values.values())))
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with str()")
 class TextCompared(Layer):
     """Statics are compared as text: 2, "2" and a NumPy 2 share a program."""
 
-    KEY = AsText
+    class _Key(Statics):
+        def form(self) -> Any:
+            return str(list(map(str, self.values.values())))
 
 
-class AsHash(Statics):
-    def form(self) -> Any:
-        return hash(tuple(self.values.values()))
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with hash()")
 class HashCompared(Layer):
     """Only the hash of the statics is compared, and hash(1) is hash(True)."""
 
-    KEY = AsHash
+    class _Key(Statics):
+        def form(self) -> Any:
+            return hash(tuple(self.values.values()))
 
 
 class ExactButForBits(Statics):
@@ -164,54 +136,39 @@ class ExactButForBits(Statics):
         return tuple((name, type(value), value) for name, value in self.values.items())
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "rate", like="every library with raw statics")
 class ZerosShared(Layer):
     """A float static is compared with ==: 0.0 and -0.0 share a program."""
 
-    KEY = ExactButForBits
+    _Key = ExactButForBits
 
 
-@register_pytree_with_keys_class
-class Filled:
+@correct
+class Filled(Node):
     """A correct class: a static whose default is no number."""
 
-    KEY: ClassVar[type[Statics]] = Statics
+    CHILDREN = ("data",)
+    STATICS = ("fill",)
 
     def __init__(self, data: jax.Array, fill: float = math.nan) -> None:
         self.data = data
         self.fill = fill
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.data,), self.KEY(fill=self.fill)
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((GetAttrKey("data"), self.data),), self.KEY(fill=self.fill)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = object.__new__(cls)
-        (self.data,) = children
-        self.fill = aux.values["fill"]
-        return self
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_TYPES, "fill", like="every library with raw statics")
 class NanNeverEqual(Filled):
     """A float static is compared with ==: a fresh NaN retraces each time."""
 
-    KEY = ExactButForBits
+    _Key = ExactButForBits
 
 
-class Rounded(Statics):
-    def form(self) -> Any:
-        return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "rate", like="tolerance in ==")
 class RateRounded(Layer):
     """A float static is rounded before it is compared: 0.25 and 0.5 share a program."""
 
-    KEY = Rounded
+    class _Key(Statics):
+        def form(self) -> Any:
+            return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
 
 
 class WithoutAct(Statics):
@@ -222,133 +179,109 @@ class WithoutAct(Statics):
         return hash(self.form()[:2])
 
 
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "act", like="compare=False in a static config")
 class EqIgnoresField(Layer):
     """The aux_data's == leaves a static out."""
 
-    KEY = WithoutAct
+    _Key = WithoutAct
 
 
-class AlwaysEqual(Statics):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Statics)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "rate", "width", "act", like="jax#1984")
 class AllEqual(Layer):
     """aux_data is always equal, to be rid of retraces."""
 
-    KEY = AlwaysEqual
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Statics)
+
+        def __hash__(self) -> int:
+            return 0
 
 
-class OneSided(Statics):
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Statics) and self.form()[1:] == other.form()[1:]
-        return same and self.values["rate"] <= other.values["rate"]
-
-    def __hash__(self) -> int:
-        return hash(self.form()[1:])
-
-
-@register_pytree_with_keys_class
+@planted(Law.STATIC_VALUES, "rate", like="== that asks for a subset")
 class EqOneSided(Layer):
     """The aux_data's == asks whether one covers the other: a == b, and b != a."""
 
-    KEY = OneSided
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            same = isinstance(other, Statics) and self.form()[1:] == other.form()[1:]
+            return same and self.values["rate"] <= other.values["rate"]
+
+        def __hash__(self) -> int:
+            return hash(self.form()[1:])
 
 
-class Raising(Statics):
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Statics) or self.form() != other.form():
-            raise TypeError(f"cannot compare {self} with {other}")
-        return True
-
-    __hash__ = Statics.__hash__
-
-
-@register_pytree_with_keys_class
+@planted(Law.TREEDEF_EQUALITY, "rate", "width", "act", like="jax#28659")
 class EqRaises(Layer):
     """The aux_data's == raises where it should return False."""
 
-    KEY = Raising
+    class _Key(Statics):
+        def __eq__(self, other: object) -> bool:
+            if not isinstance(other, Statics) or self.form() != other.form():
+                raise TypeError(f"cannot compare {self} with {other}")
+            return True
+
+        __hash__ = Statics.__hash__
 
 
 # -------------------------------------------------------------------- what is hashed
 
 
-class HashOfTwo(Statics):
-    def __hash__(self) -> int:
-        return hash(self.form()[:2])
-
-    __eq__ = Statics.__eq__
-
-
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, "act", like="a __hash__ written before the field was added")
 class HashIgnoresField(Layer):
     """The aux_data's hash leaves a static out."""
 
-    KEY = HashOfTwo
+    class _Key(Statics):
+        def __hash__(self) -> int:
+            return hash(self.form()[:2])
+
+        __eq__ = Statics.__eq__
 
 
-class HashOfMore(WithoutAct):
-    def __hash__(self) -> int:
-        return hash(self.form())
-
-    __eq__ = WithoutAct.__eq__
-
-
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, "act", like="a __hash__ and an __eq__ of two authors")
 class HashKnowsMore(Layer):
     """The aux_data's hash has a static that its == leaves out."""
 
-    KEY = HashOfMore
+    class _Key(WithoutAct):
+        def __hash__(self) -> int:
+            return hash(self.form())
+
+        __eq__ = WithoutAct.__eq__
 
 
-class HashOfId(Statics):
-    def __hash__(self) -> int:
-        return id(self)
-
-    __eq__ = Statics.__eq__
-
-
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="jax#4712, jax#2813")
 class HashById(Layer):
     """Equal aux_data has a hash by address."""
 
-    KEY = HashOfId
+    class _Key(Statics):
+        def __hash__(self) -> int:
+            return id(self)
+
+        __eq__ = Statics.__eq__
 
 
-class NoHash(Statics):
-    __eq__ = Statics.__eq__
-    __hash__ = None
-
-
-@register_pytree_with_keys_class
+@planted(Law.AUX_DATA_HASH, like="jax#13027, flax#4870")
 class EqWithoutHash(Layer):
     """The aux_data has an == and so, in Python's way, no hash."""
 
-    KEY = NoHash
+    class _Key(Statics):
+        __eq__ = Statics.__eq__
+        __hash__ = None
 
 
 # ------------------------------------------------------------------- fresh at each flatten
 
 
-class ById(Statics):
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, like="optax#353, flax#5548")
 class FreshEachTime(Layer):
     """aux_data is a new object at each flatten, and compared by identity."""
 
-    KEY = ById
+    class _Key(Statics):
+        __eq__ = object.__eq__
+        __hash__ = object.__hash__
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, like="optax#197")
 class FreshLambda(InOrder):
     """aux_data has a lambda that each flatten recreates."""
 
@@ -356,12 +289,12 @@ class FreshLambda(InOrder):
         act = self.act
         return self.rate, self.width, lambda: act
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {"rate": aux[0], "width": aux[1], "act": aux[2]()}
 
 
-@register_pytree_with_keys_class
+@planted(Law.STABLE_TREEDEF, like="a version number in the structure")
 class CountsFlattens(Layer):
     """Flatten counts itself, and the count is in the aux_data."""
 
@@ -371,6 +304,6 @@ class CountsFlattens(Layer):
         type(self).count += 1
         return Statics(rate=self.rate, width=self.width, act=self.act, version=self.count)
 
-    @staticmethod
-    def read(aux: Any) -> dict[str, Any]:
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
         return {name: value for name, value in aux.values.items() if name != "version"}

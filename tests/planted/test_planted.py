@@ -8,6 +8,18 @@ import pytest
 
 from leafwise.testing import Law, LawViolation, check_pytree
 
+from . import (  # noqa: F401  # they fill the table
+    caches,
+    children,
+    confusion,
+    construction,
+    containers,
+    copying,
+    inheritance,
+    leaks,
+    paths,
+    registrations,
+)
 from .score import CORRECT, FAULT
 from .statics import ZerosShared
 from .table import FAULTS, TWINS, Planted

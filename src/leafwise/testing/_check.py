@@ -10,7 +10,7 @@ from leafwise._objects.text import got
 from leafwise.testing import _recompilation
 from leafwise.testing._laws import copies, keys, programs, structure
 from leafwise.testing._laws.law import Law, unknown_law
-from leafwise.testing._laws.run import LawRun, LawTest, run_law, strategy_of
+from leafwise.testing._laws.run import LawTest, run_law, strategy_of, try_laws
 
 _TESTS: Final[dict[Law, LawTest]] = {
     Law.ROUND_TRIP: LawTest(structure.round_trip),
@@ -89,9 +89,10 @@ def broken_laws(
     on_law: Callable[[Law], None],
 ) -> dict[Law, BaseException]:
     """Return what laws raise that are all tried on the same instances."""
-    run = LawRun({law: _TESTS[law] for law in laws}, on_law)
-    run.try_all(strategy_of(cls_or_strategy, "check_pytree"), settings, seed, most_seconds)
-    return run.broken
+    strategy = strategy_of(cls_or_strategy, "check_pytree")
+    options: Any = {"settings": settings, "seed": seed}
+    tests = {law: _TESTS[law] for law in laws}
+    return try_laws(tests, strategy, most_seconds=most_seconds, on_law=on_law, **options)
 
 
 def smallest_failure(

@@ -3,28 +3,24 @@
 import collections
 import functools
 import inspect
-import threading
 import typing
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+import hypothesis
 import jax
 
 from leafwise._compare.explain import Explanation, explain
 from leafwise._compare.reasons import Outcome
-from leafwise._jit.watch import watch
-from leafwise._objects.locks import new_lock
+from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import CannotBuildError, RetraceError
+from leafwise.testing._recompilation import Claims, check_claims, paths_of
 from leafwise.testing._subject import Subject
-from leafwise.testing.strategies._edit_positions import argument_positions, is_below
-
-if TYPE_CHECKING:
-    import hypothesis
-
-    from leafwise._compare.signature import Signature
+from leafwise.testing.strategies._edit_positions import is_below
+from leafwise.testing.strategies._instances import instances
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,8 +42,7 @@ class OnlyOn(Generic[P, R]):
         self._subject = Subject(fun)
         self.jitted: Callable[P, R] = self._subject.jitted
         self.__wrapped__ = self._subject.plain
-        self._signatures: dict[Signature, None] = {}
-        self._lock = new_lock()
+        self._signatures: dict[Any, None] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function.
@@ -58,15 +53,13 @@ class OnlyOn(Generic[P, R]):
         __tracebackhide__ = True
         if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
             return self.jitted(*args, **kwargs)  # a part of another program
-        signature = self._subject.signature(args, kwargs)
-        with watch(eager=False) as log:
+        signature = self._subject.signature(*args, **kwargs)
+        with count_events() as counts:
             result = self.jitted(*args, **kwargs)
-        here = threading.get_ident()
-        traced = any(event.thread_id == here for event in log.of(self.jitted))
-        with self._lock:
-            is_known, earlier = signature in self._signatures, list(self._signatures)
-            self._signatures[signature] = None
-        if traced and not is_known:  # a known one: its program was cleared
+        is_known, earlier = signature in self._signatures, list(self._signatures)
+        self._signatures[signature] = None
+        is_new = counts.traces or counts.compiles
+        if is_new and not is_known:  # a known one: its program was cleared
             self._judge([explain(before, signature) for before in earlier])
         return result
 
@@ -74,35 +67,29 @@ class OnlyOn(Generic[P, R]):
         """Return a bound method, for a function that is defined in a class."""
         return self if instance is None else functools.partial(self, instance)
 
-    def __repr__(self) -> str:
-        """Return the function with its paths."""
-        paths = ", ".join(map(repr, self.paths))
-        return f"<recompiles_only_on({paths}) {self.__wrapped__!r}>"
-
     def _judge(self, explanations: list[Explanation]) -> None:
         """Raise `RetraceError` if no earlier call differs from this one in the paths alone."""
         __tracebackhide__ = True
         again = (Outcome.RETRACE, Outcome.RECOMPILE)
-        blamed = [
-            [
+        fewest: list[Any] = []
+        nearest: Explanation | None = None
+        for explanation in explanations:
+            blamed = [
                 reason
                 for reason in explanation.reasons
                 if reason.outcome in again and not is_below(reason.path, self.paths)
             ]
-            for explanation in explanations
-        ]
-        if not blamed or not all(blamed):
-            return
-        reasons = min(blamed, key=len)
-        allowed = " or ".join(self.paths) or "nothing at all"
-        lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
-        lines += [str(reason) for reason in reasons]
-        raise RetraceError("\n  ".join(lines), (explanations[blamed.index(reasons)],))
+            if nearest is None or len(blamed) < len(fewest):
+                fewest, nearest = blamed, explanation
+        if nearest is not None and fewest:
+            allowed = " or ".join(self.paths) or "nothing at all"
+            lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
+            raise RetraceError("\n  ".join([*lines, *map(str, fewest)]), (nearest,))
 
     def check(
         self,
         *,
-        settings: "hypothesis.settings | None" = None,
+        settings: hypothesis.settings | None = None,
         seed: int | None = None,
         **strategies: Any,
     ) -> None:
@@ -119,46 +106,31 @@ class OnlyOn(Generic[P, R]):
             CannotBuildError: No arguments can be made: there is no annotation, and no
                 strategy is given.
             ValueError: Nothing is at a path, or no other value was found for it.
-            TypeError: A strategy is given for no parameter, or a parameter must be given by
-                keyword.
+            TypeError: A strategy is given for no parameter.
         """
         __tracebackhide__ = True
-        # Loaded when asked for: they need the extra `testing`.
-        from leafwise.testing._recompilation import Claims, check_claims  # noqa: PLC0415
-        from leafwise.testing.strategies._instances import instances  # noqa: PLC0415
-
-        kind = _arguments_class(self.__wrapped__, set(strategies))
-        check_claims(
-            instances(kind, **strategies),
-            self._subject.fresh,
-            Claims(retrace=self.paths, others_reuse=True),
-            arguments_of=tuple,
-            positions_of=functools.partial(argument_positions, static=self._subject.static_names),
-            settings=settings,
-            seed=seed,
-        )
+        arguments = instances(_arguments_class(self.__wrapped__, set(strategies)), **strategies)
+        claims: Claims = {"": Outcome.REUSE, **dict.fromkeys(self.paths)}
+        options: Any = {"settings": settings, "seed": seed}
+        check_claims(arguments, self._subject, claims, spread=True, **options)
 
 
 def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
     """Return a class whose instances are a function's arguments, with its annotations."""
     hints = typing.get_type_hints(fun, include_extras=True)
-    names: list[str] = []
-    defaults: list[Any] = []
-    for parameter in inspect.signature(fun).parameters.values():
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            names.append(parameter.name)
-            known = {*hints, *given}
-            if parameter.name not in known and parameter.default is parameter.empty:
-                raise CannotBuildError(
-                    f"{fun.__name__}.{parameter.name}: there is no annotation\n"
-                    f"  fix: write one, or give a strategy: check({parameter.name}=...)"
-                )
-            defaults += [] if parameter.default is parameter.empty else [parameter.default]
-        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            raise TypeError(
-                f"{fun.__name__}: the parameter {parameter.name!r} is given by keyword alone\n"
-                f"  fix: let it be given by position, or check a function that gives it"
+    taken = [
+        parameter
+        for parameter in inspect.signature(fun).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    for parameter in taken:
+        if parameter.name not in {*hints, *given} and parameter.default is parameter.empty:
+            raise CannotBuildError(
+                f"{fun.__name__}.{parameter.name}: there is no annotation\n"
+                f"  fix: write one, or give a strategy: check({parameter.name}=...)"
             )
+    names = [parameter.name for parameter in taken]
+    defaults = [each.default for each in taken if each.default is not each.empty]
     make: Any = collections.namedtuple  # noqa: PYI024  # the fields are known here and now
     name = fun.__name__ if fun.__name__.isidentifier() else "function"  # a lambda has none
     made = make(name, names, defaults=defaults)
@@ -192,8 +164,6 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         >>> step(replace(config, lr=0.2), x)  # another program: raises  # doctest: +SKIP
         >>> step.check(x=arrays(shape=(3,)))  # doctest: +SKIP
     """
-    from leafwise.testing._recompilation import paths_of  # noqa: PLC0415  # needs Hypothesis
-
     checked = paths_of("recompiles_only_on", paths)
 
     def decorate(fun: Callable[P, R]) -> OnlyOn[P, R]:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase
 # Compiling makes one example slow and the next one fast: time per example means nothing.
 _COMPILES: Final[dict[str, Any]] = {
     "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow],
+    "suppress_health_check": (HealthCheck.too_slow,),
 }
 _PROFILES: Final[dict[str, dict[str, Any]]] = {
     "dev": {"max_examples": 25},
@@ -19,14 +19,7 @@ _PROFILES: Final[dict[str, dict[str, Any]]] = {
     "thorough": {"max_examples": 1000, "phases": tuple(Phase)},
 }
 # What Hypothesis' documentation says of the profile `ci` that it comes with.
-_BUILT_IN: Final[dict[str, Any]] = {
-    "max_examples": 100,
-    "derandomize": True,
-    "deadline": None,
-    "database": None,
-    "print_blob": True,
-    "suppress_health_check": (HealthCheck.too_slow,),
-}
+_BUILT_IN: Final[dict[str, Any]] = {**_PROFILES["ci"], **_COMPILES, "max_examples": 100}
 
 
 def register_profiles() -> None:

@@ -1,21 +1,20 @@
 """Functions under test: what is predicted of a call, and what JAX is seen to do.
 
-A `Subject` is any function; a `Probe` is made for the edits of one instance.
+A `Subject` is any function; a `Probe` has it called with edits of one instance.
 """
 
 import dataclasses
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
 
 from leafwise._compare.explain import Explanation, explain
 from leafwise._compare.reasons import Outcome
-from leafwise._compare.signature import Signature, labels_of, record, signature
+from leafwise._compare.signature import Signature, labels_of, record
 from leafwise._jax.compat import static_options
 from leafwise._jax.events import Counts, count_events
 from leafwise._jit.callee import static_arguments
@@ -23,6 +22,7 @@ from leafwise._jit.jit import StaleCheckedFunction
 from leafwise.errors import RetraceStormWarning
 
 _EQUINOX: Final = "equinox._jit"
+_IDENTITY: Final = "leafwise_probe"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +58,22 @@ class Observation:
 
 
 class Subject:
-    """A jitted function, and the plain one inside, whose programs can be counted and dropped."""
+    """A jitted function, and the plain one inside, whose programs can be dropped."""
 
-    def __init__(self, fun: Callable[..., Any]) -> None:
+    def __init__(self, fun: Callable[..., Any] | None = None) -> None:
+        self.name = ""
+        if fun is None:
+
+            def leafwise_probe(tree: Any) -> Any:
+                return jax.tree_util.tree_leaves(tree)
+
+            fun, self.name = leafwise_probe, _IDENTITY
         if inspect.ismethod(fun):  # its first argument is bound: options do not count it
             fun = functools.partial(fun)
         self.plain: Callable[..., Any] = getattr(fun, "__wrapped__", fun)
         self._filtered = type(fun).__module__ == _EQUINOX
-        self._is_jitted = self._filtered or callable(getattr(fun, "clear_cache", None))
-        self.jitted: Any = fun if self._is_jitted else jax.jit(fun)
+        is_jitted = self._filtered or callable(getattr(fun, "clear_cache", None))
+        self.jitted: Any = fun if is_jitted else jax.jit(fun)
         numbers, names = static_options(self.jitted)
         self._statics = static_arguments(self.plain, numbers or None, names or None)
 
@@ -86,92 +93,60 @@ class Subject:
 
         return Subject(equinox.filter_jit(functools.partial(self.plain)))
 
-    def signature(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
-    ) -> Signature:
+    def signature(self, *args: Any, **kwargs: Any) -> Signature:
         if isinstance(self.jitted, StaleCheckedFunction):
             return self.jitted.signature(*args, **kwargs)
-        labels = labels_of(self.plain, args, kwargs)
+        labels = {} if self.name else labels_of(self.plain, args, kwargs)
         return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
 
-    def observe(self, before: Sequence[Any], after: Sequence[Any]) -> Observation:
-        """Call with other arguments than those that it is warm for, unless JAX will refuse them."""
-        predicted = explain(self.signature(before), self.signature(after))
-        if predicted.outcome is Outcome.ERROR:
-            return Observation(predicted, Counts(), is_refused=True)
-        with count_events() as counts:
-            self.call(after)
-        return Observation(predicted, counts)
 
-    def call(self, args: Sequence[Any]) -> None:
+class Probe:
+    """A function that has a program for an instance, or for the arguments that it holds."""
+
+    def __init__(self, base: Any, subject: Subject | None = None, *, spread: bool = False) -> None:
+        self._subject = subject or Subject()
+        self._spread = spread
+        self._is_warm = False
+        self.refused: Exception | None = None
+        self._args = self._arguments(base)
+        self._before = self._subject.signature(*self._args)
+        self._warm()
+
+    def try_observe(self, edited: Any) -> Observation | None:
+        """Call the function, which knows the instance and not the edited one.
+
+        Return None if it is `refused`, by the class where JAX traces it, or by the function.
+        """
+        predicted, counts = None, Counts()
+        try:
+            args = self._arguments(edited)
+            predicted = explain(self._before, self._subject.signature(*args))
+            if not self._is_warm:
+                self._warm()
+            self._is_warm = False
+            with count_events(self._subject.name) as counts:
+                self._call(args)
+        except Exception as error:  # noqa: BLE001  # the user's own checks
+            if predicted is None or predicted.outcome is not Outcome.ERROR:
+                self.refused = error
+                return None
+            return Observation(predicted, counts, is_refused=True)
+        seen = Observation(predicted, counts)
+        self._is_warm = seen.outcome is Outcome.REUSE
+        return seen
+
+    def _arguments(self, instance: Any) -> Sequence[Any]:
+        return tuple(instance) if self._spread else (instance,)
+
+    def _warm(self) -> None:
+        """Leave no program but that of the instance."""
+        self._subject = self._subject.fresh()
+        self._call(self._args)
+        self._is_warm = True
+
+    def _call(self, args: Sequence[Any]) -> None:
         with warnings.catch_warnings():
             # Many traces are the point here.
             warnings.simplefilter("ignore", RetraceStormWarning)
             wait: Any = jax.block_until_ready
-            wait(self.jitted(*args))
-
-
-class Probe:
-    """Jitted functions that have a program for an instance, for all edits of it.
-
-    All but the one that may recompile are without leaves, so that almost nothing is compiled: JAX
-    traces them again for whatever a program depends on.
-    """
-
-    def __init__(self, base: Any) -> None:
-        self._base = base
-        self._before = signature(base)
-        self._functions: dict[str, Any] = {}
-        self._known: list[Signature] = []
-        self._warm("whole")
-
-    def observe(self, edited: Any) -> Observation:
-        """Call a function that knows the instance, and not the edited one."""
-        after = signature(edited)
-        predicted = explain(self._before, after)
-        function = self._function_for(after, predicted.outcome)
-        is_refused = False
-        with count_events(_NAME) as counts:
-            try:
-                wait: Any = jax.block_until_ready
-                wait(function(edited))
-            except Exception:
-                if predicted.outcome is not Outcome.ERROR:
-                    raise
-                is_refused = True
-        seen = Observation(predicted, counts, is_refused)
-        if not seen.is_as_predicted:
-            self._functions.clear()  # what they know now is not what was predicted
-        return seen
-
-    def try_observe(self, edited: Any) -> Observation | None:
-        """Observe a call; None if the class refuses the instance where JAX traces it."""
-        try:
-            return self.observe(edited)
-        except Exception:  # noqa: BLE001  # the user's own checks
-            return None
-
-    def _function_for(self, after: Signature, outcome: Outcome) -> Any:
-        if outcome is not Outcome.RETRACE:
-            # One that never sees another structure; where it may compile, one that uses all leaves.
-            return self._warm("reused" if outcome is Outcome.REUSE else "whole")
-        if after in self._known:
-            self._functions.pop("retraced", None)
-            self._known = []
-        self._known.append(after)
-        return self._warm("retraced")
-
-    def _warm(self, role: str) -> Any:
-        if role not in self._functions:
-
-            def leafwise_probe(tree: Any) -> Any:
-                leaves = jax.tree_util.tree_leaves(tree)
-                return leaves if role == "whole" else ()
-
-            jitted: Any = jax.jit(leafwise_probe)
-            jitted(self._base)
-            self._functions[role] = jitted
-        return self._functions[role]
-
-
-_NAME: Final = "leafwise_probe"
+            wait(self._subject.jitted(*args))

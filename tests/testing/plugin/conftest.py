@@ -10,8 +10,6 @@ import leafwise.cli.laws
 import leafwise.cli.targets
 import leafwise.testing._check
 import leafwise.testing._plugin.budgets
-import leafwise.testing._plugin.counts
-import leafwise.testing._plugin.items
 import leafwise.testing._plugin.report
 import leafwise.testing._profiles  # noqa: F401
 from leafwise.testing import check_pytree

@@ -259,7 +259,7 @@ def test_an_error_of_the_users_code(models: Project) -> None:
 
 @pytest.mark.slow
 def test_modules_that_cannot_be_imported(models: Project) -> None:
-    """A broken module is an error that names it and shows its line; others go on."""
+    """A broken module is an error that names it and its line; others go on."""
     models.write("mypkg/broken.py", "import math\nmath.nothing")
     models.write("mypkg/empty.py")
     models.write("mypkg/exits.py", "raise SystemExit('bye')")
@@ -275,11 +275,9 @@ def test_modules_that_cannot_be_imported(models: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "*_ ERROR collecting leafwise* _*",
-            "mypkg.broken: importing it raised AttributeError: *",
-            '  File "*broken.py", line 2, in <module>',
-            "*math.nothing*",
+            "mypkg.broken: importing it raised AttributeError: *nothing*, at mypkg/broken.py:2",
             "mypkg.missing: there is no such module*",
-            "mypkg.exits: importing it raised SystemExit: bye",
+            "mypkg.exits: importing it raised SystemExit: bye*",
             "mypkg.empty: no pytree class is defined in it*",
             "mypkg.models: it has no Nobody; its pytree classes: Params, Params.Inner, Other",
             "ERROR leafwise::mypkg.broken*",
@@ -315,7 +313,7 @@ def test_without_hypothesis(models: Project) -> None:
     options = ["-p", "no:hypothesispytest", "--continue-on-collection-errors", "--leafwise-report"]
     result = models.run_apart(*options)
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["leafwise_check needs Hypothesis", "*pip install 'leafwise*"])
+    result.stdout.fnmatch_lines(["*pip install 'leafwise?testing?'*"])
 
 
 @pytest.mark.slow

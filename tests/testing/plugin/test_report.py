@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from leafwise.testing._plugin.report import report_of
+from leafwise.testing._plugin.report import Row, report_of
 
 from .project import Project
 
@@ -244,17 +244,14 @@ def test_functions_that_are_no_plain_ones(project: Project) -> None:
     assert len(found) == 2
 
 
-def _row(name: str, file: str, compiles: int) -> dict[str, Any]:
-    counts = {"traces": 0, "lowerings": 0, "cache_hits": 0, "seconds": 1.0}
-    return {"name": name, "file": file, "line": 1, "eager": False, "compiles": compiles, **counts}
-
-
 def test_events_of_which_the_name_is_known_alone() -> None:
     """They belong to the one function of that name, if there is just one."""
-    rows = [_row("f", "", 1), _row("f", "a.py", 2), _row("g", "", 1)]
-    rows += [_row("g", "a.py", 2), _row("g", "b.py", 4)]
-    part = {"functions": rows, "tests": [], "seconds": 2.0}
+    places = [("f", ""), ("f", "a.py"), ("g", ""), ("g", "a.py"), ("g", "b.py"), ("g", "b.py")]
+    part = [
+        tuple(Row(name, file, 1 if file else 0, False, "", "compiles", False, at, at + 0.5))
+        for at, (name, file) in enumerate(places)
+    ]
     report = report_of([part, part])
     found = [(row["name"], row["file"], row["compiles"]) for row in report["functions"]]
-    assert found == [("g", "b.py", 8), ("f", "a.py", 6), ("g", "a.py", 4), ("g", "", 2)]
-    assert report["seconds"] == 4.0
+    assert found == [("f", "a.py", 4), ("g", "b.py", 4), ("g", "", 2), ("g", "a.py", 2)]
+    assert report["seconds"] == 6.0

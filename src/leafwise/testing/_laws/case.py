@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
+import hypothesis
 import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import without_addresses
+from leafwise._trees.roles import Names, names_of
 from leafwise.errors import LawViolation
 from leafwise.testing._format import cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import fix_of, is_own
-from leafwise.testing._laws.same import state_of
+from leafwise.testing._laws.same import difference, state_of
 from leafwise.testing.strategies._edit_positions import EditPosition, edit_positions, owner_at
 from leafwise.testing.strategies._edits import EditKind, Options, options_of
 
@@ -30,10 +32,6 @@ _OF_EDITS: Final = (
 )
 """The laws that exchange one value of an instance for another one, which its class may refuse."""
 _CONSTRUCTION: Final = {"__init__", "__new__", "__post_init__", "__check_init__"}
-
-
-class LeafError(TypeError):
-    """An instance is a leaf, so that there is nothing to check."""
 
 
 def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
@@ -51,11 +49,16 @@ class Edits:
         self._known: Options = {}
 
     @cached_property
+    def names(self) -> Names:
+        """The names of the attributes."""
+        return names_of(self._instance)
+
+    @cached_property
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
         return list(edit_positions(self._instance))
 
-    def options(self, kinds: Iterable[EditKind]) -> Options:
+    def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
         """Return the edits that can be made."""
         for kind in kinds:
             if kind not in self._known:
@@ -85,19 +88,15 @@ class Case:
             return
         if level is None:
             name = self.cls.__name__
-            raise LeafError(
+            raise TypeError(
                 f"{name} is not a pytree class: JAX takes its instances for leaves\n"
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
 
     @property
-    def positions(self) -> list[EditPosition]:
-        """All positions in the instance."""
-        return self.edits.positions
-
-    def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
-        """Return the edits of the instance that can be made."""
-        return self.edits.options(kinds)
+    def names(self) -> Names:
+        """The names of the instance's attributes."""
+        return self.edits.names
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
         return draw_unprinted(self.data, strategy)
@@ -134,6 +133,15 @@ class Case:
             type(owner) if path else None,
         )
 
+    def check_same(
+        self, made: Any, how: str = "", only: tuple[str, ...] | None = None, fix: str = ""
+    ) -> None:
+        """Fail where what was made differs from the instance, in all attributes or in some."""
+        found = difference(self.instance, made, self.names, only)
+        if found is not None:
+            path, got, wanted = found
+            self.fail(path, f"{got} {how}".rstrip(), wanted, fix=fix)
+
     def attempt(
         self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""
     ) -> Any:
@@ -144,20 +152,20 @@ class Case:
         except (LawViolation, hypothesis.errors.HypothesisException):
             raise
         except Exception as error:  # noqa: BLE001  # the user's own code
-            self.discard_refused(error)
+            if self.refuses(error):
+                hypothesis.reject()
             behind = error.__cause__ or error.__context__  # JAX hides what its comparisons raise
             problem = format_error(error if behind is None else behind).replace("\n", "\n    ")
         return self.fail(path, f"{what} raised {problem}", "no error", by_hand=by_hand)
 
-    def discard_refused(self, error: BaseException) -> None:
-        """End the example if its class refuses a value that the law has put into the instance."""
+    def refuses(self, error: BaseException) -> bool:
+        """Return whether the class refuses a value that the law has put into the instance."""
         if self.law not in _OF_EDITS or isinstance(error, LawViolation):
-            return
+            return False
         while (behind := error.__cause__ or error.__context__) is not None:
             error = behind
         names = {frame.name for frame in users_frames(error)}
-        if isinstance(error, AssertionError) or names & _CONSTRUCTION:
-            hypothesis.reject()
+        return isinstance(error, AssertionError) or bool(names & _CONSTRUCTION)
 
     def flatten(self, tree: Any, path: str = "") -> tuple[list[Any], Any]:
         found: tuple[list[Any], Any] = self.attempt(

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import pickle
-import pickletools
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._objects.code import is_importable
-from leafwise._trees.roles import names_of, try_exchange
+from leafwise._trees.roles import try_exchange
 from leafwise.testing._format import format_error
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
@@ -25,7 +24,7 @@ _Copy = Callable[[Any], Any]
 def copies(case: Case) -> None:
     """Copy with copy, deepcopy and pickle."""
     x = case.instance
-    _compare(case, "copy.copy", copy.copy, _same)  # which shares the parts
+    _compare(case, "copy.copy", copy.copy, lambda part: part)  # which shares the parts
     # JAX compiles a program for each shape to copy an array, which is no matter of the class.
     arrays = {id(leaf): leaf for leaf in case.flatten(x)[0] if isinstance(leaf, jax.Array)}
 
@@ -38,17 +37,10 @@ def copies(case: Case) -> None:
         _compare(case, "pickle", _pickled, _pickled)
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def _compare(case: Case, how: str, do: _Copy, do_part: _Copy) -> None:
     x = case.instance
     made = case.attempt(how, do, x)
-    found = difference(x, made, names_of(x), _copied_faithfully(x, do_part))
-    if found is not None:
-        path, got, wanted = found
-        case.fail(path, f"{got} after {how}", wanted)
+    case.check_same(made, f"after {how}", _copied_faithfully(case, do_part))
     before, after = (case.flatten(each)[0] for each in (x, made))
     if len(after) != len(before):
         case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
@@ -69,9 +61,9 @@ def _parts_allow(x: Any, do: _Copy) -> bool:
     return True
 
 
-def _copied_faithfully(x: Any, do: _Copy) -> tuple[str, ...]:
+def _copied_faithfully(case: Case, do: _Copy) -> tuple[str, ...]:
     """Return the attributes that a copy keeps: a copied function may be another one."""
-    names = names_of(x)
+    x, names = case.instance, case.names
 
     def is_kept(name: str) -> bool:
         value = getattr(x, name)
@@ -97,31 +89,22 @@ def fresh_process(case: Case) -> None:
     x = case.instance
     if not _is_found_elsewhere(case.cls) or not _parts_allow(x, _pickled):
         return
-    names = names_of(x).static
+    names = case.names.static
+    level: Any = _REGISTRY.flatten_one_level(x)
     try:
         first = pickle.dumps(x)
-        level: Any = _REGISTRY.flatten_one_level(x)
         for value in (x, level[1], *(getattr(x, name) for name in names)):
             with contextlib.suppress(Exception):
                 hash(value)  # one that is cached would be pickled
-        second = pickle.dumps(x)
+        pickles = first, pickle.dumps(x), pickle.dumps(level[1])
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
+    if any(b"__main__" in each for each in pickles):
+        return  # it is another module there
     module = case.cls.__module__
-    aux = b""
-    with contextlib.suppress(Exception):  # aux_data need not pickle
-        aux = pickle.dumps(_REGISTRY.flatten_one_level(x)[1])
-    pickles = [each for each in (first, second, aux) if each]
-    texts = {arg for each in pickles for _, arg, _ in pickletools.genops(each)}
-    # What they may import from: the strings in them that name a module.
-    needed = sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
-    if "__main__" in needed:
-        return  # `__main__` is another module there
-    paths = [folder for name in (module, *needed) for folder in folder_of(name)]
-    paths = list(dict.fromkeys([*paths, *filter(None, sys.path)]))
-    request = UnpickleRequest(paths, module, (first, second), names, aux)
+    paths = [*folder_of(module), *filter(None, sys.path)]
     try:
-        answer = PROCESS.ask(request)
+        answer = PROCESS.ask(UnpickleRequest(paths, module, names, pickles))
     except EOFError:
         case.fail("", "a new process ended while it unpickled it", "an instance")
     if answer.missing:
@@ -132,7 +115,4 @@ def fresh_process(case: Case) -> None:
         back = pickle.loads(answer.back)  # noqa: S301  # what was sent
     except Exception as error:  # noqa: BLE001  # the user's own code
         case.fail("", f"back from a new process, {format_error(error)}", "an equal instance")
-    found = difference(x, back, names_of(x), _copied_faithfully(x, _pickled))
-    if found is not None:
-        path, got, wanted = found
-        case.fail(path, f"{got} back from a new process", wanted)
+    case.check_same(back, "back from a new process", _copied_faithfully(case, _pickled))

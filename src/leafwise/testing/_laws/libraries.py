@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._classes.annotations import Unknown, resolve, without_marks
+from leafwise._classes.annotations import without_marks
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated, written_default
 from leafwise._objects.text import without_addresses
@@ -171,22 +171,12 @@ def static_declaration(instance: Any, name: str, call: str = "lw.static_field(")
 
 def _annotation(instance: Any, name: str) -> str:
     """Return what a field is annotated with, without the marks of other libraries."""
-    cls = type(instance)
-    for base in cls.__mro__:
-        own = inspect.get_annotations(base)
-        if name in own:
-            kind = resolve(base, name, own[name], [])
-            if isinstance(kind, Unknown):
-                kind = own[name]
-            elif typing.get_origin(kind) is typing.Annotated:  # as `jax_dataclasses.Static[int]` is
-                kind = typing.get_args(kind)[0]
-            return _text(kind)
-    kinds = [each.kind for each in parameters_of(cls) if each.name == name]
-    known = kinds and kinds[0] is not inspect.Parameter.empty
-    return _text(kinds[0] if known else type(getattr(instance, name)))
-
-
-def _text(kind: Any) -> str:
+    kinds = {each.name: each.kind for each in parameters_of(type(instance))}
+    kind = kinds.get(name, inspect.Parameter.empty)
+    if kind is inspect.Parameter.empty:
+        kind = type(getattr(instance, name))
+    elif typing.get_origin(kind) is typing.Annotated:  # as `jax_dataclasses.Static[int]` is
+        kind = typing.get_args(kind)[0]
     if isinstance(kind, str):
         return kind
     text = kind.__name__ if type(kind) is type else str(without_marks(kind))

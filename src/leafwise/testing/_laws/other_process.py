@@ -13,23 +13,22 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from leafwise._objects.locks import new_lock
 from leafwise.errors import message_of
 
 _SECONDS: Final = 120
-"""How long an answer may take."""
+"""How long an answer may take: a module may wait for something when it is imported."""
 
 
 class UnpickleRequest(NamedTuple):
-    """What is sent."""
+    """Pickles of an instance, of the same one after it was hashed, and of its aux_data."""
 
     paths: list[str]
     module: str
-    pickles: tuple[bytes, bytes]
     names: tuple[str, ...]
-    aux: bytes = b""
+    pickles: tuple[bytes, bytes, bytes]
 
 
 class Answer(NamedTuple):
@@ -49,16 +48,18 @@ class UnpicklingProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: UnpickleRequest) -> Answer:
-        """Send a request and wait for the answer."""
+        """Send a request and wait for the answer; raise EOFError if the process ends."""
         with self._lock:
-            process = self._process
-            if process is None or process.poll() is not None:
-                process = self._process = _start()
+            if self._process is None or self._process.poll() is not None:
+                self._process = _start()
+            process: Any = self._process
             timer = threading.Timer(_SECONDS, process.kill)
             timer.daemon = True
             timer.start()
             try:
-                return _exchange(process, request)
+                pickle.dump(tuple(request), process.stdin)
+                process.stdin.flush()
+                return Answer(*pickle.load(process.stdout))  # noqa: S301  # of our own program
             except (OSError, EOFError, pickle.UnpicklingError) as error:
                 self.close()
                 raise EOFError from error
@@ -69,32 +70,17 @@ class UnpicklingProcess:
         """End the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with contextlib.suppress(OSError):
-                        stream.close()
-            process.wait()
-
-
-def _exchange(process: "subprocess.Popen[bytes]", request: UnpickleRequest) -> Answer:
-    into, out = process.stdin, process.stdout
-    if into is None or out is None:  # it was not started by us
-        raise EOFError
-    pickle.dump(tuple(request), into)
-    into.flush()
-    return Answer(*pickle.load(out))  # noqa: S301  # of our own program
+            with contextlib.suppress(OSError), process:
+                process.kill()
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     # Paths of the user's modules come with the requests: their `code.py` is not for us to import.
     paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
-    # On the processor alone: an accelerator may take one process at a time.
     settings = {
-        "PYTHONHASHSEED": seed,
+        "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "JAX_PLATFORMS": "cpu",
+        "JAX_PLATFORMS": "cpu",  # an accelerator may take one process at a time
     }
     return subprocess.Popen(  # our own program
         [sys.executable, "-P", "-W", "ignore", "-m", "leafwise.testing._laws.other_process"],
@@ -121,16 +107,6 @@ def folder_of(module: str) -> list[str]:
     return [str(above[len(parts) - 1])] if len(parts) <= len(above) else []
 
 
-def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    while True:
-        try:
-            request = UnpickleRequest(*pickle.load(requests))  # noqa: S301  # of our own program
-        except EOFError:
-            return
-        pickle.dump(tuple(_answer(request)), answers)
-        answers.flush()
-
-
 def _answer(request: UnpickleRequest) -> Answer:
     # As in the process that asks, the paths of the user come first, and after JAX was imported.
     sys.path[:0] = [path for path in request.paths if path not in sys.path]
@@ -139,12 +115,14 @@ def _answer(request: UnpickleRequest) -> Answer:
     except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
         return Answer(missing=f"{type(error).__name__}: {message_of(error)}")
     try:
-        before, after = (pickle.loads(each) for each in request.pickles)  # noqa: S301  # what was sent
+        before, after, aux = map(pickle.loads, request.pickles)
+    except ImportError as error:
+        return Answer(missing=message_of(error))
     except BaseException as error:  # noqa: BLE001  # the user's own code
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(problem=f"it does not unpickle: {last}")
     try:
-        path, problem = _compare(before, after, request)
+        path, problem = _compare(before, after, aux, request.names)
         return Answer(path=path, problem=problem, back=pickle.dumps(before))
     except BaseException as error:  # noqa: BLE001  # the user's own code
         return Answer(
@@ -152,7 +130,7 @@ def _answer(request: UnpickleRequest) -> Answer:
         )
 
 
-def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, str]:
+def _compare(before: Any, after: Any, aux: Any, names: tuple[str, ...]) -> tuple[str, str]:
     """Compare an instance that was never hashed with one that was hashed in the first process."""
     import jax  # noqa: PLC0415  # the class's module has loaded it
 
@@ -160,25 +138,19 @@ def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, st
     levels: list[Any] = [flatten(each) for each in (before, after)]
     if None in levels:
         return "", "it is not a pytree: importing its module does not register the class"
-    names = request.names
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(before, name, None), getattr(after, name, None)) for name in names
     ]
     structures = [jax.tree_util.tree_structure(each) for each in (before, after)]
-    pairs += [("", levels[0][1], levels[1][1]), ("", *structures)]
-    if request.aux:
-        sent = pickle.loads(request.aux)  # noqa: S301  # what was sent
-        pairs.append(("", levels[0][1], sent))
+    pairs += [("", levels[0][1], levels[1][1]), ("", *structures), ("", levels[0][1], aux)]
     for name, one, other in pairs:
-        hashes: list[int] = []
+        hashes: set[int] = set()
         for each in (one, other):
             with contextlib.suppress(TypeError):
-                hashes.append(hash(each))
-        if len(set(hashes)) > 1 and one == other:
-            return (
-                name,
-                "equal values have two hashes: one is of an id, or was computed before pickling",
-            )
+                hashes.add(hash(each))
+        if len(hashes) > 1 and one == other:
+            why = "one is of an id, or was computed before pickling"
+            return name, f"equal values have two hashes: {why}"
     return "", ""
 
 
@@ -187,8 +159,13 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     __import__("jax")
-
-    _serve(sys.stdin.buffer, answers)
+    while True:
+        try:
+            request = UnpickleRequest(*pickle.load(sys.stdin.buffer))  # noqa: S301  # of our own program
+        except EOFError:
+            return
+        pickle.dump(tuple(_answer(request)), answers)
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._trees.roles import Names, names_of
 from leafwise.testing._format import format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.same import difference
 from leafwise.testing._laws.structure import checks_shapes
 from leafwise.testing.strategies._edit_positions import path_of
 from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf
@@ -27,53 +25,29 @@ def transformations(case: Case) -> None:
     leaves, structure = case.flatten(x)
     if not all(map(is_numeric, leaves)):
         return  # a jitted function does not accept it
-    names = names_of(x)
     for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
         if what == "jax.vmap" and (not leaves or checks_shapes(structure, leaves)):
             continue  # there is nothing to map over, or no batch of such an instance
-        inside = _checked_identity(case, what, names)
+
+        def inside(traced: Any, what: str = what) -> Any:
+            case.check_same(traced, f"inside {what}", case.names.static)
+            return traced
+
         made = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
-        _check_result(case, what, made, names)
-        if keeps_leaves:
-            _check_leaves(case, what, made, leaves)
+        case.check_same(made, f"out of {what}", case.names.static)
+        its = case.structure(made)
+        if not case.same_structure(structure, its):
+            case.fail("", f"{its} out of {what}", f"{structure}, as it went in")
+        pairs = jax.tree_util.tree_leaves_with_path(made) if keeps_leaves else ()
+        for (path, leaf), wanted in zip(pairs, leaves, strict=False):
+            if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
+                where = path_of(made, path, leaf)
+                got = f"{format_leaf(leaf)} out of {what}"
+                case.fail(where, got, f"{format_leaf(wanted)}, as it went in")
 
 
-def _checked_identity(case: Case, what: str, names: Names) -> Function:
-    """Return the identity function; it compares the statics of what it is traced with."""
-
-    def identity(traced: Any) -> Any:
-        found = difference(case.instance, traced, names, names.static)
-        if found is not None:
-            path, got, wanted = found
-            case.fail(path, f"{got} inside {what}", wanted)
-        return traced
-
-    return identity
-
-
-def _check_result(case: Case, what: str, made: Any, names: Names) -> None:
-    """Compare class, statics and structure with those of the instance."""
-    found = difference(case.instance, made, names, names.static)
-    if found is not None:
-        path, got, wanted = found
-        case.fail(path, f"{got} out of {what}", wanted)
-    mine, its = case.structure(case.instance), case.structure(made)
-    if not case.same_structure(mine, its):
-        case.fail("", f"{its} out of {what}", f"{mine}, as it went in")
-
-
-def _check_leaves(case: Case, what: str, made: Any, expected: list[Any]) -> None:
-    pairs = jax.tree_util.tree_leaves_with_path(made)
-    for (path, leaf), wanted in zip(pairs, expected, strict=True):
-        if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
-            where = path_of(made, path, leaf)
-            case.fail(
-                where, f"{format_leaf(leaf)} out of {what}", f"{format_leaf(wanted)}, as it went in"
-            )
-
-
-def _jit(function: Function, x: Any) -> Any:
-    return jax.jit(function)(x)
+def _under(transform: Any) -> Callable[[Function, Any], Any]:
+    return lambda function, x: transform(function)(x)
 
 
 def _vmap(function: Function, x: Any) -> Any:
@@ -94,23 +68,15 @@ def _scan(function: Function, x: Any) -> Any:
     return last
 
 
-def _checkpoint(function: Function, x: Any) -> Any:
-    return jax.checkpoint(function)(x)
-
-
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
-    "jax.jit": (_jit, True),
+    "jax.jit": (_under(jax.jit), True),
     "jax.vmap": (_vmap, True),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, True),
     "jax.eval_shape": (jax.eval_shape, False),
-    "jax.checkpoint": (_checkpoint, True),
+    "jax.checkpoint": (_under(jax.checkpoint), True),
 }
 """How each is called, and whether it returns the leaves that it was given."""
-
-
-def _same(leaf: Any) -> Any:
-    return leaf
 
 
 def _as_array(leaf: Any) -> Any:
@@ -150,21 +116,13 @@ def no_tracer_leaks(case: Case) -> None:
         return
 
     def function(traced: Any) -> Any:
-        mapped = _TREE_MAP(_same, traced)
-        parts, structure = case.flatten(mapped)
+        parts, structure = case.flatten(traced)
         return structure.unflatten(parts)
 
-    def raised() -> Exception | None:
-        try:
+    try:
+        with jax.checking_leaks():
             jax.jit(function)(x)
-        except Exception as error:  # noqa: BLE001  # JAX raises a plain Exception
-            return error
-        return None
-
-    with jax.checking_leaks():
-        error = raised()
-    problem = " ".join(map(str.strip, str(error).splitlines()[:_LINES]))
-    # After `gc.freeze()` JAX may find a leak, and fail when it looks for what keeps the tracer.
-    # What is wrong without the check, too, other laws report.
-    if error is not None and ("Leaked" in problem or raised() is None):
-        case.fail("", f"jax.checking_leaks found a leak: {problem}", "no tracer is kept")
+    except Exception as error:  # noqa: BLE001  # JAX raises a plain Exception
+        problem = " ".join(map(str.strip, str(error).splitlines()[:_LINES]))
+        if "Leaked" in problem:  # other laws report anything else
+            case.fail("", f"jax.checking_leaks found a leak: {problem}", "no tracer is kept")

@@ -1,8 +1,6 @@
 """Running a test with drawn instances, and reporting the smallest that fails."""
 
-import contextlib
 import dataclasses
-import functools
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.text import got
 from leafwise.errors import LawViolation
-from leafwise.testing._laws.case import Case, Edits, LeafError, describe_instance, draw_unprinted
+from leafwise.testing._laws.case import Case, Edits, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import has_unsortable_keys
@@ -75,7 +73,7 @@ def run_law(
     `share` says what share of the examples is tried: laws that compile are slow.
     """
     __tracebackhide__ = True
-    failed: list[tuple[Exception, Any]] = []
+    failed: list[tuple[BaseException, Any]] = []
     left = round(_SHRINKS * share)
     is_drawn = False
 
@@ -86,28 +84,43 @@ def run_law(
             raise _EnoughShrinksError
         instance = draw_unprinted(data, strategy)
         case = Case(law, instance, data, Edits(instance))
+        case.refuse_leaf()
         is_drawn = True
-        try:
-            case.refuse_leaf()
-            check(case)
-        except hypothesis.errors.HypothesisException:
-            raise
-        except Exception as error:
-            case.discard_refused(error)
-            hypothesis.assume(not has_unsortable_keys(case.instance))
-            failed.append((error, case.instance))
-            raise
+        error = _failure(case, check)
+        if error is not None:
+            failed.append((error, instance))
+            raise error
 
     try:
         _draw(test, _settings_for(settings, share), seed)
     except _EnoughShrinksError:
         pass
-    except Exception as error:
+    except _OF_USERS as error:
         if not failed and not (is_drawn and isinstance(error, hypothesis.errors.Unsatisfiable)):
             without_notes(error)
             raise
     if failed:
-        raise _with_instance(*failed[-1])  # the last one is the smallest
+        smallest, instance = failed[-1]  # the last one
+        without_notes(smallest)
+        if isinstance(smallest, LawViolation):
+            raise smallest.with_traceback(None)
+        smallest.add_note(f"instance: {describe_instance(instance)}")
+        raise smallest
+
+
+_OF_USERS: Final = (Exception, SystemExit, GeneratorExit)
+"""What the user's own code may raise."""
+
+
+def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
+    """Return what a law raises; None if it holds, or if the class is not to blame."""
+    try:
+        check(case)
+    except hypothesis.errors.HypothesisException:
+        raise
+    except _OF_USERS as error:
+        return None if case.refuses(error) or has_unsortable_keys(case.instance) else error
+    return None
 
 
 def _draw(
@@ -125,7 +138,7 @@ def _draw(
 
 @dataclasses.dataclass(frozen=True)
 class LawTest:
-    """How a law is tested."""
+    """How a law is tested: with what share of the examples, and whether it draws more itself."""
 
     check: Callable[[Case], None]
     share: float = 1.0
@@ -139,87 +152,69 @@ class SlowInstancesError(Exception):
     """A few instances take long to make."""
 
 
-class LawRun:
-    """Tries laws on the same instances, which are drawn once."""
-
-    def __init__(
-        self, tests: Mapping[Law, LawTest], on_law: Callable[[Law], None] = lambda _: None
-    ) -> None:
-        self.broken: dict[Law, BaseException] = {}
-        self._tests = tests
-        self._on_law = on_law
-        self._pool: list[tuple[Any, Edits]] = []
-
-    def try_all(
-        self,
-        strategy: "st.SearchStrategy[Any]",
-        settings: hypothesis.settings,
-        seed: int | None,
-        most_seconds: float,
-    ) -> None:
-        """Draw instances, and try all laws on them."""
-        once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-        most = settings.max_examples
-        plain = {law: test for law, test in self._tests.items() if not test.draws}
-        left = {law: max(1, round(most * test.share)) for law, test in plain.items()}
-        drawing = 0.0
-
-        def try_plain(data: st.DataObject) -> None:
-            nonlocal drawing
-            started = time.process_time()
-            instance = draw_unprinted(data, strategy)
-            drawing += time.process_time() - started
-            if drawing > most_seconds and len(self._pool) < _FEW:
-                raise SlowInstancesError
-            edits = Edits(instance)
-            Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
-            self._pool.append((instance, edits))
-            for law in filter(left.get, plain):
-                left[law] -= 1
-                self._attempt(Case(law, instance, data, edits))
-
-        _draw(try_plain, _settings_for(once, 1.0), seed)
-        drawing_laws = [law for law in self._tests if law not in plain]
-        for share in dict.fromkeys(self._tests[law].share for law in drawing_laws):
-            laws = [law for law in drawing_laws if self._tests[law].share == share]
-            # An instance may come twice from the pool: more examples make up for it.
-            chosen = _settings_for(once, 1.5 if share == 1 else share)
-            _draw(functools.partial(self._try_edits, laws), chosen, seed)
-
-    def _try_edits(self, laws: list[Law], data: st.DataObject) -> None:
-        instance, edits = self._pool[data.draw(st.integers(0, len(self._pool) - 1))]
-        first = data.draw(st.integers(0, len(laws) - 1))  # the last may have no data left
-        for law in (*laws[first:], *laws[:first]):
-            self._attempt(Case(law, instance, data, edits))
-
-    def _attempt(self, case: Case) -> None:
-        test = self._tests[case.law]
-        if case.law in self.broken and not test.draws:  # what was drawn is drawn again
-            return
-        self._on_law(case.law)
-        try:
-            test.check(case)
-        except hypothesis.errors.UnsatisfiedAssumption:  # discarded
-            pass
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001  # the user's own code
-            with contextlib.suppress(hypothesis.errors.UnsatisfiedAssumption):
-                case.discard_refused(error)
-                if not has_unsortable_keys(case.instance):
-                    self.broken.setdefault(case.law, error)
+_Drawn = tuple[Any, st.DataObject, Edits]
 
 
-def _with_instance(error: Exception, instance: Any) -> Exception:
-    """Note the instance in the place of Hypothesis' notes, which name `data` and our own lines."""
-    made: Exception
-    if isinstance(error, LawViolation):
-        made = LawViolation(*error.args)
-    elif isinstance(error, LeafError):
-        made = TypeError(*error.args)
-    else:
-        error.add_note(f"instance: {describe_instance(instance)}")
-        return without_notes(error)
-    made.__cause__ = error.__cause__
-    return made
+def try_laws(
+    tests: Mapping[Law, LawTest],
+    strategy: "st.SearchStrategy[Any]",
+    *,
+    settings: hypothesis.settings,
+    seed: int | None,
+    most_seconds: float,
+    on_law: Callable[[Law], None],
+) -> dict[Law, BaseException]:
+    """Try laws on the same instances, which are drawn once; return what those raise that break."""
+    once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
+    pool = _draw_pool(strategy, _settings_for(once, 1.0), seed, most_seconds)
+    broken: dict[Law, BaseException] = {}
+
+    def attempt(law: Law, drawn: _Drawn) -> None:
+        on_law(law)
+        error = _failure(Case(law, *drawn), tests[law].check)
+        if error is not None:
+            broken.setdefault(law, error)
+
+    for law, test in tests.items():
+        few = 0 if test.draws else max(1, round(len(pool) * test.share))
+        for drawn in pool[:few]:
+            if law not in broken:
+                attempt(law, drawn)
+    for share in dict.fromkeys(test.share for test in tests.values() if test.draws):
+        laws = [law for law, test in tests.items() if test.draws and test.share == share]
+
+        def try_edits(data: st.DataObject, laws: list[Law] = laws) -> None:
+            instance, _, edits = pool[data.draw(st.integers(0, len(pool) - 1))]
+            for law in data.draw(st.permutations(laws)):  # the last may have no data left
+                attempt(law, (instance, data, edits))
+
+        # An instance may come twice from the pool: more examples make up for it.
+        _draw(try_edits, _settings_for(once, 1.5 if share == 1 else share), seed)
+    return broken
+
+
+def _draw_pool(
+    strategy: "st.SearchStrategy[Any]",
+    settings: hypothesis.settings,
+    seed: int | None,
+    most_seconds: float,
+) -> list[_Drawn]:
+    pool: list[_Drawn] = []
+    drawing = 0.0
+
+    def draw_instance(data: st.DataObject) -> None:
+        nonlocal drawing
+        started = time.process_time()
+        instance = draw_unprinted(data, strategy)
+        drawing += time.process_time() - started
+        if drawing > most_seconds and len(pool) < _FEW:
+            raise SlowInstancesError
+        drawn = instance, data, Edits(instance)
+        Case(Law.ROUND_TRIP, *drawn).refuse_leaf()
+        pool.append(drawn)
+
+    _draw(draw_instance, settings, seed)
+    return pool
 
 
 _E = TypeVar("_E", bound=BaseException)

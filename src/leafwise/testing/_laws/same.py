@@ -30,24 +30,14 @@ def difference(
             return name, "the attribute is gone", short_repr(getattr(one, name))
         mine, its = getattr(one, name), getattr(other, name)
         if name in names.static and not same_static(mine, its):
-            return _static_difference(name, mine, its)
+            texts = format_typed(its), format_typed(mine)
+            another = f"another {texts[0]}, which is not equal"
+            return name, another if texts[0] == texts[1] else texts[0], texts[1]
         if name in names.dynamic:
             found = _dynamic_difference(mine, its)
             if found is not None:
                 return f"{name}{found[0]}", *found[1:]
     return None
-
-
-def _static_difference(name: str, mine: Any, its: Any) -> tuple[str, str, str]:
-    """Return where two statics differ: where their texts are equal, an attribute inside them."""
-    texts = format_typed(its), format_typed(mine)
-    if texts[0] != texts[1]:
-        return name, *texts
-    for part, value in getattr(mine, "__dict__", {}).items():
-        other = getattr(its, part, None)
-        if value is not mine and not same_static(value, other):
-            return _static_difference(f"{name}.{part}", value, other)
-    return name, f"another {texts[0]}, which is not equal", texts[1]
 
 
 def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ import jax
 
 import leafwise
 from leafwise._classes.spec import is_decorated
-from leafwise._trees.roles import Names, field_order, is_kept, names_of, undeclared
+from leafwise._trees.roles import Names, field_order, is_kept, undeclared
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
@@ -27,20 +26,22 @@ _REGISTRY: Final = jax.tree_util.default_registry
 
 def round_trip(case: Case) -> None:
     """Flatten, then unflatten."""
+    leaves, structure = case.flatten(case.instance)
+    _check_map(case, case.attempt("unflatten", structure.unflatten, leaves))
+
+
+def _check_map(case: Case, made: Any) -> None:
+    """Fail unless an instance was made of the same statics and leaves."""
     x = case.instance
-    leaves, structure = case.flatten(x)
-    again = case.attempt("unflatten", structure.unflatten, leaves)
-    names = names_of(x)
-    kept = tuple(name for name in names.static if is_kept(x, name))
-    found = difference(x, again, names, (*names.dynamic, *kept))
-    if found is not None:
-        case.fail(*found)
-    flat, _ = case.flatten(again)
-    if len(flat) != len(leaves) or any(a is not b for a, b in zip(flat, leaves, strict=False)):
+    kept = (name for name in case.names.static if is_kept(x, name))
+    case.check_same(made, only=(*case.names.dynamic, *kept))
+    (leaves, _), (flat, _) = case.flatten(x), case.flatten(made)
+    if list(map(id, flat)) != list(map(id, leaves)):
+        pairs = zip(jax.tree_util.tree_leaves_with_path(x), flat, strict=False)
+        others = (path_of(x, path, leaf) for (path, leaf), new in pairs if new is not leaf)
+        got = f"the leaves {short_repr(flat)}{_moves(flat, leaves)}"
         wanted = f"the very same objects, in order: {short_repr(leaves)}"
-        case.fail(
-            _first_other(x, flat), f"the leaves {short_repr(flat)}{_moves(flat, leaves)}", wanted
-        )
+        case.fail(next(others, ""), got, wanted)
 
 
 def _moves(flat: list[Any], leaves: list[Any]) -> str:
@@ -49,15 +50,6 @@ def _moves(flat: list[Any], leaves: list[Any]) -> str:
     moved = [(now, places.get(id(leaf), now)) for now, leaf in enumerate(flat)]
     found = [f"leaf {now} is what was leaf {then}" for now, then in moved if now != then]
     return f" ({'; '.join(found)})" if found else ""
-
-
-def _first_other(x: Any, flat: list[Any]) -> str:
-    """Return the path of the first leaf that is now another object."""
-    pairs = jax.tree_util.tree_leaves_with_path(x)
-    for (path, leaf), other in zip(pairs, flat, strict=False):
-        if leaf is not other:
-            return path_of(x, path, leaf)
-    return ""
 
 
 def checks_shapes(structure: Any, leaves: list[Any]) -> bool:
@@ -76,12 +68,10 @@ def any_leaf(case: Case) -> None:
     structs = [struct_of(leaf) for leaf in leaves]
     batch = structs if checks_shapes(structure, leaves) else [struct_of(x, 2) for x in leaves]
     for strange in (object(), batch, "text", None):
-        what = (
-            f"unflatten with {'ShapeDtypeStruct' if strange is batch else type(strange).__name__}"
-        )
-        children = batch if strange is batch else [strange] * len(leaves)
-        made = case.attempt(what, structure.unflatten, children)
-        _check_kept(case, made, children)
+        is_batch = strange is batch
+        what = f"unflatten with {'ShapeDtypeStruct' if is_batch else type(strange).__name__}"
+        children = batch if is_batch else [strange] * len(leaves)
+        _check_kept(case, case.attempt(what, structure.unflatten, children), children)
 
     def with_tracers(*tracers: Any) -> None:
         made = case.attempt("unflatten with tracers", structure.unflatten, tracers)
@@ -101,35 +91,32 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
     if children[:1] == [None]:
         return  # None is not a leaf
-    found, _ = case.flatten(made)
-    if len(found) == len(children) and all(a is b for a, b in zip(found, children, strict=True)):
-        mine, its = case.structure(case.instance), case.structure(made)
+    found, its = case.flatten(made)
+    if list(map(id, found)) == list(map(id, children)):
+        mine = case.structure(case.instance)
         if not case.same_structure(mine, its):
-            case.fail(
-                "",
-                f"{short_repr(its)} with other leaves",
-                f"{short_repr(mine)}, whatever the leaves",
-                by_hand=_AUX_DATA_FIX,
-            )
+            got = f"{short_repr(its)} with other leaves"
+            wanted = f"{short_repr(mine)}, whatever the leaves"
+            case.fail("", got, wanted, by_hand=_AUX_DATA_FIX)
         return
-    state = jax.tree_util.tree_leaves(state_of(made))
-    if len(found) < len(children) and all(any(a is b for b in state) for a in children):
+    wanted = f"{short_repr(children)}, as it was put in"
+    stored = set(map(id, jax.tree_util.tree_leaves(state_of(made))))
+    if len(found) < len(children) and stored.issuperset(map(id, children)):
         fix = (
             "decide by field, not by value, what is a leaf: `jax.tree.map(lambda leaf: 0, x)` has "
             "lost its leaves, and `jax.vmap` raises if given that as in_axes"
         )
         got = f"{short_repr(found)} out of flatten, though unflatten has stored each"
-        case.fail("", got, f"{short_repr(children)}, as it was put in", by_hand=fix)
-    where = ""
-    for name in names_of(case.instance).dynamic:
-        held = jax.tree_util.tree_leaves(getattr(made, name, None))
-        if any(all(leaf is not child for child in children) for leaf in held):
-            where = name
+        case.fail("", got, wanted, by_hand=fix)
+    given = set(map(id, children))
+    for name in case.names.dynamic:
+        if not given.issuperset(map(id, jax.tree_util.tree_leaves(getattr(made, name, None)))):
             break
+    else:
+        name = ""
     moves = _moves(found, children)
-    got = f"{short_repr(found)} out of flatten{moves}"
     fix = Law.ROUND_TRIP.fix if moves else ""
-    case.fail(where, got, f"{short_repr(children)}, as it was put in", by_hand=fix)
+    case.fail(name, f"{short_repr(found)} out of flatten{moves}", wanted, by_hand=fix)
 
 
 _TREE_MAP: Final[Any] = jax.tree_util.tree_map
@@ -142,20 +129,12 @@ def _first(leaf: Any, *_: Any) -> Any:
 def identity_map(case: Case) -> None:
     """Map the identity over one tree, and over two."""
     x = case.instance
-    leaves, _ = case.flatten(x)
     once = case.attempt("jax.tree.map", _TREE_MAP, _first, x)
     two = "jax.tree.map of two equal trees"
     same = case.same_structure(case.structure(x), case.structure(once))
     twice = case.attempt(two, _TREE_MAP, _first, x, once, by_hand="" if same else _AUX_DATA_FIX)
-    names = names_of(x)
-    kept = tuple(name for name in names.static if is_kept(x, name))
     for mapped in (once, twice):
-        found = difference(x, mapped, names, (*names.dynamic, *kept))
-        if found is not None:
-            case.fail(*found)
-        flat, _ = case.flatten(mapped)
-        if any(a is not b for a, b in zip(flat, leaves, strict=False)):
-            case.fail(_first_other(x, flat), "other objects as leaves", "the very same objects")
+        _check_map(case, mapped)
 
 
 def stable_treedef(case: Case) -> None:
@@ -228,9 +207,14 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
 def replace(case: Case) -> None:
     """Call replace without changes."""
     x: Any = case.instance
-    what, change = _replacer(x)
-    if change is None:
-        return
+    what = next((name for name in ("replace", "_replace") if hasattr(case.cls, name)), "")
+    change: Any = getattr(x, what, None)
+    if is_decorated(case.cls):
+        what, change = "leafwise.replace", functools.partial(leafwise.replace, x)
+    elif not callable(change):
+        if not dataclasses.is_dataclass(case.cls):
+            return
+        what, change = "dataclasses.replace", functools.partial(dataclasses.replace, x)
     try:
         made = change()
     except (TypeError, ValueError):
@@ -241,28 +225,17 @@ def replace(case: Case) -> None:
         case.fail("", f"a {type(made).__qualname__} after {what}", f"a {case.cls.__qualname__}")
     if not isinstance(made, case.cls):
         return  # a method that only shares the name
-    found = difference(x, made, names_of(x))
-    if found is not None:
-        path, got, wanted = found
-        case.fail(path, f"{got} after {what} without changes", wanted)
-
-
-def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
-    """Return the replace function of the class's library: its name, and a call of it."""
-    cls: Any = type(x)
-    if is_decorated(cls):
-        return "leafwise.replace", functools.partial(leafwise.replace, x)
-    for name in ("replace", "_replace"):
-        if callable(getattr(cls, name, None)):
-            return name, getattr(x, name)
-    if dataclasses.is_dataclass(cls):
-        return "dataclasses.replace", functools.partial(dataclasses.replace, x)
-    return "", None
+    case.check_same(made, f"after {what} without changes")
 
 
 def post_init(case: Case) -> None:
     """Profile unflatten for calls of `__post_init__`."""
-    codes = _codes_of(case.cls, "__post_init__")
+    codes: set[Any] = set()
+    for base in case.cls.__mro__:
+        function = base.__dict__.get("__post_init__")
+        while function is not None:
+            codes.add(getattr(function, "__code__", None))
+            function = getattr(function, "__wrapped__", None)
     if not codes:
         return
     leaves, structure = case.flatten(case.instance)
@@ -285,52 +258,30 @@ def post_init(case: Case) -> None:
         case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
-def _codes_of(cls: type, name: str) -> set[CodeType]:
-    found: set[CodeType] = set()
-    for base in cls.__mro__:
-        function = base.__dict__.get(name)
-        while function is not None:
-            code = getattr(function, "__code__", None)
-            if isinstance(code, CodeType):
-                found.add(code)
-            function = getattr(function, "__wrapped__", None)
-    return found
-
-
 def no_hidden_state(case: Case) -> None:
     """Find attributes that are neither children nor in aux_data."""
     x = case.instance
-    names = names_of(x)
-    _check_declared(case, x, names)
-    leaves, structure = case.flatten(x)
-    again = case.attempt("unflatten", structure.unflatten, leaves)
-    for name in dict.fromkeys((*field_order(x), *undeclared(x))):
-        if name in names.dynamic or not hasattr(x, name) or is_kept(x, name):
-            continue
-        found = difference(x, again, Names((name,), ()))
-        is_cache = name.startswith("_") and hasattr(again, name)
-        if found is not None and found[0] and not is_cache:
-            kind = type(getattr(x, name)).__name__.replace("ArrayImpl", "jax.Array")
-            code = f"{name}: {kind} = lw.{'static_' * ('.' not in kind)}field(init=False)"
-            fix = f"declare it in the class: `{code}`" if is_decorated(case.cls) else ""
-            case.fail(found[0], f"{found[1]} after flatten and unflatten", found[2], fix=fix)
-
-
-def _check_declared(case: Case, x: Any, names: Names) -> None:
-    """Compare how fields are declared with how they are flattened."""
     for parameter in parameters_of(case.cls):
-        if isinstance(parameter.kind, dataclasses.Field) and parameter.name in names.dynamic:
+        if isinstance(parameter.kind, dataclasses.Field) and parameter.name in case.names.dynamic:
             got = (
                 "its annotation is a `dataclasses.Field`: `:` was written for `=`, so that the "
                 "field is dynamic"
             )
             fix = f"write the type: `{parameter.name}: ... = field(...)`"
             case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
-    if not dataclasses.is_dataclass(x):
-        return
-    for field in dataclasses.fields(x):
-        declared = field.metadata.get("static")
-        if declared is True and field.name in names.dynamic:
+    for field in dataclasses.fields(x) if dataclasses.is_dataclass(x) else ():
+        if field.metadata.get("static") is True and field.name in case.names.dynamic:
             case.fail(field.name, "it is declared static, and flattened as a child", "a static")
-        if declared is False and field.name in names.static and is_kept(x, field.name):
-            case.fail(field.name, "it is declared dynamic, and kept in aux_data", "a child")
+    leaves, structure = case.flatten(x)
+    again = case.attempt("unflatten", structure.unflatten, leaves)
+    for name in dict.fromkeys((*field_order(x), *undeclared(x))):
+        if name in case.names.dynamic or not hasattr(x, name) or is_kept(x, name):
+            continue
+        if name.startswith("_") and hasattr(again, name):
+            continue  # a cache
+        found = difference(x, again, Names((name,), ()))
+        if found is not None and found[0]:
+            kind = type(getattr(x, name)).__name__.replace("ArrayImpl", "jax.Array")
+            code = f"{name}: {kind} = lw.{'static_' * ('.' not in kind)}field(init=False)"
+            fix = f"declare it in the class: `{code}`" if is_decorated(case.cls) else ""
+            case.fail(found[0], f"{found[1]} after flatten and unflatten", found[2], fix=fix)
