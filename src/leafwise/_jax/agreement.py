@@ -5,10 +5,11 @@ Digests go first, which are short; only where they differ does one process of ea
 
 import base64
 import dataclasses
+import itertools
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from leafwise._jax.processes import MissingError, Processes, exchange
@@ -43,9 +44,7 @@ class Words:
 def check_timeout(timeout: float, where: str) -> None:
     """Raise `ValueError` for what is not a positive number of seconds."""
     if not 0 < timeout < math.inf:
-        raise ValueError(
-            f"{where}(timeout={timeout!r}): the timeout is a positive number of seconds"
-        )
+        raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
 
 
 def grouped_by_digest(  # noqa: PLR0917
@@ -195,19 +194,37 @@ def list_of(indices: Sequence[int]) -> str:
     return f"process{'es' if len(indices) > 1 else ''} {text}"
 
 
-Differences = Mapping[str, Mapping[str, Sequence[int]]]
-"""By path: each value as text, with the processes that have it."""
+Pairs = Iterable[tuple[str, str, str]]
+"""Paths, with the text of the largest group and that of another."""
 
 
-def difference_lines(found: Differences) -> list[str]:
-    """Return what differs as lines of a message."""
+def differences_between(
+    groups: Sequence[list[int]], sent: Sequence[T | None], compare: Callable[[T, T], Pairs]
+) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
+    """Return what differs as lines, and by path: each value with the processes that have it."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    largest = sent[0]
+    for group, other in zip(groups[1:], sent[1:], strict=True):
+        pairs = compare(largest, other) if largest is not None and other is not None else ()
+        for path, usual, its in pairs:
+            texts = found.setdefault(path, {})
+            texts[its] = (*texts.get(its, ()), *group)
+            texts.setdefault(usual, ())
+    known = [group for group, each in zip(groups, sent, strict=True) if each is not None]
+    for path, texts in found.items():
+        differing = {index for group in texts.values() for index in group}
+        rest = tuple(sorted({*itertools.chain(*known)} - differing))
+        by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
+        found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
     lines: list[str] = []
     for path, texts in list(found.items())[:_MOST]:
         lines += [f"\n  {path}:"]
         lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
     if len(found) > _MOST:
         lines += [f"\n  and {len(found) - _MOST} more, which `differences` of this error has"]
-    return lines
+    missing = [group for group, each in zip(groups, sent, strict=True) if each is None]
+    lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
+    return lines, found
 
 
 _MOST: Final = 20

@@ -1,22 +1,17 @@
 """Texts exchanged between all processes of a program, without any device taking part.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it: where JAX is not one that was tested, `multihost_utils` gathers the texts,
-which takes a program on the devices, and cannot say which process is missing.
+public name leads to it.
 """
 
 import contextlib
 import dataclasses
-import queue
 import threading
-import time
 from typing import Any, Final
 from urllib.parse import quote
 
 import jax
-import numpy as np
 
-from leafwise._jax import compat
 from leafwise._objects.locks import new_lock
 
 _LONGEST: Final = 1e6
@@ -43,7 +38,7 @@ class Processes:
     Attributes:
         index: The index of this one.
         count: How many there are.
-        client: That of the coordination service; None if it cannot be reached.
+        client: That of the coordination service; None once this process has left.
     """
 
     index: int
@@ -55,14 +50,14 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    with contextlib.suppress(ImportError, AttributeError, TypeError):
-        if compat.is_known():
-            from jax._src import distributed  # noqa: PLC0415  # after the check of the version
+    state = _state()
+    return Processes(int(state.process_id), int(state.num_processes), state.client)
 
-            state: Any = distributed.global_state
-            if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
-                return Processes(int(state.process_id), int(state.num_processes), state.client)
-    return Processes(jax.process_index(), jax.process_count(), None)
+
+def _state() -> Any:
+    from jax._src import distributed  # noqa: PLC0415  # only where several processes run
+
+    return distributed.global_state
 
 
 def exchange(
@@ -81,10 +76,8 @@ def exchange(
     Raises:
         MissingError: Not all processes came.
     """
-    if here is _left:
-        raise MissingError(None, "its JAX client is shut down: it must start again")
     if here.client is None:
-        return _gathered(here, text, timeout)
+        raise MissingError(None, "its JAX client is shut down: it must start again")
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -143,11 +136,7 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    shutdown: Any = jax.distributed.shutdown
-    if here.client is not None:
-        from jax._src import distributed  # noqa: PLC0415  # `processes` has checked the version
-
-        shutdown, distributed.global_state.client = here.client.shutdown, None
+    shutdown, _state().client = here.client.shutdown, None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
@@ -179,36 +168,3 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
         _NUMBERS[name] = number = max(last + 1, start)
     folder = f"leafwise/{quote(name, safe='')}"
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
-
-
-def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
-    """Return the texts by way of the devices, in another thread, which may never end."""
-    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
-
-    def gather() -> None:
-        try:
-            answers.put(_allgather(text))
-        except Exception as error:  # noqa: BLE001  # raised below
-            answers.put(error)
-
-    threading.Thread(target=gather, daemon=True).start()
-    end = time.monotonic() + timeout
-    try:
-        found = answers.get(timeout=max(0.001, end - time.monotonic()))
-    except queue.Empty:
-        raise MissingError(None, f"no answer within {timeout:g} s") from None
-    if isinstance(found, Exception):
-        raise MissingError(None, str(found)) from found
-    return dict(enumerate(found[: here.count]))
-
-
-def _allgather(text: str) -> list[str]:
-    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
-
-    data = np.frombuffer(text.encode(), np.uint8)
-    gather: Any = multihost_utils.process_allgather
-    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
-    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
-    padded[: data.size] = data
-    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
-    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]

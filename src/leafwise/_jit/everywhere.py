@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import json
-import math
 import threading
 import weakref
 from collections import Counter
@@ -25,10 +24,12 @@ from leafwise._compare.description import Record
 from leafwise._compare.digest import describe_call, describe_values
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
 from leafwise._jax.agreement import (
+    Pairs,
     Words,
     as_told,
+    check_timeout,
     count_of,
-    difference_lines,
+    differences_between,
     exchange_in_groups,
     exchange_json,
     groups_of,
@@ -52,7 +53,7 @@ from leafwise._jax.processes import (
 )
 from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.same import compare, differing_lines
+from leafwise._jit.same import compare, differing
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
 from leafwise._objects.locks import Cleanup
@@ -88,10 +89,7 @@ def checked_timeout(option: object) -> float | None:
         raise TypeError(
             f"leafwise.jit(same_everywhere=...) takes a bool or a timeout in seconds: {got(option)}"
         )
-    if not 0 < option < math.inf:
-        raise ValueError(
-            f"leafwise.jit(same_everywhere={option!r}): the timeout is positive, in seconds"
-        )
+    check_timeout(option, "leafwise.jit(same_everywhere")
     return float(option)
 
 
@@ -331,41 +329,30 @@ def _different(
 ) -> DifferentProcessesError:
     """Return the error that all processes raise for programs that differ."""
     head = f"{words.head}: {count_of(groups)} lower another program than the others"
-    lines: list[str] = []
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
-    usual = sent[0]
-    for group, other in zip(groups[1:], sent[1:], strict=True):
-        if usual is None or other is None:
-            lines.append(f"\n  the program of {list_of(group)} was not sent, or is too large")
-            continue
-        one, its = (LoweredProgram.from_json(each["program"]) for each in (usual, other))
-        pairs = [
-            (f"option {key}", one.options.get(key) or "nothing", its.options.get(key) or "nothing")
-            for key in dict.fromkeys((*one.options, *its.options))
-            if one.options.get(key) != its.options.get(key)
-        ]
-        pairs += [
-            (f"operation {number}", _text(each.mine), _text(each.its))
-            for number, each in enumerate(first_differences(one, its, _MOST), 1)
-        ]
-        for path, mine, theirs in pairs:
-            texts = found.setdefault(path, {})
-            texts.setdefault(mine, tuple(groups[0]))
-            texts[theirs] = (*texts.get(theirs, ()), *group)
-    lines += difference_lines(found)
-    described = [
-        (group, None if each is None else dict(each["around"]))
-        for group, each in zip(groups, sent, strict=True)
-    ]
-    known = [each for each in described if each[1] is not None]
-    around, values = differing_lines("", known) if len(known) > 1 else ([], {})
+    programs = [each and LoweredProgram.from_json(each["program"]) for each in sent]
+    lines, found = differences_between(groups, programs, _differing)
+    known = [(group, each) for group, each in zip(groups, sent, strict=True) if each]
+    around, values = differences_between(
+        [group for group, _ in known],
+        [dict(each["around"]) for _, each in known],
+        lambda one, other: differing(one, other, ""),
+    )
     if around:
         lines += ["\n  what may have made the difference:", *around]
-    whys = [(group, each["why"]) for group, each in zip(groups, sent, strict=True) if each]
+    whys = [(group, each["why"]) for group, each in known]
     if len({str(why) for _, why in whys}) > 1:
         lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
     message = f"{head}{''.join(lines)}\n  fix: {_fix(sent, found, around)}"
     return DifferentProcessesError(message, {**found, **values})
+
+
+def _differing(one: LoweredProgram, other: LoweredProgram) -> Pairs:
+    for key in {**one.options, **other.options}:
+        mine, its = (each.options.get(key) or "nothing" for each in (one, other))
+        if mine != its:
+            yield f"option {key}", mine, its
+    for number, each in enumerate(first_differences(one, other, _MOST), 1):
+        yield f"operation {number}", _text(each.mine), _text(each.its)
 
 
 def _text(operation: Any) -> str:

@@ -1,17 +1,18 @@
 """Whether all processes of a program have the same tree: compared, before one waits for ever."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from leafwise._compare.description import Record, differences, in_one_order, of_kind
 from leafwise._compare.digest import describe, digest_of
 from leafwise._jax.agreement import (
     LONGEST,
+    Pairs,
     Words,
     check_timeout,
     count_of,
-    difference_lines,
+    differences_between,
     exchange_in_groups,
     grouped_by_digest,
 )
@@ -54,7 +55,7 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
         >>> jax.distributed.initialize()  # doctest: +SKIP
         >>> assert_same((params, batch), name="first step")  # doctest: +SKIP
     """
-    check_timeout(timeout, "assert_same")
+    check_timeout(timeout, "assert_same(timeout")
     here = processes()
     if here is None or here.count == 1:
         describe(tree, in_order=True)
@@ -88,14 +89,12 @@ def compare(
         return [*shown.items()]
 
     texts = exchange_in_groups(here, name, groups, send)
-    described = [
-        (group, None if found is None else dict(found))
-        for group, found in zip(groups, texts, strict=True)
-    ]
-    lines, values = differing_lines(words.root, described)
+    sent = [None if found is None else dict(found) for found in texts]
+    lines, values = differences_between(
+        groups, sent, lambda one, other: differing(one, other, words.root)
+    )
     fix = "run one source in all processes, with the same values: from one file, or from process 0"
-    orders = [_differ_by_order(one, other) for (_, one), (_, other) in pairs_of(described)]
-    if any(orders):
+    if any(_differ_by_order(sent[0], other) for other in sent[1:]):
         fix += (
             ";\n  a loop over a set takes another order in each process: declare a sorted tuple,"
             "\n  or start all processes with one PYTHONHASHSEED"
@@ -108,39 +107,10 @@ def compare(
 # ------------------------------------------------------------------------ what differs
 
 
-Described = tuple[list[int], Record | None]
-
-
-def pairs_of(described: Sequence[Described]) -> Iterator[tuple[Described, Described]]:
-    """Yield the largest group with each of the others."""
-    return ((described[0], each) for each in described[1:])
-
-
-def differing_lines(
-    root: str, described: Sequence[Described]
-) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
-    """Return what differs as lines, and by path: each value with the processes that have it."""
-    every = sorted(index for group, _ in described for index in group)
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for (_, usual), (group, other) in pairs_of(described):
-        if usual is None or other is None:
-            found.setdefault(root, {})["a tree that was not sent, or is too large"] = tuple(group)
-            continue
-        if digest_of(usual) == digest_of(other):
-            continue
-        for path, mine, its in _differences(usual, other, root):
-            texts = found.setdefault(path, {})
-            texts[its] = (*texts.get(its, ()), *group)
-            texts.setdefault(mine, ())
-    for path, texts in found.items():
-        differing = {index for group in texts.values() for index in group}
-        rest = tuple(index for index in every if index not in differing)
-        by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
-        found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
-    return difference_lines(found), found
-
-
-def _differences(one: Record, other: Record, root: str) -> list[tuple[str, str, str]]:
+def differing(one: Record, other: Record, root: str) -> Pairs:
+    """Return the paths at which two records differ, and both texts."""
+    if digest_of(one) == digest_of(other):
+        return []
     found = differences(one, other, root)
     if found:
         return [(each.path, each.saved, each.target) for each in found]

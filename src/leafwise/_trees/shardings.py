@@ -163,7 +163,7 @@ def shard(
     """
     if isinstance(tree, type):
         raise TypeError(f"lw.shard takes an instance, got the class {tree.__name__}")
-    check_timeout(timeout, "lw.shard")
+    check_timeout(timeout, "lw.shard(timeout")
     places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
     wanted: list[Any] = jax.tree_util.tree_leaves(places)
     flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)

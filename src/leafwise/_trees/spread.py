@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._jax.agreement import (
+    Pairs,
     Words,
-    difference_lines,
+    differences_between,
     exchange_in_groups,
     grouped_by_digest,
 )
-from leafwise._jax.processes import Processes, processes
+from leafwise._jax.processes import processes
 from leafwise._objects.text import describe_array
 from leafwise._trees.nodes import FlatTree
 from leafwise.errors import DifferentProcessesError
@@ -66,7 +67,12 @@ def put(leaf: Any, sharding: Any) -> Any:
 
 def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
     flat = FlatTree(tree)
-    here = processes() or Processes(jax.process_index(), jax.process_count(), None)
+    here = processes()
+    if here is None:
+        raise RuntimeError(
+            "lw.shard: the mesh spans processes, which cannot be compared\n"
+            "  fix: call `jax.distributed.initialize()` first"
+        )
     words = Words("lw.shard", "", "does not call lw.shard for this mesh as often as the others")
 
     def make() -> dict[str, str]:
@@ -82,24 +88,24 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
     if len(groups) == 1:
         return
     sent = exchange_in_groups(here, "lw.shard", groups, lambda _: texts)
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for path in dict.fromkeys(path for each in sent for path in each or texts):
-        values: dict[str, tuple[int, ...]] = {}
-        for group, each in zip(groups, sent, strict=True):
-            text = "not sent" if each is None else each.get(path, "no such leaf")
-            values[text] = tuple(sorted((*values.get(text, ()), *group)))
-        if len(values) > 1:
-            found[path] = dict(sorted(values.items(), key=lambda pair: pair[1]))
+    lines, found = differences_between(groups, sent, _differing)
     raise DifferentProcessesError(
         (
             f"lw.shard: the mesh spans processes, and these have different values"
-            f"{''.join(difference_lines(found))}\n"
+            f"{''.join(lines)}\n"
             f"  fix: create them from one seed in all processes, or take those of process 0: "
             f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
             f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
         ),
         found,
     )
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Pairs:
+    for path in {**one, **other}:
+        mine, its = (each.get(path, "no such leaf") for each in (one, other))
+        if mine != its:
+            yield path, mine, its
 
 
 def _digest(data: bytes) -> str:
