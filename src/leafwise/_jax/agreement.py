@@ -55,13 +55,7 @@ def grouped_by_digest(  # noqa: PLR0917
     timeout: float,
     words: Words,
 ) -> tuple[T, list[list[int]]]:
-    """Return what this process has, and the processes that have the same, by digest.
-
-    Raises:
-        DifferentProcessesError: Some process could not make it.
-        ProcessTimeoutError: Some process did not come.
-        Exception: What `make` raises; the others are told of it.
-    """
+    """Return what this process has, and the processes that have the same, by digest."""
     try:
         made = make()
     except Exception as error:
@@ -83,11 +77,7 @@ _LONGEST_ERROR: Final = 4000
 def raise_what_is_told(
     head: str, what: str, found: Mapping[int, Mapping[str, str]], fix: str = ""
 ) -> None:
-    """Raise if some process has told an error.
-
-    Raises:
-        DifferentProcessesError: It names each of them.
-    """
+    """Raise if some process has told an error."""
     errors = {index: each["error"] for index, each in sorted(found.items()) if "error" in each}
     if errors:
         reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
@@ -112,14 +102,7 @@ def count_of(groups: Sequence[Sequence[int]]) -> str:
 def exchange_in_groups(
     here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
 ) -> list[Any]:
-    """Return what the first process of each group has sent as JSON; None if it could not.
-
-    Args:
-        here: This process.
-        name: What was compared.
-        groups: Those that had the same.
-        make: Returns the JSON: less of it for a larger number, which begins with 0.
-    """
+    """Return what the first process of each group has sent as JSON; None if it could not."""
     text, limit = "", LONGEST // len(groups)  # all come in one message
     if any(here.index == group[0] for group in groups):
         texts = (_packed(make(turn)) for turn in range(_TURNS))
@@ -150,11 +133,7 @@ def exchange_json(  # noqa: PLR0917
     words: Words,
     start: int = 0,
 ) -> dict[int, dict[str, str]]:
-    """Return what all processes have sent under a name.
-
-    Raises:
-        ProcessTimeoutError: Some process did not come.
-    """
+    """Return what all processes have sent under a name."""
     try:
         found = exchange(here, name, json.dumps(value), timeout, start)
     except MissingError as error:

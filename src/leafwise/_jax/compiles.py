@@ -30,14 +30,7 @@ _REGION: Final = re.compile(r"\s*(?:[}^#]|cond \{|reducer\(|$)")
 
 
 class Compile(NamedTuple):
-    """A program that is about to be compiled, or to be read from the persistent cache.
-
-    Attributes:
-        module: JAX's `ir.Module`.
-        devices: An array of the devices that it is for.
-        settings: JAX's `CompileOptions`.
-        backend: The client of these devices.
-    """
+    """A program that is about to be compiled, or to be read from the persistent cache."""
 
     module: Any
     devices: Any
@@ -122,10 +115,8 @@ _listeners: tuple[Listener, ...] = ()
 def listen_to_compiles(listener: Listener) -> bool:
     """Call `listener` with each program, on the thread that is about to compile it.
 
-    What it raises ends the call of the user's function before the compile.
-
-    Returns:
-        Whether it will be called: False where JAX is unknown.
+    What it raises ends the call of the user's function before the compile. Return whether it
+    will be called: False where JAX is unknown.
     """
     global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     with LOCK:

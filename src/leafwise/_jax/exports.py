@@ -15,12 +15,6 @@ def name_class(
     """Give a class a name in exported programs; return whether it has it.
 
     It has not if the class was named before, by hand.
-
-    Args:
-        cls: A pytree class.
-        name: The name.
-        write: Returns its aux_data as bytes.
-        read: Returns the aux_data that was written.
     """
     try:
         export.register_pytree_node_serialization(

@@ -33,13 +33,7 @@ class MissingError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-    """The processes of this program.
-
-    Attributes:
-        index: The index of this one.
-        count: How many there are.
-        client: That of the coordination service; None once this process has left.
-    """
+    """The processes of this program."""
 
     index: int
     count: int
@@ -65,16 +59,7 @@ def exchange(
 ) -> dict[int, str]:
     """Return the texts of all processes by index, once all have called this with one name.
 
-    Args:
-        here: This process.
-        name: What is exchanged: the n-th call with a name meets the n-th of the others.
-        text: The text of this process.
-        timeout: The seconds to wait.
-        start: The least number: where one process may have come less often than the others, all
-            give a larger one.
-
-    Raises:
-        MissingError: Not all processes came.
+    The n-th call with a name meets the n-th of the others, from `start` on.
     """
     if here.client is None:
         raise MissingError(None, "its JAX client is shut down: it must start again")

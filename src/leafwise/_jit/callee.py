@@ -54,11 +54,7 @@ class Callee:
 
     @property
     def fun(self) -> Callable[..., Any]:
-        """The function.
-
-        Raises:
-            ReferenceError: It was deleted, and every jitted function of it, too.
-        """
+        """The function."""
         fun = self.find()
         if fun is None:
             raise ReferenceError(f"the function {self.name} does not exist any more")

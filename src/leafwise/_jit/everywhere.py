@@ -77,12 +77,7 @@ class Body(Protocol):
 
 
 def checked_timeout(option: object) -> float | None:
-    """Return the seconds to wait for other processes; None if they are not compared.
-
-    Raises:
-        TypeError: The option is neither a bool nor a number.
-        ValueError: It is not positive.
-    """
+    """Return the seconds to wait for other processes; None if they are not compared."""
     if isinstance(option, bool):
         return _TIMEOUT if option else None
     if not isinstance(option, int | float):
@@ -123,12 +118,7 @@ _COUNTS: Final[Counter[str]] = Counter()
 
 
 def compare_inputs(body: Body, program: Program) -> None:
-    """Compare what a function is traced for with the other processes.
-
-    Raises:
-        DifferentProcessesError: It differs.
-        ProcessTimeoutError: Some process did not come. This one has left.
-    """
+    """Compare what a function is traced for with the other processes."""
     here = processes()
     if here is None or here.count == 1:
         return

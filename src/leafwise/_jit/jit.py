@@ -299,12 +299,7 @@ R = TypeVar("R")
 
 
 class _TracedBody:
-    """The function that is handed to `jax.jit` in place of the user's.
-
-    Attributes:
-        callee: The user's function.
-        program_log: What JAX made for it, or for an equal one.
-    """
+    """The function that is handed to `jax.jit` in place of the user's."""
 
     __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
 
@@ -571,15 +566,7 @@ def jit_with_log(
     marked: StaticParameters | None = None,
     timeout: float | None = None,
 ) -> Any:
-    """Return what `jax.jit` makes of a function, with a log of its programs.
-
-    Args:
-        fun: The function.
-        options: The options of `jax.jit`.
-        stale: What `jit` documents.
-        marked: The parameters whose values JAX sees the keys of; they are among the options.
-        timeout: How long processes wait for each other to compare it; None if they do not.
-    """
+    """Return what `jax.jit` makes of a function, with a log of its programs."""
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JAX_JIT(fun, **options)  # which raises

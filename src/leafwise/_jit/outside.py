@@ -92,12 +92,7 @@ class OutsideLog:
     def explain(
         self, name: str, work: Work, frame: types.FrameType | None
     ) -> tuple[Explanation, int | None]:
-        """Explain a lowering, or a trace for which nothing is lowered, from the frame that asks.
-
-        Returns:
-            The reasons, with the number of sizes that are nearest before this one; and in which
-            run of the line that was, None where runs are not counted.
-        """
+        """Explain a lowering, or a trace alone; return in which run of the line it was, too."""
         user = user_frame(frame)
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)

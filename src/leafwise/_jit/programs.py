@@ -122,16 +122,7 @@ _MOST_RETIRED: Final = 128
 
 
 class ProgramLog:
-    """The programs of one function.
-
-    Attributes:
-        callee: The function, and which of its arguments are static.
-        name: Its name.
-        programs: What was made for it, in order.
-        guards: The checks of its captures, one for each jitted function that lives.
-        warns: Whether one cause that keeps coming back is warned of.
-        keys: What keeps the contents of statics with each program; None if nobody asked.
-    """
+    """The programs of one function."""
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
@@ -161,12 +152,6 @@ class ProgramLog:
 
         A call that needs no trace is found among all programs; the nearest one to a call
         that does, among those that have something in common with it.
-
-        Args:
-            signature: The call.
-            retraced: Whether JAX is tracing it, so that no program answers it.
-            inner: Whether that is a part of another trace, or ahead of time. What was traced so
-                is called for the first time by a call that is not.
         """
         programs, nearby = list(self.programs), list[int]()
         found = Explanation(Outcome.RETRACE)
@@ -197,12 +182,7 @@ class ProgramLog:
         return Explanation(found.outcome, found.reasons, found.unsound, place)
 
     def trace_for(self, signature: Signature, state: int | None = None) -> Program | None:
-        """Return the trace whose program answers a call; None if the call is traced.
-
-        Args:
-            signature: The call.
-            state: The state whose programs count; None: of all.
-        """
+        """Return the trace whose program answers a call; None if the call is traced."""
         if state is None:
             found = self.explain(signature)
         else:
@@ -245,15 +225,7 @@ class ProgramLog:
         kwargs: Mapping[str, Any],
         work: Work | None = None,
     ) -> Program:
-        """Return the record of a program for these arguments, which is not added yet.
-
-        Args:
-            outcome: What JAX does.
-            call: The call that it does it for; None where that is not seen.
-            args: Its positional arguments, as the user gave them.
-            kwargs: Its keyword arguments.
-            work: What JAX is doing; None inside the function itself, which it traces.
-        """
+        """Return the record of a program for these arguments, which is not added yet."""
         abstract = call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
         signature: Signature | None = None

@@ -101,13 +101,7 @@ _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakVa
 
 
 class _InProgress(threading.local):
-    """What JAX is making on one thread.
-
-    Attributes:
-        ran: Programs whose bodies have run, of which JAX has reported nothing yet.
-        current: The program that JAX is making, with the identity of its call's arguments.
-        lowered: The last event, if it is the lowering of a call: JAX compiles it next.
-    """
+    """What JAX is making on one thread."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[ProgramLog, Program]] = []

@@ -68,13 +68,7 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
 def compare(
     here: Processes, name: str, make: Callable[[], Record], timeout: float, words: Words
 ) -> None:
-    """Compare a record with those of all other processes.
-
-    Raises:
-        DifferentProcessesError: They differ.
-        ProcessTimeoutError: Some process did not come.
-        Exception: What `make` raises; the others are told of it.
-    """
+    """Compare a record with those of all other processes."""
     record, groups = grouped_by_digest(here, name, make, digest_of, timeout, words)
     if len(groups) == 1:
         return

@@ -45,11 +45,7 @@ class StaticParameters:
     def key(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return the arguments of a call with keys in the place of marked values.
-
-        Raises:
-            StaticFieldError: A value cannot be static.
-        """
+        """Return the arguments of a call with keys in the place of marked values."""
         keyed, named = list(args), dict(kwargs)
         for name, place, by_name in self.marked:
             if place is not None and place < len(keyed):
@@ -101,18 +97,7 @@ def _key(table: KeyTable, value: Any) -> StaticKey:
 def static_parameters(
     fun: Callable[..., Any], name: str, given: StaticArguments, depth: int
 ) -> StaticParameters | None:
-    """Return the parameters of a function that its signature marks, or None.
-
-    Args:
-        fun: The function.
-        name: Its name.
-        given: The arguments that were given as static by hand.
-        depth: How many frames up the function is jitted, which names in annotations are looked up
-            from.
-
-    Raises:
-        DefinitionError: A mark is where JAX cannot heed it, or cannot be read.
-    """
+    """Return the parameters of a function that its signature marks, or None."""
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):  # some builtins have none

@@ -149,15 +149,7 @@ def count(
     found: Explanation,
     site: Site | None,
 ) -> None:
-    """Count the causes of one trace, and warn of those that keep coming back.
-
-    Args:
-        counts: How often each field and argument has caused a trace of this function so far.
-        function: Its name.
-        signature: The call that was traced.
-        found: Why.
-        site: The line that called.
-    """
+    """Count the causes of one trace, and warn of those that keep coming back."""
     blocks = _blocks
     threshold = blocks[-1].traces if blocks else _PROCESS
     if threshold is None or getattr(_HERE, "uncounted", False):

@@ -331,11 +331,7 @@ def _format_call(call: list[Event]) -> str:
 
 
 def _is_number(number: object, name: str) -> TypeGuard[int]:
-    """Return whether a kind is counted: None stands for any number.
-
-    Raises:
-        TypeError: It is neither a number of 0 or more nor None.
-    """
+    """Return whether a kind is counted: None stands for any number."""
     if number is None:
         return False
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:

@@ -52,11 +52,7 @@ class AtPath:
         return f"where({self.text!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return for each leaf whether it stands there.
-
-        Raises:
-            PathError: Nothing in the tree does.
-        """
+        """Return for each leaf whether it stands there."""
         search = _Search(self.steps, len(flat.leaves))
         search.visit(flat.root, (), 0)
         if not search.hit:
@@ -159,11 +155,7 @@ class ByTest:
         return f"where({_named(self.test)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return what the function returns for each leaf.
-
-        Raises:
-            TypeError: It returns something other than a bool.
-        """
+        """Return what the function returns for each leaf."""
         return _answers(self.test, flat.leaves, flat)
 
 
@@ -208,11 +200,7 @@ class ByMetadata:
         return f"where({self.key}={self.value!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return for each leaf whether that entry is the value.
-
-        Raises:
-            PathError: No field has such an entry, but one has one of nearly its name.
-        """
+        """Return for each leaf whether that entry is the value."""
         flags = [False] * len(flat.leaves)
         known: set[str] = set()
         todo = [flat.root]
@@ -274,12 +262,7 @@ class LikeTree:
         return f"where({shorten(self.prefix)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return for each leaf what stands in its place, or above.
-
-        Raises:
-            TreeError: It is not a prefix of the tree.
-            TypeError: It holds something other than bools and functions of a leaf.
-        """
+        """Return for each leaf what stands in its place, or above."""
         flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(self.prefix)
         given, structure = flattened
         try:

@@ -23,13 +23,7 @@ from leafwise._trees.paths import field_name
 
 
 class Parts(NamedTuple):
-    """The parts of one value.
-
-    Attributes:
-        steps: The step to each.
-        read: Returns the part at a place among them.
-        opened: The value as a node, with its children; None if that was not asked for.
-    """
+    """The parts of one value."""
 
     steps: tuple[str, ...]
     read: Callable[[int], Any]
@@ -94,15 +88,6 @@ def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any
 
     A constructor that was generated runs, and validates, as in `leafwise.replace`. Where it
     was written by hand, or does not take the fields that change, these are set.
-
-    Args:
-        value: What has the parts; it stays as it is.
-        parts: Its parts.
-        changes: The new ones by the steps to them.
-
-    Raises:
-        TypeError: There is no way to make a copy.
-        Exception: What constructors, converters and checks raise.
     """
     kind: Any = type(value)
     maker = _MAKERS.get(kind)

@@ -105,13 +105,7 @@ def is_hash_node_type(cls: type) -> bool:
 
 
 class FlatTree:
-    """A flattened tree: its leaves, and on demand its nodes and paths.
-
-    Attributes:
-        tree: The tree.
-        leaves: Its leaves, in JAX's order.
-        treedef: Its treedef.
-    """
+    """A flattened tree: its leaves, and on demand its nodes and paths."""
 
     def __init__(self, tree: Any) -> None:
         self.tree = tree
@@ -152,15 +146,7 @@ class FlatTree:
 
 
 class TreeWalk:
-    """A walk over trees that collects their leaves.
-
-    Args:
-        record: Returns what to collect of a leaf.
-        plain: Types that are known to be leaves.
-
-    Attributes:
-        leaves: What `record` returned for each leaf, in JAX's order.
-    """
+    """A walk over trees that collects their leaves."""
 
     def __init__(self, record: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
         self.leaves: list[Any] = []
@@ -168,11 +154,7 @@ class TreeWalk:
         self._plain = plain
 
     def node_or_leaf(self, value: Any) -> Node | int:
-        """Walk over one subtree; return its node, or the place of a leaf.
-
-        Raises:
-            TreeError: It is nested too deeply.
-        """
+        """Walk over one subtree; return its node, or the place of a leaf."""
         try:
             return self._node_or_leaf(value)
         except RecursionError as error:
@@ -216,11 +198,7 @@ _DEEP: Final = 100
 
 
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
-    """Return a node by itself, and the values of its children; None for a leaf.
-
-    Raises:
-        Exception: Whatever the flatten of its class raises.
-    """
+    """Return a node by itself, and the values of its children; None for a leaf."""
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
         return None

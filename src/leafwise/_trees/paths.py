@@ -79,12 +79,7 @@ def format_node(tree: Any, steps: Steps, cls: type) -> str:
 
 
 def steps_of(path: Any) -> Steps:
-    """Return the steps of a path: of a text, or of a key path of JAX.
-
-    Raises:
-        PathError: The text is not a path.
-        TypeError: It is neither.
-    """
+    """Return the steps of a path: of a text, or of a key path of JAX."""
     if isinstance(path, str):
         return parse(path)
     if isinstance(path, tuple) and not any(isinstance(key, str | int) for key in path):
@@ -97,11 +92,7 @@ def steps_of(path: Any) -> Steps:
 
 @functools.lru_cache
 def parse(text: str) -> Steps:
-    """Return the steps of a path's text.
-
-    Raises:
-        PathError: It is not a path.
-    """
+    """Return the steps of a path's text."""
     steps: list[str] = []
     place = 0
     while place < len(text):
@@ -152,11 +143,7 @@ _FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
 
 
 def place_of(steps: Sequence[str], wanted: str) -> int | None:
-    """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list.
-
-    Raises:
-        PathError: Several are: keys of a dict that print alike.
-    """
+    """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list."""
     if wanted in steps:
         several = steps.count(wanted)
         if several > 1:
@@ -184,16 +171,7 @@ def nowhere(
     siblings: Sequence[str],
     paths: Iterable[Steps],
 ) -> PathError:
-    """Return the error for a path that leads to no part of a tree.
-
-    Args:
-        path: The path as it was given.
-        wanted: Its steps.
-        wrong: Which of them is not there.
-        why: What is there instead, or what is wrong with it.
-        siblings: The steps that are there instead.
-        paths: All paths of the tree.
-    """
+    """Return the error for a path that leads to no part of a tree."""
     at = format_path(wanted[: wrong + 1])
     where = f", from {at!r} on" if len(wanted) > wrong + 1 else ""
     meant = nearest_path(wanted, wrong, siblings, paths)

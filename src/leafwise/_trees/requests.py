@@ -20,13 +20,7 @@ from leafwise.errors import PathError, TreeError
 
 
 class Request(NamedTuple):
-    """One value that is to stand at a place.
-
-    Attributes:
-        key: The path as it was given.
-        steps: Its steps.
-        value: What is to stand there.
-    """
+    """One value that is to stand at a place."""
 
     key: Any
     steps: Steps
@@ -34,16 +28,7 @@ class Request(NamedTuple):
 
 
 def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
-    """Return the values by path as requests.
-
-    Args:
-        asked: The values by path.
-        whose: The name of the function that was called, for messages.
-
-    Raises:
-        PathError: A path cannot be read, or is a pattern.
-        TypeError: `asked` is not a mapping, or a key is not a path.
-    """
+    """Return the values by path as requests."""
     if not isinstance(asked, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{whose} takes a mapping from paths to values, got {got(asked)}")
     found = [Request(key, steps_of(key), value) for key, value in asked.items()]
@@ -57,15 +42,7 @@ def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
 
 
 def whole_request(requests: Sequence[Request], depth: int) -> Request | None:
-    """Return the request that ends here, for the whole value, if there is one.
-
-    Args:
-        requests: The requests that lead to this place, or through it.
-        depth: How many steps have led to it.
-
-    Raises:
-        TreeError: There is one, and another request for this place or for a part of it.
-    """
+    """Return the request that ends here, for the whole value, if there is one."""
     here = [request for request in requests if len(request.steps) == depth]
     if here and len(requests) > 1:
         other = next(request for request in requests if request is not here[0])
@@ -86,14 +63,7 @@ def group_by_part(
     steps: Sequence[str],
     make_error: Callable[[Request], Exception],
 ) -> dict[int, list[Request]]:
-    """Group requests by the part of a value that they lead into.
-
-    Args:
-        requests: The requests for parts of the value.
-        depth: How many steps have led to it.
-        steps: The steps to its parts.
-        make_error: Returns the error for a request that leads to no part.
-    """
+    """Group requests by the part of a value that they lead into."""
     found: dict[int, list[Request]] = {}
     for request in requests:
         place = place_of(steps, request.steps[depth])
@@ -113,17 +83,7 @@ def no_such_part(
     paths: Callable[[], Iterable[Steps]],
     why: str = "",
 ) -> PathError:
-    """Return the error for a request that leads to no part of a value.
-
-    Args:
-        request: The request.
-        path: The path to the value.
-        value: The value.
-        steps: The steps to its parts; None if it has none.
-        tree: The tree.
-        paths: Returns all paths of the tree.
-        why: What is wrong, if it is not that there is no such part.
-    """
+    """Return the error for a request that leads to no part of a value."""
     wanted = (*path, *request.steps[len(path) :])
     if not why and steps is None:
         array = hasattr(value, "shape") and hasattr(value, "dtype")

@@ -26,10 +26,8 @@ _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 class Names(NamedTuple):
     """The names of attributes, by their role.
 
-    Attributes:
-        static: Those that are not part of any leaf. For a class that declares no fields, only
-            those that its constructor takes or that are in the aux_data: others are caches.
-        dynamic: Those that are children, or in them.
+    For a class that declares no fields, static ones are those that its constructor takes or that
+    are in the aux_data: others are caches.
     """
 
     static: tuple[str, ...]
@@ -200,9 +198,6 @@ def exchange(base: Any, name: str, value: Any) -> Any:
 
     A constructor may compute other fields from this one: these stay as they are, since
     a retrace must be due to this field alone.
-
-    Raises:
-        StaticFieldError: No key can be made of the value, and the class is one of leafwise's.
     """
     cls = type(base)
     if is_decorated(cls):

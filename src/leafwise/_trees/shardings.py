@@ -226,13 +226,7 @@ _SPEC: Final = "<spec>"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Declared:
-    """What is declared for a part of a tree.
-
-    Attributes:
-        where: Where it is declared: ``Layer.w``.
-        spec: The spec, or a tree of them, or a `Sharding`.
-        code: How that is written, with `_SPEC` in the place of the spec.
-    """
+    """What is declared for a part of a tree."""
 
     where: str
     spec: Any
@@ -272,12 +266,7 @@ def _declared(flat: FlatTree, default: _Declared) -> list[_Declared]:
 
 
 class _Judge:
-    """Makes shardings for one mesh, and collects what stands in their way.
-
-    Args:
-        mesh: The mesh.
-        rules: The rules for logical names, in order.
-    """
+    """Makes shardings for one mesh, and collects what stands in their way."""
 
     def __init__(self, mesh: Any, rules: Rules) -> None:
         pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
@@ -435,12 +424,7 @@ def _as_code(entries: Iterable[Any]) -> str:
 
 
 def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
-    """Return an instance with `MISSING` for each array, as far as the class says what is in it.
-
-    Raises:
-        ShardingError: It does not say enough.
-        TypeError: It is not a class of leafwise.
-    """
+    """Return an instance with `MISSING` for each array, as far as the class says what is in it."""
     if not is_decorated(cls):
         raise TypeError(
             f"{cls.__name__} is not a class that lw.pytree decorated, so that only an instance "

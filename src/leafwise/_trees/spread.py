@@ -28,16 +28,6 @@ def spread(
 
     As `jax.device_put`, which compares such values, too. It takes neither keys nor NaNs nor what
     was put on a device before, and names no leaf.
-
-    Args:
-        tree: The tree that they are leaves of.
-        leaves: They, by number.
-        shardings: Those of all leaves.
-        timeout: The seconds to wait for the other processes.
-
-    Raises:
-        DifferentProcessesError: (in every process) their bits differ; it names the leaves.
-        ProcessTimeoutError: Some process did not come in time.
     """
     here = {
         place: leaf for place, leaf in leaves.items() if getattr(leaf, "is_fully_addressable", True)
