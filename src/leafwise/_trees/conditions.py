@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -61,9 +62,7 @@ class AtPath:
 
     def _error(self, flat: FlatTree, search: "_Search") -> PathError:
         wrong, path, part = search.furthest
-        here: list[str] = []
-        if isinstance(part, Node):
-            here = [step for place, step in enumerate(part.steps) if not part.is_hash_node(place)]
+        here = part.steps if isinstance(part, Node) else ()
         paths = (steps for steps, _ in flat.walk())
         if isinstance(part, int):
             why = f"{flat.name(path)} is a leaf, which has no parts"
@@ -240,21 +239,8 @@ def _find_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Everywhere:
-    """Selects all leaves, or none."""
-
-    flag: bool
-
-    def __repr__(self) -> str:
-        return f"where({self.flag})"
-
-    def select(self, flat: FlatTree) -> list[bool]:
-        return [self.flag] * len(flat.leaves)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class LikeTree:
-    """Selects by a tree of bools, or of functions, that is a prefix of the tree."""
+    """Selects by a tree of bools, or of functions, that is a prefix of the tree: one bool is."""
 
     prefix: Any
 
@@ -284,33 +270,19 @@ class LikeTree:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Both:
-    """Selects what two conditions select."""
+class Joined:
+    """Selects what two conditions select, or what one of them does."""
 
     one: Condition
     other: Condition
+    both: bool
 
     def __repr__(self) -> str:
-        return f"{self.one!r} & {self.other!r}"
+        return f"{self.one!r} & {self.other!r}" if self.both else f"({self.one!r} | {self.other!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        pairs = zip(self.one.select(flat), self.other.select(flat), strict=True)
-        return [one and other for one, other in pairs]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Either:
-    """Selects what one of two conditions selects."""
-
-    one: Condition
-    other: Condition
-
-    def __repr__(self) -> str:
-        return f"({self.one!r} | {self.other!r})"
-
-    def select(self, flat: FlatTree) -> list[bool]:
-        pairs = zip(self.one.select(flat), self.other.select(flat), strict=True)
-        return [one or other for one, other in pairs]
+        join = operator.and_ if self.both else operator.or_
+        return list(map(join, self.one.select(flat), self.other.select(flat)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -320,8 +292,8 @@ class Not:
     one: Condition
 
     def __repr__(self) -> str:
-        inside = f"({self.one!r})" if isinstance(self.one, Both) else repr(self.one)
-        return f"~{inside}"
+        is_joined = isinstance(self.one, Joined) and self.one.both
+        return f"~({self.one!r})" if is_joined else f"~{self.one!r}"
 
     def select(self, flat: FlatTree) -> list[bool]:
         return [not flag for flag in self.one.select(flat)]

@@ -158,7 +158,10 @@ class TreeWalk:
         try:
             return self._node_or_leaf(value)
         except RecursionError as error:
-            raise TreeError(_too_deep(value)) from error
+            raise TreeError(
+                f"{type(value).__name__}: nested too deeply\n"
+                f"  fix: keep it flat, in one list or mapping"
+            ) from error
 
     def _node_or_leaf(self, value: Any) -> Node | int:
         leaves = self.leaves
@@ -172,29 +175,6 @@ class TreeWalk:
         start = len(leaves)
         children = [self._node_or_leaf(child) for _, child in pairs]
         return _node(value, pairs, aux, children, start, len(leaves))
-
-
-def _too_deep(tree: Any) -> str:
-    """Return the message for a tree that Python cannot walk over, with the way into its depth."""
-    # Level by level: what JAX calls inside a deep tree must not raise there.
-    todo: list[tuple[tuple[str, ...], int, Any]] = [((), 0, tree)]
-    way: tuple[str, ...] = ()
-    while todo:
-        way, depth, value = todo.pop()
-        if depth > _DEEP:
-            break
-        if (level := open_node(value)) is not None:
-            node, children = level
-            steps = [(*way, step)[:3] for step in node.steps]
-            todo += [(way, depth + 1, each) for way, each in zip(steps, children, strict=True)]
-    return (
-        f"{type(tree).__name__}{''.join(way)}...: nested too deeply\n"
-        f"  fix: keep it flat, in one list or mapping"
-    )
-
-
-_DEEP: Final = 100
-"""What lies below so many levels may be what is nested too deeply."""
 
 
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._objects.text import got, shorten
+from leafwise._statics.key import KEY
 from leafwise.errors import PathError
 
 Steps = tuple[str, ...]
@@ -210,8 +211,8 @@ def format_children(steps: Sequence[str]) -> str:
     items = [step for step in steps if step.startswith("[") and step[1:-1].isdecimal()]
     if len(items) == len(steps) > 1:
         return f"it has {items[0]} to {items[-1]}"
-    few = [step.removeprefix(".") for step in steps[:_FEW]]
-    more = ["..."] if len(steps) > _FEW else []
+    names = [step.removeprefix(".") for step in steps if not step.startswith(f".{KEY}")]
+    few, more = names[:_FEW], ["..."] if len(names) > _FEW else []
     return f"it has {', '.join(few + more)}" if few else "it has no parts"
 
 

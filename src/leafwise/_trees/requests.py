@@ -1,6 +1,6 @@
 """Requests for values at places of a tree, and how they are passed down to its parts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leafwise._objects.text import describe_array, got
@@ -59,38 +59,35 @@ def _text_of(request: Request) -> str:
 
 def group_by_part(
     requests: Sequence[Request],
-    depth: int,
-    steps: Sequence[str],
-    make_error: Callable[[Request], Exception],
+    path: Steps,
+    value: Any,
+    steps: Sequence[str] | None,
+    *,
+    tree: Any,
+    paths: Iterable[Steps],
+    statics: Sequence[str] = (),
 ) -> dict[int, list[Request]]:
-    """Group requests by the part of a value that they lead into."""
+    """Group requests by the part, among those with these steps, that they lead into."""
     found: dict[int, list[Request]] = {}
     for request in requests:
-        place = place_of(steps, request.steps[depth])
+        step = request.steps[len(path)]
+        place = place_of(steps or (), step)
         if place is None:
-            raise make_error(request)
+            if step in statics:
+                why = f"{type(value).__name__}{step} is static: it is copied from the tree"
+            elif steps is not None:
+                why = f"{format_node(tree, path, type(value))}: {format_children(steps)}"
+            else:
+                why = f"{name_in(tree, path)} is {_described(value)}"
+            wanted = (*path, *request.steps[len(path) :])
+            text = _text_of(request)
+            raise nowhere(text, wanted, len(path), why, siblings=steps or (), paths=paths)
         found.setdefault(place, []).append(request)
     return found
 
 
-def no_such_part(
-    request: Request,
-    path: Steps,
-    value: Any,
-    *,
-    steps: Sequence[str] | None,
-    tree: Any,
-    paths: Callable[[], Iterable[Steps]],
-    why: str = "",
-) -> PathError:
-    """Return the error for a request that leads to no part of a value."""
-    wanted = (*path, *request.steps[len(path) :])
-    if not why and steps is None:
-        array = hasattr(value, "shape") and hasattr(value, "dtype")
-        what = describe_array(value) if array else got(value)
-        why = f"{name_in(tree, path)} is {what}, which has no parts"
-        if array:
-            why += "; for elements of an array: `x.at[0].set(...)`"
-    elif not why:
-        why = f"{format_node(tree, path, type(value))}: {format_children(steps or ())}"
-    return nowhere(_text_of(request), wanted, len(path), why, siblings=steps or (), paths=paths())
+def _described(value: Any) -> str:
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return f"{got(value)}, which has no parts"
+    array = describe_array(value)
+    return f"{array}, which has no parts; for elements of an array: `x.at[0].set(...)`"

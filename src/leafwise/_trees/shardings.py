@@ -111,9 +111,8 @@ def shardings(
         raise TypeError(f"paths= takes a mapping from paths to shardings, got {got(paths)}")
     if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"default= takes a PartitionSpec, got {got(default)}")
-    cls = typing.get_origin(tree) or tree
-    if isinstance(cls, type):
-        tree = _of_class(cls, _bound_in(tree))
+    if isinstance(tree, type):
+        tree = _of_class(tree)
     flat = FlatTree(tree)
     declared = _declared(flat, _Declared("default", default, f"`default={_SPEC}`"))
     for path, given in paths.items():
@@ -294,32 +293,32 @@ class _Judge:
     def sharding(self, flat: FlatTree, leaf: int, declared: _Declared) -> Any:
         """Return the sharding of a leaf, or note its problem."""
         value, spec, where = flat.leaves[leaf], declared.spec, declared.where
-        problem = None
-        aval: Any = None
+        problem: str | None
         try:
-            aval = None if value is MISSING else jax.typeof(value)
+            aval: Any = None if value is MISSING else jax.typeof(value)
         except Exception:  # noqa: BLE001  # whatever the type's own handler raises
             where = flat.name_of(leaf)
             problem = (
                 f"not an array: {got(value)}\n"
                 f"  fix: make it static, or take it out with `lw.partition`"
             )
-        if problem is None and isinstance(spec, Sharding):
-            return spec
-        if problem is None and not isinstance(spec, PartitionSpec):
-            what = "nothing for this part" if spec is MISSING else got(spec)
-            problem = (
-                f"its sharding has {what}, where a PartitionSpec is wanted\n"
-                f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
-            )
-        if problem is None:
-            entries = self._entries(_partitions(spec))
-            problem = self._misfit(declared, entries, aval)
-            if problem is None:
+        else:
+            if isinstance(spec, Sharding):
+                return spec
+            if isinstance(spec, PartitionSpec):
+                entries = self._entries(_partitions(spec))
+                problem = self._misfit(declared, entries, aval)
                 try:
-                    return NamedSharding(self._mesh, _on_mesh(spec, entries))
+                    if problem is None:
+                        return NamedSharding(self._mesh, _on_mesh(spec, entries))
                 except ValueError as error:  # of what a spec says besides its entries
                     problem = str(error)
+            else:
+                what = "nothing for this part" if spec is MISSING else got(spec)
+                problem = (
+                    f"its sharding has {what}, where a PartitionSpec is wanted\n"
+                    f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
+                )
         self._problems.setdefault((where, problem), []).append(flat.name_of(leaf))
         return None
 
@@ -423,7 +422,7 @@ def _as_code(entries: Iterable[Any]) -> str:
 # ------------------------------------------------------------------- a class without instance
 
 
-def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
+def _of_class(cls: type) -> Any:
     """Return an instance with `MISSING` for each array, as far as the class says what is in it."""
     if not is_decorated(cls):
         raise TypeError(
@@ -431,7 +430,7 @@ def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
             f"says what is in it\n  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
         )
     problems: list[str] = []
-    made = _skeleton(cls, bound, problems)
+    made = _skeleton(cls, problems)
     if problems:
         fix = f"lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)"
         problems.append(f"  fix: an instance says it, or an abstract one: `{fix}`")
@@ -439,7 +438,7 @@ def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
     return made
 
 
-def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
+def _skeleton(cls: type, problems: list[str]) -> Any:
     values: dict[str, Any] = {}
     before = len(problems)
     spec = spec_of(cls)
@@ -447,7 +446,7 @@ def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
         where = f"{cls.__name__}.{field.name}"
         definition = field.definition
         if not field.static:
-            values[field.name] = _skeleton_of_field(cls, field, bound, where, problems)
+            values[field.name] = _skeleton_of_field(cls, field, where, problems)
         elif spec.has_own_init:
             problems.append(f"{where}: a static that the class's own __init__ decides about")
         elif not field.has_default:
@@ -460,15 +459,11 @@ def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
     return MISSING if len(problems) > before else rebuild(cls, values)
 
 
-def _skeleton_of_field(
-    cls: type, field: FieldSpec, bound: Mapping[Any, Any], where: str, problems: list[str]
-) -> Any:
+def _skeleton_of_field(cls: type, field: FieldSpec, where: str, problems: list[str]) -> Any:
     declared = field.definition.metadata.get(SHARDING)
-    kind = _substituted(_annotation_of(cls, field.definition), bound)
-    kind = unwrap(kind)
-    origin = typing.get_origin(kind) or kind
-    if isinstance(origin, type) and is_decorated(origin):
-        return _skeleton(origin, _bound_in(kind), problems)
+    kind = unwrap(_annotation_of(cls, field.definition))
+    if isinstance(kind, type) and is_decorated(kind):
+        return _skeleton(kind, problems)
     if not (is_array_or_number(kind) or (declared is not None and not _has_class(kind))):
         text = shorten(kind.__name__ if isinstance(kind, type) else kind)
         problems.append(f"{where}: what is in it depends on the instance: {text}")
@@ -484,34 +479,10 @@ def _annotation_of(cls: Any, definition: "dataclasses.Field[Any]") -> Any:
         name = definition.name
         bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
         base: Any = next(bases, cls)
-        own = {each.__name__: each for each in getattr(base, "__type_params__", ())}
-        kind = resolve_known(base, kind, [own])
+        kind = resolve_known(base, kind, [])
         if isinstance(kind, str):  # it names what only a function sees
             kind = getattr(cls.__init__, "__annotations__", {}).get(name, kind)
     return kind
-
-
-def _substituted(kind: Any, bound: Mapping[Any, Any]) -> Any:
-    """Return an annotation with what is known of its type variables."""
-    if isinstance(kind, TypeVar):
-        return bound.get(kind, kind)
-    alias: Any = None if inspect.isclass(kind) else kind
-    variables = getattr(alias, "__parameters__", ())
-    return alias[tuple(bound.get(each, each) for each in variables)] if variables else kind
-
-
-def _bound_in(kind: Any) -> dict[Any, Any]:
-    """Return the type variables of a class and its bases, and what ``Box[Layer]`` says they are."""
-    cls: Any = typing.get_origin(kind) or kind
-    own: dict[Any, Any] = dict(
-        zip(getattr(cls, "__parameters__", ()), typing.get_args(kind), strict=False)
-    )
-    found = dict(own)
-    for base in getattr(cls, "__orig_bases__", ()):
-        if typing.get_origin(base) is not typing.Generic:
-            inherited = _bound_in(base)
-            found |= {each: _substituted(what, own) for each, what in inherited.items()}
-    return found
 
 
 def _has_class(kind: Any) -> bool:

@@ -13,12 +13,10 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise._trees.conditions import (
     AtPath,
-    Both,
     ByMetadata,
     ByTest,
     Condition,
-    Either,
-    Everywhere,
+    Joined,
     LikeTree,
     Not,
     OfClass,
@@ -43,13 +41,13 @@ class Where:
         """Return the selection of what both select."""
         if not isinstance(other, Where):  # pyright: ignore[reportUnnecessaryIsInstance]
             return NotImplemented
-        return Where(Both(self.condition, other.condition))
+        return Where(Joined(self.condition, other.condition, both=True))
 
     def __or__(self, other: "Where") -> "Where":
         """Return the selection of what one of them selects."""
         if not isinstance(other, Where):  # pyright: ignore[reportUnnecessaryIsInstance]
             return NotImplemented
-        return Where(Either(self.condition, other.condition))
+        return Where(Joined(self.condition, other.condition, both=False))
 
     def __invert__(self) -> "Where":
         """Return the selection of everything else."""
@@ -101,7 +99,7 @@ def where(*conditions: Any, **metadata: Any) -> Where:
         raise TypeError("where() selects by something: a path, a class, a function, metadata")
     every = found[0]
     for each in found[1:]:
-        every = Both(every, each)
+        every = Joined(every, each, both=True)
     return Where(every)
 
 
@@ -111,7 +109,7 @@ def _condition(given: Any) -> Condition:
     if isinstance(given, str):
         return AtPath(given, parse(given))
     if isinstance(given, bool | np.bool_):
-        return Everywhere(bool(given))
+        return LikeTree(given)
     origin = typing.get_origin(given)
     if isinstance(given, type | types.UnionType) or origin is typing.Union:
         return OfClass(given)
