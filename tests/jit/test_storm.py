@@ -240,20 +240,6 @@ def test_functions_that_run_later_are_not_decorated() -> None:
             lw.storm_guard(3)(function)
 
 
-def test_a_call_alone_is_told() -> None:
-    """A call that is neither entered nor used as a decorator changes nothing, and says so."""
-    with pytest.warns(RuntimeWarning) as given:
-        lw.storm_guard(None)
-    (warning,) = given
-    words = (
-        "storm_guard(None) changes nothing: it is a block that was not entered\n"
-        "  fix: with lw.storm_guard(None):"
-    )
-    assert str(warning.message) == words
-    assert warning.filename == __file__
-    assert threshold() == 8
-
-
 def test_reuse_is_no_storm() -> None:
     """Calls that trace nothing, and values that come back, count for nothing."""
     cls = define()
@@ -297,7 +283,7 @@ def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None
         ("3", "3"),
         *(
             pytest.param(*each, marks=pytest.mark.nightly)
-            for each in ((None, "8"), ("0", ""), ("nonsense", "8"))
+            for each in ((None, "8"), ("0", ""))
         ),
     ],
     ids=str,
@@ -322,9 +308,6 @@ def test_the_environment_variable(setting: str | None, expected: str, tmp_path: 
         [sys.executable, script], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.strip() == expected
-    assert ("'nonsense' is not a number of traces: 8 is used" in done.stderr) is (
-        setting == "nonsense"
-    )
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -1,7 +1,8 @@
 """Which earlier programs may be the nearest to a call, found without comparing it with each."""
 
+import functools
 import heapq
-import itertools
+import operator
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,11 +13,8 @@ from leafwise._trees.nodes import Node
 _MOST: Final = 6
 """With how many programs a retrace is compared: what that costs must not grow with the log."""
 
-_SEARCHED: Final = 64
+_SEARCHED: Final = 128
 """Among how many of the latest programs those with the most equal parts are looked for."""
-
-_LATEST: Final = 3
-"""How many programs are kept for each part."""
 
 _MOST_PARTS: Final = 64
 """Of a call with more parts, those that differ in a single one are not looked up."""
@@ -26,28 +24,19 @@ class NearbyPrograms:
     """The programs of a log by the hashes of their parts: statics, leaves, configuration.
 
     The nearest one to a call most often differs in one part: these are found among all programs.
-    Otherwise it differs in the leaves alone or in the statics alone, is a late one with the most
-    equal parts, or shares a part that few have.
+    Otherwise it is a late one with the most equal parts.
     """
 
     def __init__(self) -> None:
-        self._by_part: dict[int, list[int]] = {}
         self._by_all_but: dict[int, int] = {}
-        self._count: dict[int, int] = {}
         self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
-        self._latest: tuple[Signature | None, _Parts] = None, ([], [])
+        self._latest: tuple[Signature | None, list[int]] = None, []
 
     def add(self, index: int, signature: Signature) -> None:
         """Add a program, with its index in the log."""
-        statics, leaves = self._parts_of(signature)
-        for part in (*statics, *leaves):
-            latest = self._by_part.setdefault(part, [])
-            latest.append(index)
-            del latest[:-_LATEST]
-            self._count[part] = self._count.get(part, 0) + 1
-        self._recent.append((index, frozenset((*statics, *leaves))))
-        self._by_all_but.update(dict.fromkeys(_all_but_one(statics, leaves), index))
-        self._by_all_but.update(dict.fromkeys(_one_kind(statics, leaves), index))
+        parts = self._parts_of(signature)
+        self._recent.append((index, frozenset(parts)))
+        self._by_all_but.update(dict.fromkeys(_all_but_one(parts), index))
 
     def candidates(self, signature: Signature, count: int) -> Iterator[list[int]]:
         """Yield the indices of the programs to compare a call with, of so many, in order.
@@ -58,23 +47,18 @@ class NearbyPrograms:
         if count <= _MOST:
             yield list(range(count))
             return
-        statics, leaves = self._parts_of(signature)
+        parts = self._parts_of(signature)
         but_one = self._by_all_but
-        found = (but_one[each] for each in _all_but_one(statics, leaves) if each in but_one)
-        close = list(itertools.islice(_once(found), _MOST))
+        found = dict.fromkeys(but_one[each] for each in _all_but_one(parts) if each in but_one)
+        close = list(found)[:_MOST]
         if close:
             yield sorted(close)
-        one_kind = (but_one[each] for each in _one_kind(statics, leaves) if each in but_one)
-        parts = {*statics, *leaves}
-        recent = [(len(parts & each), index) for index, each in list(self._recent)]
-        alike = (index for _, index in heapq.nlargest(_MOST // 2, recent))
-        known = [part for part in parts if part in self._by_part]
-        rare = heapq.nsmallest(_MOST, known, key=self._count.__getitem__)
-        others = (index for part in rare for index in reversed(self._by_part[part]))
-        chosen = _once(itertools.chain(close, one_kind, alike, others))
-        yield sorted(itertools.islice(chosen, len(close) + _MOST))
+        every = frozenset(parts)
+        recent = [(len(every & each), index) for index, each in list(self._recent)]
+        alike = [index for _, index in heapq.nlargest(_MOST, recent)]
+        yield sorted(list(dict.fromkeys(close + alike))[: len(close) + _MOST])
 
-    def _parts_of(self, signature: Signature) -> "_Parts":
+    def _parts_of(self, signature: Signature) -> list[int]:
         """Return the parts of a call, which is looked up and then added."""
         known, parts = self._latest
         if known is not signature:
@@ -83,39 +67,15 @@ class NearbyPrograms:
         return parts
 
 
-def _once(indices: Iterator[int]) -> Iterator[int]:
-    seen: set[int] = set()
-    for index in indices:
-        if index not in seen:
-            seen.add(index)
-            yield index
-
-
-def _all_but_one(statics: list[int], leaves: list[int]) -> Iterator[int]:
+def _all_but_one(parts: list[int]) -> Iterator[int]:
     """Yield the hash of all parts, and of all but one part, for each."""
-    every = _joined(statics) ^ _joined(leaves)
+    every = functools.reduce(operator.xor, parts)
     yield every
-    if len(statics) + len(leaves) <= _MOST_PARTS:
-        for part in (*statics, *leaves):
-            yield hash((every ^ part, "one"))
+    for part in parts if len(parts) <= _MOST_PARTS else ():
+        yield hash((every ^ part, "one"))
 
 
-def _one_kind(statics: list[int], leaves: list[int]) -> tuple[int, int]:
-    """Return the hash of the statics, and that of the leaves."""
-    return hash((_joined(statics), "statics")), hash((_joined(leaves), "leaves"))
-
-
-def _joined(parts: list[int]) -> int:
-    whole = 0
-    for part in parts:
-        whole ^= part
-    return whole
-
-
-_Parts = tuple[list[int], list[int]]
-
-
-def _parts(signature: Signature) -> _Parts:
+def _parts(signature: Signature) -> list[int]:
     """Return a hash for each static and for each leaf, with where it stands."""
     statics, todo = [_hash(("config", signature.config))], [signature.root]
     while todo:
@@ -128,7 +88,7 @@ def _parts(signature: Signature) -> _Parts:
         _hash((place, leaf.aval, leaf.kind, leaf.value))
         for place, leaf in enumerate(signature.leaf_records)
     ]
-    return statics, leaves
+    return statics + leaves
 
 
 def _hash(values: tuple[Any, ...]) -> int:
