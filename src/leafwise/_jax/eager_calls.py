@@ -14,18 +14,7 @@ _WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "
 
 
 class EagerCall(NamedTuple):
-    """A call of JAX outside any jitted function.
-
-    Attributes:
-        place: The lines between the user's and here.
-        name: The function of JAX that was called: ``while_loop``.
-        functions: The user's functions among its arguments, by parameter.
-        operands: The trees of arrays that a loop or a branch takes, by parameter.
-        is_direct: Whether the user's own line called it, and no package.
-        parameters: What else the program depends on, but for functions and what they became.
-        is_masked: Whether an array is indexed with a boolean mask.
-        unsized: The parameter for the size of the result that was not given: ``size``, or empty.
-    """
+    """A call of JAX outside any jitted function."""
 
     place: int
     name: str

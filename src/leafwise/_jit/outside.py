@@ -47,16 +47,7 @@ class SeenFunction:
 
 
 class _Program(NamedTuple):
-    """What JAX compiled at one place of a line.
-
-    Attributes:
-        run: In which run of the line.
-        constants: What it depends on besides arrays and functions, as text.
-        inputs: The abstract values of the inputs.
-        results: Those of the results.
-        signature: What a loop was given, where the user's own line calls it.
-        functions: The functions that the user's own line gave it.
-    """
+    """What JAX compiled at one place of a line."""
 
     run: int | None
     constants: str

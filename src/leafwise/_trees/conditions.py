@@ -74,13 +74,7 @@ class AtPath:
 
 
 class _Search:
-    """A search for everything that a pattern leads to.
-
-    Attributes:
-        flags: For each leaf whether it was found.
-        hit: Whether anything was found, even a node without leaves.
-        furthest: Of the branch that got furthest the step where it ended, the path and the part.
-    """
+    """A search for everything that a pattern leads to."""
 
     def __init__(self, pattern: Steps, leaves: int) -> None:
         self.pattern = pattern
