@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import leafwise as lw
-from leafwise._jax.agreement import list_of
+from leafwise._jax.processes import list_of
 
 from .processes import run
 

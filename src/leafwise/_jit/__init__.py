@@ -4,7 +4,6 @@
   JAX made for one function (`callee`), and a `Guard` (`staleness`) that checks its captures.
 - `recorder`: the events of JAX, each with its function, calling line and explanation.
 - `outside`: whether JAX compiles again what a line makes it compile outside jitted functions.
-- `nearby`: with which programs of a log a call is compared.
 - `audit`: `leafwise explain --audit`.
 - `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
 - `storm`: `lw.storm_guard`.

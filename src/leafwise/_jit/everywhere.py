@@ -23,19 +23,6 @@ from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Record
 from leafwise._compare.digest import describe_call, describe_values
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
-from leafwise._jax.agreement import (
-    Pairs,
-    Words,
-    as_told,
-    check_timeout,
-    count_of,
-    differences_between,
-    exchange_in_groups,
-    exchange_json,
-    groups_of,
-    list_of,
-    raise_what_is_told,
-)
 from leafwise._jax.compiles import (
     Compile,
     listen_to_compiles,
@@ -45,11 +32,22 @@ from leafwise._jax.compiles import (
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
 from leafwise._jax.processes import (
+    Pairs,
     Processes,
+    Words,
     announce,
+    as_told,
+    check_timeout,
+    count_of,
     count_of_exchanges,
+    differences_between,
+    exchange_in_groups,
+    exchange_json,
+    groups_of,
     leave,
+    list_of,
     processes,
+    raise_what_is_told,
 )
 from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog

@@ -191,7 +191,8 @@ def _checked(place: int, entry: Any) -> tuple[Any, CallLike]:
             f"at {place}\n  fix: {name} = jax.jit({name}), and call that one later as well"
         )
 
-    return fun, call
+    checked: tuple[Any, CallLike] = entry
+    return checked
 
 
 def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, AbstractCall]:

@@ -6,17 +6,18 @@ from typing import Any
 
 from leafwise._compare.description import Record, differences, in_one_order, of_kind
 from leafwise._compare.digest import describe, digest_of
-from leafwise._jax.agreement import (
+from leafwise._jax.processes import (
     LONGEST,
     Pairs,
+    Processes,
     Words,
     check_timeout,
     count_of,
     differences_between,
     exchange_in_groups,
     grouped_by_digest,
+    processes,
 )
-from leafwise._jax.processes import Processes, processes
 from leafwise._statics.portable import dump
 from leafwise.errors import DifferentProcessesError
 

@@ -4,7 +4,7 @@
 - `nodes`: `open_node` for one node, `TreeWalk` for all, `FlatTree` for the leaves by place.
 - `leaves`: `Leaf`, what JAX uses of one argument leaf.
 - `equality`: how static values compare.
-- `where` and `conditions`: `leafwise.where`, `mask`, `labels`, `partition`.
+- `where`: `leafwise.where`, `mask`, `labels`, `partition`.
 - `combine`: `leafwise.combine` and `axes`.
 - `update`, with `requests` and `exchange`: `leafwise.update` and `replace`.
 - `shardings`: `leafwise.shardings` and `shard`.

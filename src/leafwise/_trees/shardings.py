@@ -18,15 +18,15 @@ from leafwise._classes.fields import SHARDING
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
-from leafwise._jax.agreement import check_timeout
 from leafwise._jax.compat import current_mesh, is_tracing
+from leafwise._jax.processes import check_timeout
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.conditions import AtPath, field_metadata
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
 from leafwise._trees.spread import spread
+from leafwise._trees.where import AtPath, field_metadata
 from leafwise.errors import ShardingError
 
 T = TypeVar("T")

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._jax.agreement import (
+from leafwise._jax.processes import (
     Pairs,
     Words,
     differences_between,
     exchange_in_groups,
     grouped_by_digest,
+    processes,
 )
-from leafwise._jax.processes import processes
 from leafwise._objects.text import describe_array
 from leafwise._trees.nodes import FlatTree
 from leafwise.errors import DifferentProcessesError
