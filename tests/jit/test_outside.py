@@ -32,10 +32,6 @@ def mask(n: int) -> Any:
     return x[x < n]
 
 
-def unique(n: int) -> Any:
-    return jnp.unique(jnp.arange(WIDTH) % (3 * n))
-
-
 def grown(n: int) -> Any:
     return jnp.append(jnp.ones((n, 89)), 1.0)
 
@@ -89,7 +85,6 @@ def reasons(run: Callable[[int], Any]) -> list[Reason]:
     ("run", "path", "fix"),
     [
         (mask, "mask", "`jnp.where(mask, x, 0)` keeps the shape"),
-        (unique, "unique", "`unique(..., size=n)`"),
         (grown, "size", "preallocate, or pad"),
         (longer, "xs", "preallocate, or pad"),
         (joined, "size", "preallocate, or pad"),

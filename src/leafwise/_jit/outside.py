@@ -39,7 +39,6 @@ class EagerCall(NamedTuple):
     is_direct: bool
     parameters: Mapping[str, Any]
     is_masked: bool
-    unsized: str
 
 
 class SeenFunction:
@@ -120,7 +119,7 @@ class OutsideLog:
             reasons, again = list(_fresh(earlier, program, call, fix)), Advice("", fix)
             reasons = reasons or [Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, again)]
         elif latest is None or latest.run != run or run is None:
-            is_any = bool(call.is_masked or call.unsized)
+            is_any = call.is_masked
             step = None if latest is None else _step(latest, program, is_any=is_any)
             number = 0 if step is None else place.sizes if is_any or step == place.step else 1
             place.latest, place.step, place.sizes = program, step, number + 1
@@ -173,8 +172,6 @@ def _sizes(
     name, cause = "size", Cause.GROWING.value
     if call.is_masked:
         name, cause = "mask", Advice("", "`jnp.where(mask, x, 0)` keeps the shape")
-    elif call.unsized:
-        name, cause = call.name, Advice("", f"`{call.name}(..., {call.unsized}=n)`")
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
@@ -235,8 +232,7 @@ def eager_call(
     found = {} if called is None else called.f_locals
     name = "" if called is None else called.f_code.co_name
     is_direct = all(_is_of_jax(each.f_globals) for each in frames)
-    unsized = _unsized(found) if is_direct else ""
-    is_masked = is_direct and not unsized and any(_is_mask(each.f_locals) for each in inside[-3:])
+    is_masked = is_direct and any(_is_mask(each.f_locals) for each in inside[-3:])
     return EagerCall(
         place=hash(tuple((code.co_filename, each.f_lineno) for each, code in codes)),
         name=name,
@@ -245,7 +241,6 @@ def eager_call(
         is_direct=is_direct,
         parameters={each: value for each, value in _parameters(running) if _is_plain(value)},
         is_masked=is_masked,
-        unsized=unsized,
     )
 
 
@@ -343,14 +338,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return not (callable(value) and not isinstance(value, type)) and not hasattr(value, "jaxpr")
-
-
-def _unsized(found: Mapping[str, Any]) -> str:
-    """Return the parameter that a function lacks to return one size; empty for most."""
-    if found.get("total_repeat_length", 0) is None and hasattr(found.get("repeats"), "dtype"):
-        return "total_repeat_length"
-    # With `x` and `y`, `where` chooses between two arrays, and finds nothing.
-    return "size" if found.get("size", 0) is None and found.get("y") is None else ""
 
 
 def _is_mask(found: Mapping[str, Any]) -> bool:

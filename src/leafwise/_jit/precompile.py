@@ -174,9 +174,9 @@ def _progress(total: int, *, shown: bool | None) -> Generator[Note, None, None]:
             yield lambda program: bar.update(task, advance=1, description=program.function)
 
 
-def _checked(place: int, entry: Any) -> tuple[Any, CallLike]:
+def _checked(place: int, entry: Any) -> Any:
     match entry:
-        case (fun, Signature() | (tuple() | list(), dict()) as call):
+        case (fun, Signature() | (tuple() | list(), dict())):
             pass
         case _:
             raise TypeError(
@@ -191,8 +191,7 @@ def _checked(place: int, entry: Any) -> tuple[Any, CallLike]:
             f"at {place}\n  fix: {name} = jax.jit({name}), and call that one later as well"
         )
 
-    checked: tuple[Any, CallLike] = entry
-    return checked
+    return entry
 
 
 def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, AbstractCall]:

@@ -34,28 +34,14 @@ def parts_of(value: Any) -> Parts | None:
     """Return the parts of a node, statics included, or of a static value; None for a leaf."""
     kind: Any = type(value)
     if is_decorated(kind):
-        fields = _FIELDS.setdefault(kind, lambda: _Fields(kind))
-        return Parts(fields.steps, functools.partial(fields.read, value))
+        fields = spec_of(kind).fields
+        return _parts((f".{field.name}", getattr(value, field.name)) for field in fields)
     opened = open_node(value)
     if opened is None:
         return _plain_parts(value)
     node, children = opened
     values = (*children, *node.values)
     return Parts((*node.steps, *node.names), values.__getitem__, opened)
-
-
-class _Fields:
-    """The fields of a pytree class, found once."""
-
-    def __init__(self, kind: Any) -> None:
-        self._names = tuple(field.name for field in dataclasses.fields(kind))
-        self.steps = tuple(f".{name}" for name in self._names)
-
-    def read(self, value: Any, place: int) -> Any:
-        return getattr(value, self._names[place])
-
-
-_FIELDS: Final[ClassMap[_Fields]] = ClassMap()
 
 
 def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
