@@ -251,18 +251,6 @@ def test_wrappers_are_looked_through(kind: str) -> None:
     assert found.keys() <= {"CONFIG.rate", "RATE", *between}
 
 
-def test_a_wrapper_under_its_own_name() -> None:
-    """A wrapper that took the name of its function is not mistaken for one of a package."""
-    scope: dict[str, Any] = {"__name__": "train", "jax": jax, "rate": 0.5}
-    exec("@jax.vmap\ndef step(x): return x * rate", scope)  # noqa: S102
-    sys.modules["train"] = types.ModuleType("train")
-    try:
-        sys.modules["train"].__dict__.update(scope)
-        assert named(scope["step"]) == {"rate": "literal"}
-    finally:
-        del sys.modules["train"]
-
-
 W = jnp.ones(3)
 OWNERS: dict[str, Any] = {
     "lw": Params(W).apply,

@@ -1,7 +1,5 @@
 """The digits of examples/many_hosts.py, trained in several processes on this machine."""
 
-import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -111,35 +109,3 @@ def test_a_process_killed_in_training(count: int, victim: int, asleep: bool) -> 
         assert status != 0, errors
         assert all("Gloo" in line["error"] for line in lines), lines
         assert lines or "coordination" in errors
-
-
-LEAVES_SOME = """
-import subprocess
-child = subprocess.Popen(["sleep", "600"])
-report(pids=[os.getpid(), child.pid])
-if index == 0:
-    time.sleep(600)
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-def test_nothing_is_left_running() -> None:
-    """What does not end in time is killed, and so is what a program has started."""
-    with pytest.raises(AssertionError, match=r"\[0\] did not end within 10 s") as caught:
-        run(LEAVES_SOME, 2, limit=10)
-    found = re.findall(r"'pids': \[(\d+), (\d+)\]", str(caught.value))
-    pids = [int(pid) for each in found for pid in each]
-    assert len(pids) == 4
-    end = time.monotonic() + 5
-    while any(map(_runs, pids)) and time.monotonic() < end:  # a signal takes its time
-        time.sleep(0.05)
-    assert not any(map(_runs, pids))
-
-
-def _runs(pid: int) -> bool:
-    """Return whether a process runs; one that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

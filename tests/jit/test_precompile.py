@@ -81,18 +81,6 @@ def test_keywords_statics_numbers_and_weak_types_are_those_of_the_call() -> None
         assert (counts.traces, counts.lowerings, counts.compiles) == (0, 0, 0), kwargs
 
 
-def test_static_argnums_are_taken_from_the_signature() -> None:
-    """What `static_argnums` names is passed as it was."""
-    fun = jax.jit(
-        lambda n, x, mode: x * n if mode == "a" else x, static_argnums=0, static_argnames="mode"
-    )
-    call = lw.signature(3, jnp.ones(2), mode="a", static_argnums=0, static_argnames="mode")
-    lw.precompile([(fun, call)])
-    with count_events() as counts:
-        fun(3, jnp.ones(2), mode="a")
-    assert counts.compiles == 0
-
-
 def test_a_sharding_stands_for_committed_arrays() -> None:
     """With a sharding the committed call finds its program, and without it the other one."""
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])

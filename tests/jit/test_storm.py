@@ -155,14 +155,6 @@ def test_tests_are_counted_apart() -> None:
         assert len(storm(lambda n, start=start: cls(1.0, start + n), 9, step)) == 1
 
 
-def test_two_fields_are_counted_apart() -> None:
-    """Seven traces by one field and seven by the other are no storm."""
-    cls = define()
-    lists = storm(lambda n: cls(1.0, n if n < 8 else 7, max(n - 7, 0)), 15)
-    assert lists == []
-    assert len(storm(lambda n: cls(1.0, n + 100, n + 100), 10)) == 2
-
-
 def test_it_warns_at_the_line_that_called() -> None:
     """The warning points at the user's line."""
     jitted = lw.jit(lambda x: x)
@@ -226,38 +218,6 @@ def test_as_a_decorator() -> None:
     assert threshold() == 8
 
 
-def test_functions_that_run_later_are_not_decorated() -> None:
-    """A generator or a coroutine function is refused: its body would run outside the block."""
-
-    def generator() -> Iterator[None]:
-        yield
-
-    async def coroutine() -> None:
-        pass
-
-    for function in (generator, coroutine):
-        with pytest.raises(TypeError, match=r"cannot decorate .*\n  fix: open the block inside it"):
-            lw.storm_guard(3)(function)
-
-
-def test_reuse_is_no_storm() -> None:
-    """Calls that trace nothing, and values that come back, count for nothing."""
-    cls = define()
-    assert storm(lambda n: cls(1.0, n % 4), 40) == []
-
-
-def test_a_warning_that_is_an_error_does_not_break_the_function() -> None:
-    """With warnings as errors it comes out of the call; the next call works."""
-    jitted = lw.jit(lambda x: x * 2)
-    for size in range(1, 9):
-        jitted(jnp.ones(size))
-    argument = jnp.ones(9)
-    with pytest.raises(lw.errors.RetraceStormWarning):
-        jitted(argument)
-    assert jitted(argument).shape == (9,)
-    assert jitted(jnp.ones(10)).shape == (10,)
-
-
 @pytest.mark.parametrize(
     ("wrong", "kind", "words"),
     [
@@ -281,10 +241,7 @@ def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None
     ("setting", "expected"),
     [
         ("3", "3"),
-        *(
-            pytest.param(*each, marks=pytest.mark.nightly)
-            for each in ((None, "8"), ("0", ""))
-        ),
+        *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((None, "8"), ("0", ""))),
     ],
     ids=str,
 )

@@ -1,6 +1,5 @@
 """`lw.watch` counts what JAX says, of whom, from where, and then goes away."""
 
-import functools
 import gc
 import inspect
 import subprocess
@@ -94,18 +93,6 @@ def test_the_counts_are_those_of_jax(jit: Any, listener: Listener) -> None:
 
 
 @JITS
-def test_a_commitment_alone_is_seen(jit: Any) -> None:
-    """Compiled without a trace: a lowering and a compile."""
-    jitted = jit(lambda x: x * 2)
-    argument = ones(3)
-    jitted(argument)
-    committed = jax.device_put(argument, jax.devices()[0])
-    with lw.watch() as log:
-        jitted(committed)
-    assert kinds(log) == [EventKind.LOWERING, EventKind.COMPILE]
-
-
-@JITS
 def test_names_and_lines(jit: Any) -> None:
     """Each event names the function and the line of this file that called it."""
 
@@ -179,22 +166,6 @@ def test_of_one_function(jit: Any) -> None:
     for function in (its, other, "other"):
         assert kinds(log.of(function)) == ALL * 2, function
     assert log.of("nobody") == []
-
-
-@JITS
-def test_of_a_method(jit: Any) -> None:
-    """A method is found by its class, by an instance, and by both names."""
-
-    class Model:
-        @functools.partial(jit, static_argnums=0)
-        def step(self, x: Any) -> Any:
-            return x * 2
-
-    with lw.watch() as log:
-        Model().step(1.0)
-    names = ("step", "test_of_a_method.<locals>.Model.step")
-    for function in (Model.step, Model().step, *names):
-        assert kinds(log.of(function)) == ALL, function
 
 
 def test_eager_operations_can_be_left_out() -> None:

@@ -185,13 +185,6 @@ def test_an_abstract_instance_is_sharded_first(mesh: jax.sharding.Mesh) -> None:
     assert not lw.diff(made.hidden, create(key).hidden, values=True)
 
 
-def test_an_abstract_instance_lowers_the_program_of_a_real_one(mesh: jax.sharding.Mesh) -> None:
-    """Lowered for sharded structs, a program takes the sharded instance."""
-    abstract = lw.shard(jax.eval_shape(model), mesh)
-    compiled = jax.jit(lambda m: m.hidden.w.sum()).lower(abstract).compile()
-    assert compiled(lw.shard(model(), mesh)) == 32
-
-
 # ----------------------------------------------------------------- classes
 
 

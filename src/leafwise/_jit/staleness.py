@@ -132,12 +132,7 @@ def explain_by_captures(log: ProgramLog, program: Program) -> None:
 
 
 class Guard:
-    """The check of one jitted function: it replaces what a call of that runs.
-
-    That is JAX's own function, where there is nothing to check; `quick_check`, which goes on to
-    `_recheck` where a capture is not the object that it was; or, in a block of `check_captures`,
-    `_recheck` each time.
-    """
+    """The check of one jitted function: it replaces what a call of that runs."""
 
     def __init__(
         self, jitted: JittedFunction, made: Any, log: ProgramLog, stale: StaleAction
