@@ -216,18 +216,16 @@ mine = jax.device_put(1.0, jax.local_devices()[0])
 report(**outcome([mine, sharded("d")]))
 report(**outcome(sharded(*("d",) * index)))
 report(**outcome({f"k{i}": np.ones(1 + index) for i in range(100)}))
-report(**outcome(P(None, "".join(str(hash((i, index))) for i in range(300_000)))))
 """
 
 
 @pytest.mark.nightly
-def test_shardings_long_values_and_many_fields() -> None:
-    """Shardings count, and places of devices; a long static is named; few of many are shown."""
-    for status, (same, sharding, many, long), errors in run(WIDE, 2):
+def test_shardings_and_many_fields() -> None:
+    """Shardings count, and places of devices; few of many are shown."""
+    for status, (same, sharding, many), errors in run(WIDE, 2):
         assert status == 0, errors
         assert same["error"] is None, same
         assert "'d'" in sharding["message"]
         assert len(many["differences"]) == 100
         assert many["message"].count("process 1:") == 20
         assert "and 80 more" in many["message"]
-        assert {*long["differences"]} == {"P.n"}

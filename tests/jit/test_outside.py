@@ -58,10 +58,6 @@ def fresh_branch(n: int) -> Any:
     return jax.lax.cond(n > 1, more, less, 1.0)
 
 
-def fresh_and_wrapped(n: int) -> Any:
-    return jax.lax.while_loop(lambda c: c < WIDTH, jax.checkpoint(lambda c: c + n), jnp.float32(0))
-
-
 def shapes_of(n: int) -> Any:
     return jax.eval_shape(lambda x: x * n, jnp.ones(WIDTH))
 
@@ -102,7 +98,6 @@ def test_another_size_in_each_run(run: Callable[[int], Any], path: str, fix: str
     [
         (fresh_body, {"cond_fun", "body_fun"}),
         (fresh_branch, {"true_fun", "false_fun"}),
-        (fresh_and_wrapped, {"cond_fun", "body_fun"}),
     ],
 )
 def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[str]) -> None:

@@ -170,7 +170,7 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
 _REASONS_TIMEOUT: Final = 60.0
 """Seconds for the second exchange, to which all come at once."""
 
-LONGEST: Final = 3 << 20
+_LONGEST_TEXT: Final = 3 << 20
 """What is sent in one message, which gRPC limits to 4 MiB."""
 
 
@@ -250,25 +250,19 @@ def count_of(groups: Sequence[Sequence[int]]) -> str:
 
 
 def exchange_in_groups(
-    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
+    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[], Any]
 ) -> list[Any]:
     """Return what the first process of each group has sent as JSON; None if it could not."""
-    text, limit = "", LONGEST // len(groups)  # all come in one message
+    text = ""
     if any(here.index == group[0] for group in groups):
-        texts = (_packed(make(turn)) for turn in range(_TURNS))
-        text = next((each for each in texts if len(each) < limit), "")
+        text = base64.b85encode(zlib.compress(json.dumps(make()).encode())).decode()
+    if len(text) > _LONGEST_TEXT // len(groups):  # all come in one message
+        text = ""
     try:
         found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
     except MissingError:  # it has ended since
         found = {}
     return [_unpacked(found.get(group[0], "")) for group in groups]
-
-
-_TURNS: Final = 12
-
-
-def _packed(made: Any) -> str:
-    return base64.b85encode(zlib.compress(json.dumps(made).encode())).decode()
 
 
 def _unpacked(text: str) -> Any:

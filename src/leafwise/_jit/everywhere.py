@@ -1,9 +1,10 @@
-"""`lw.jit(same_everywhere=True)`: all processes compare what they trace, and what they compile.
+"""Whether all processes of a program have the same: before one waits for ever.
 
-Inputs are compared at the start of a trace, before the function runs; the lowered program just
-before XLA compiles it. Captures and JAX's configuration may differ where the program does not (a
-process knows its own index), so they are compared as reasons, where programs differ. Where JAX is
-unknown there is no program to compare, and they are compared with the inputs.
+`assert_same` compares a tree, `lw.jit(same_everywhere=True)` what is traced and compiled: inputs at
+the start of a trace, before the function runs; the lowered program just before XLA compiles it.
+Captures and JAX's configuration may differ where the program does not (a process knows its own
+index), so they are compared as reasons, where programs differ. Where JAX is unknown there is no
+program to compare, and they are compared with the inputs.
 """
 
 import contextlib
@@ -20,8 +21,8 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Record
-from leafwise._compare.digest import describe_call, describe_values
+from leafwise._compare.description import Record, differences, in_one_order, of_kind
+from leafwise._compare.digest import describe, describe_call, describe_values, digest_of
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
 from leafwise._jax.compiles import (
     Compile,
@@ -43,6 +44,7 @@ from leafwise._jax.processes import (
     differences_between,
     exchange_in_groups,
     exchange_json,
+    grouped_by_digest,
     groups_of,
     leave,
     list_of,
@@ -51,11 +53,11 @@ from leafwise._jax.processes import (
 )
 from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.same import compare, differing
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
 from leafwise._objects.locks import Cleanup
 from leafwise._objects.text import got
+from leafwise._statics.portable import dump
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 _TIMEOUT: Final = 300.0
@@ -300,12 +302,15 @@ def _compare_programs(
     if len(groups) == 1:
         return
 
-    def send(turn: int) -> dict[str, Any]:
-        made = program.to_json()
-        made["operations"] = made["operations"][: len(made["operations"]) >> turn]
+    def send() -> dict[str, Any]:
         around = [*_around(body).items()]
         whys = [_reason(each) for each in log.programs[-1:]]
-        return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
+        return {
+            "program": program.to_json(),
+            "around": around,
+            "inlined": program.inlined,
+            "why": whys,
+        }
 
     sent = exchange_in_groups(here, name, groups, send)
     _HERE.forget(body)
@@ -375,3 +380,99 @@ def _around(body: Body) -> Record:
             if each.is_bound and is_value:
                 values[f"captured {each.name}"] = each.value
     return describe_values(values)
+
+
+# ------------------------------------------------------------------------ a tree
+
+
+def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> None:
+    """Check that all processes of a program have the same tree, before they compile for it.
+
+    To be called by every process after `jax.distributed.initialize`, before the first step. JAX
+    compiles in each process for itself: with a static that differs in one of them, or with a set
+    that a loop meets in another order, the processes run different programs, and wait for each
+    other until XLA gives up.
+
+    Digests are exchanged through JAX's coordination service, without a device: classes, statics
+    by type and bits, and shape, dtype and weak type of each leaf, as `leafwise.digest` has them;
+    the shardings that arrays are committed to; and the order in which each process meets the
+    members of a set.
+
+    With one process, or before `jax.distributed.initialize`, nothing is exchanged. What has no
+    digest is refused all the same.
+
+    Args:
+        tree: Any pytree: what a jitted function is called with, or a configuration.
+        name: What is compared. The n-th call with a name meets the n-th call of the others, so
+            threads that call at the same time need names of their own.
+        timeout: How many seconds to wait for the other processes.
+
+    Raises:
+        DifferentProcessesError: (in every process) the trees differ; it names the fields, and the
+            values with the processes that have them.
+        ProcessTimeoutError: Some process did not come in time; it names which.
+        DigestError: A static means nothing to another process. Those raise a
+            `DifferentProcessesError` which says so, instead of waiting.
+        ValueError: The timeout is not positive.
+
+    Examples:
+        >>> jax.distributed.initialize()  # doctest: +SKIP
+        >>> assert_same((params, batch), name="first step")  # doctest: +SKIP
+    """
+    check_timeout(timeout, "assert_same(timeout")
+    here = processes()
+    if here is None or here.count == 1:
+        describe(tree, in_order=True)
+        return
+    head = f"assert_same({name!r})"
+    words = Words(head, type(tree).__name__, f"does not call {head} as often as the others")
+    compare(here, name, lambda: describe(tree, in_order=True), timeout, words)
+
+
+def compare(
+    here: Processes, name: str, make: Callable[[], Record], timeout: float, words: Words
+) -> None:
+    """Compare a record with those of all other processes."""
+    record, groups = grouped_by_digest(here, name, make, digest_of, timeout, words)
+    if len(groups) == 1:
+        return
+
+    texts = exchange_in_groups(here, name, groups, lambda: [*record.items()])
+    sent = [None if found is None else dict(found) for found in texts]
+    lines, values = differences_between(
+        groups, sent, lambda one, other: differing(one, other, words.root)
+    )
+    fix = "run one source in all processes, with the same values: from one file, or from process 0"
+    if any(_differ_by_order(sent[0], other) for other in sent[1:]):
+        fix += (
+            ";\n  a loop over a set takes another order in each process: declare a sorted tuple,"
+            "\n  or start all processes with one PYTHONHASHSEED"
+        )
+    head = f"{words.head}: {count_of(groups)} differ from the others"
+    message = f"{head}{''.join(lines)}\n  fix: {fix}"
+    raise DifferentProcessesError(message, values)
+
+
+# ------------------------------------------------------------------------ what differs
+
+
+def differing(one: Record, other: Record, root: str) -> Pairs:
+    """Return the paths at which two records differ, and both texts."""
+    if digest_of(one) == digest_of(other):
+        return []
+    found = differences(one, other, root)
+    if found:
+        return [(each.path, each.saved, each.target) for each in found]
+    mine, its = (f"{', '.join(of_kind(each, 'array'))} in this order" for each in (one, other))
+    return [(root, mine, its)]
+
+
+def _differ_by_order(one: Record | None, other: Record | None) -> bool:
+    """Return whether some static differs in the order of sets alone."""
+    if one is None or other is None:
+        return False
+    pairs = [(each, other.get(path)) for path, each in one.items()]
+    return any(
+        dump(mine) != dump(its) and dump(in_one_order(mine)) == dump(in_one_order(its))
+        for mine, its in pairs
+    )

@@ -31,12 +31,18 @@ from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
-from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.callee import (
+    Callee,
+    StaticParameters,
+    is_annotated,
+    name_of,
+    static_arguments,
+    static_parameters,
+)
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
 from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
-from leafwise._jit.static_parameters import StaticParameters, is_annotated, static_parameters
 from leafwise._jit.trace_numbers import numbered
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock

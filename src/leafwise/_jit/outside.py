@@ -289,9 +289,8 @@ def _functions(
     if frame is None or frame.f_globals.get("__name__") == "jax._src.api":
         return  # `grad` and its kind run a function step by step: it is no part of a program
     for name, each in _arguments(frame):
-        fun = _unwrapped(each)
-        if callable(fun) and not isinstance(fun, type) and _is_users(fun):
-            yield name, fun
+        if callable(each) and not isinstance(each, type) and _is_users(each):
+            yield name, each
 
 
 def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
@@ -305,13 +304,6 @@ def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}[{place}]", each) for place, each in enumerate(value))
         else:
             yield name, value
-
-
-def _unwrapped(value: Any) -> Any:
-    """Return what a wrapper of JAX's stands for: `jax.checkpoint(f)` is another each time."""
-    while _is_of_jax(getattr(value, "__globals__", {})) and hasattr(value, "__wrapped__"):
-        value = value.__wrapped__
-    return value
 
 
 def _is_users(value: Any) -> bool:

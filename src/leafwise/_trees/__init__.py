@@ -6,7 +6,7 @@
 - `equality`: how static values compare.
 - `where`: `leafwise.where`, `mask`, `labels`, `partition`.
 - `combine`: `leafwise.combine` and `axes`.
-- `update`, with `requests` and `exchange`: `leafwise.update` and `replace`.
+- `update`, with `exchange`: `leafwise.update` and `replace`.
 - `shardings`: `leafwise.shardings` and `shard`.
 - `roles`: which attributes are static or dynamic, for `testing` and `cli`.
 

@@ -11,13 +11,7 @@ import jax
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import jax_equal
 from leafwise._trees.nodes import FlatTree, Node, is_hash_node_type, open_node
-from leafwise._trees.paths import Steps, name_in
-from leafwise._trees.requests import (
-    Request,
-    group_by_part,
-    requests_of,
-    whole_request,
-)
+from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
 from leafwise.errors import TreeError
 
 T = TypeVar("T")

@@ -140,35 +140,22 @@ def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
     if parts.opened is None:
         raise _no_copy(value)
     node, children = parts.opened
-    rules = _RULES.setdefault(node.cls, lambda: _Rules(node.cls))
-    new = {step: rules.converted(step, item) for step, item in changes.items()}
+    # What equinox does at the end of every construction: convert, and check. A module with a key
+    # rebuilds it in its first check.
+    fields = dataclasses.fields(node.cls) if dataclasses.is_dataclass(node.cls) else ()
+    converters = {f".{each.name}": each.metadata.get("converter") for each in fields}
+    new = {
+        step: item if (convert := converters.get(step)) is None else convert(item)
+        for step, item in changes.items()
+    }
     pairs = zip(node.steps, children, strict=True)
     made = unflatten_one(value, [new.get(step, old) for step, old in pairs])
     for step in new.keys() - set(node.steps):
         object.__setattr__(made, step.removeprefix("."), new[step])
-    for check in rules.checks:
-        check(made)
+    for base in node.cls.__mro__:
+        if (check := base.__dict__.get("__check_init__")) is not None:
+            check(made)
     return made
-
-
-class _Rules:
-    """What equinox does at the end of every construction: convert, and check.
-
-    A module with a key rebuilds it in its first check.
-    """
-
-    def __init__(self, kind: type) -> None:
-        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-        self._converters = {f".{each.name}": each.metadata.get("converter") for each in fields}
-        found = [base.__dict__.get("__check_init__") for base in kind.__mro__]
-        self.checks: list[Any] = [check for check in found if check is not None]
-
-    def converted(self, step: str, value: Any) -> Any:
-        converter = self._converters.get(step)
-        return value if converter is None else converter(value)
-
-
-_RULES: Final[ClassMap[_Rules]] = ClassMap()
 
 
 def _with_attributes(value: Any, names: Mapping[str, Any]) -> Any:

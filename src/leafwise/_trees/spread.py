@@ -77,7 +77,7 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
     )
     if len(groups) == 1:
         return
-    sent = exchange_in_groups(here, "lw.shard", groups, lambda _: texts)
+    sent = exchange_in_groups(here, "lw.shard", groups, lambda: texts)
     lines, found = differences_between(groups, sent, _differing)
     raise DifferentProcessesError(
         (

@@ -11,13 +11,7 @@ from leafwise._objects.attributes import has_generated_init
 from leafwise._objects.classes import is_a, qualname_of
 from leafwise._objects.text import got
 from leafwise._trees.exchange import copy_with_parts, parts_of
-from leafwise._trees.paths import Steps, name_in
-from leafwise._trees.requests import (
-    Request,
-    group_by_part,
-    requests_of,
-    whole_request,
-)
+from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
 from leafwise.errors import LeafwiseError
 
 T = TypeVar("T")
