@@ -176,18 +176,11 @@ _LONGEST_TEXT: Final = 3 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """How messages name what is compared.
+    """How messages name what is compared."""
 
-    Attributes:
-        head: What compares.
-        root: What paths begin with.
-        again: What a process that did not come may do less often than the others.
-        fix: What else is to be done about a process that is missing.
-    """
-
-    head: str
-    root: str
-    again: str
+    head: str  # what compares
+    root: str  # what paths begin with
+    again: str  # what a process that did not come may do less often
     fix: str = "or give a longer timeout="
 
 

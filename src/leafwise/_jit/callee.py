@@ -84,28 +84,16 @@ class StaticParameters:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Callee:
-    """A function as `jax.jit` got it, with the arguments that are static.
-
-    Attributes:
-        name: Its name.
-        find: Returns the function, which this need not keep alive.
-        statics: The static arguments, by position and by name.
-        placed: Whether a device was given, so that JAX moves the arguments.
-        sharded: Whether shardings were given, which the arguments have to fit.
-        marked: The parameters that its signature marks as static, whose values JAX does not see.
-        timeout: How many seconds processes wait for each other to compare it; None if they do not.
-        observed: Whether anybody asks what its traces read: programs that nobody has observed
-            cannot be checked later.
-    """
+    """A function as `jax.jit` got it, with the arguments that are static."""
 
     name: str
-    find: Callable[[], Callable[..., Any] | None]
+    find: Callable[[], Callable[..., Any] | None]  # returns what this need not keep alive
     statics: StaticArguments
-    placed: bool = False
-    sharded: bool = False
-    marked: StaticParameters | None = None
-    timeout: float | None = None
-    observed: bool = True
+    placed: bool = False  # with a device, to which JAX moves the arguments
+    sharded: bool = False  # with shardings, which the arguments have to fit
+    marked: StaticParameters | None = None  # whose values JAX does not see
+    timeout: float | None = None  # for which processes wait for each other to compare it
+    observed: bool = True  # whether anybody asks what its traces read
 
     @property
     def options(self) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ program to compare, and they are compared with the inputs.
 """
 
 import contextlib
-import functools
 import inspect
 import json
 import threading
@@ -28,7 +27,6 @@ from leafwise._jax.compiles import (
     Compile,
     listen_to_compiles,
     module_of,
-    stop_listening_to_compiles,
 )
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
@@ -55,7 +53,6 @@ from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
-from leafwise._objects.locks import Cleanup
 from leafwise._objects.text import got
 from leafwise._statics.portable import dump
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
@@ -107,8 +104,7 @@ class _Here(threading.local):
 
 
 _HERE: Final = _Here()
-_CLEANUP: Final = Cleanup(LOCK)
-_HOOKED: Final[dict[int, weakref.ref[Body]]] = {}
+_HOOKED: Final[weakref.WeakValueDictionary[int, Body]] = weakref.WeakValueDictionary()
 """The functions for which compiles are listened to, by their ids, in the order of first traces."""
 
 _LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
@@ -202,21 +198,11 @@ def _name(body: Body) -> str:
 
 def _hook(body: Body) -> bool:
     """Return whether the program will be compared, too."""
+    if not listen_to_compiles(_on_compile):
+        return False
     with LOCK:
-        if id(body) in _HOOKED:
-            return True
-        if not listen_to_compiles(_on_compile):
-            return False
-        _HOOKED[id(body)] = weakref.ref(body)
-    unhook = functools.partial(_unhook, id(body))
-    weakref.finalize(body, _CLEANUP, unhook).atexit = False
+        _HOOKED.setdefault(id(body), body)
     return True
-
-
-def _unhook(number: int) -> None:
-    _HOOKED.pop(number, None)
-    if not _HOOKED:
-        stop_listening_to_compiles(_on_compile)
 
 
 @contextlib.contextmanager
@@ -266,9 +252,7 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     if source:  # of a gradient, once the call has ended
         with LOCK:
             bodies = list(_HOOKED.values())
-        found = next(
-            (it for each in reversed(bodies) if (it := each()) and _source(it) == source), None
-        )
+        found = next((each for each in reversed(bodies) if _source(each) == source), None)
     elif call is None:
         with LOCK:
             known = list(_LOWERED.values())

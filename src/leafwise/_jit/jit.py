@@ -41,7 +41,7 @@ from leafwise._jit.callee import (
 )
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.recorder import body_ran, listen_for_log, log_died
+from leafwise._jit.recorder import body_ran, listen_for_logs
 from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
 from leafwise._jit.trace_numbers import numbered
 from leafwise._objects.attributes import compares_by_identity
@@ -320,8 +320,7 @@ class _TracedBody:
         own = getattr(fun, "__dict__", {})
         self.__dict__.update({name: own[name] for name in own if name != "__wrapped__"})
         self.__name__ = callee.name
-        listen_for_log(on=True)
-        weakref.finalize(self, log_died).atexit = False
+        listen_for_logs()
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:

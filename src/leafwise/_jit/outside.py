@@ -71,20 +71,13 @@ class _Program(NamedTuple):
 
 
 class _Place:
-    """The programs of one place of a line, for functions of one definition.
-
-    Attributes:
-        programs: By inputs and results.
-        latest: The first program of the latest run.
-        step: By how much its arrays are longer than those of the run before.
-        sizes: For how many sizes in a row there is a program: by one step, or for masks by any.
-    """
+    """The programs of one place of a line, for functions of one definition."""
 
     def __init__(self) -> None:
-        self.programs: dict[Any, _Program] = {}
-        self.latest: _Program | None = None
-        self.step: Any = None
-        self.sizes = 1
+        self.programs: dict[Any, _Program] = {}  # by inputs and results
+        self.latest: _Program | None = None  # the first one of the latest run
+        self.step: Any = None  # by how much its arrays are longer than those of the run before
+        self.sizes = 1  # in a row: by one step, or for masks by any
 
 
 class OutsideLog:

@@ -29,17 +29,7 @@ Data = dict[str, Any]
 
 
 class Node:
-    """One node of a pytree, without the data of its leaves.
-
-    Attributes:
-        cls: Its class.
-        aux: Its aux_data, which JAX compares with ``!=``.
-        values: Its statics.
-        data: The values that its aux_data lists by name, for a node without statics.
-        children: Nodes, and the places of leaves among the leaves of the whole tree.
-        start: The place of its first leaf.
-        stop: The place behind its last leaf.
-    """
+    """One node of a pytree, without the data of its leaves."""
 
     __slots__ = (
         *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop"),
@@ -58,15 +48,15 @@ class Node:
         data: Data | None = None,
     ) -> None:
         self.cls = cls
-        self.aux = aux
+        self.aux = aux  # which JAX compares with `!=`
         self.data: Data = {} if data is None else data
         self._names = None if statics is None else statics[0]
         self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
         self._keys = keys
         self._steps: tuple[str, ...] | None = None
-        self.children = children
-        self.start = start
-        self.stop = stop
+        self.children = children  # nodes, and the places of leaves in the whole tree
+        self.start = start  # the place of its first leaf
+        self.stop = stop  # and of the one behind its last leaf
 
     @property
     def names(self) -> tuple[str, ...]:
