@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._jax import compat, context, stack
+from leafwise._jax import compat, context
 from leafwise._jax.events import count_events
-from leafwise._objects.call_site import site_of
 
 
 @pytest.fixture(params=["known", "unknown"])
@@ -104,23 +103,6 @@ def test_recompile_without_trace(jax_version: str) -> None:
         assert [reason.path for reason in function.recompiles[0].explanation.reasons] == ["x"]
     else:
         assert len(function.recompiles) == 0
-
-
-def test_calls_are_found_where_jax_is_known() -> None:
-    """In the supported versions of JAX the running call is found, with its arguments."""
-    seen: list[Any] = []
-
-    def function(x: Any) -> Any:
-        seen.extend(stack.running_calls())
-        return x
-
-    x = jnp.ones(3)
-    jax.jit(function)(x)
-    assert [(call.fun, call.runs) for call in seen] == [(function, True)]
-    assert seen[0].args[0] is x
-    site = site_of(seen[0].frame)
-    assert site is not None
-    assert site.file == __file__
 
 
 def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:

@@ -90,27 +90,6 @@ def test_exact_numbers() -> None:
         step(np.ones(5, np.float32))
 
 
-def test_exact_and_strict() -> None:
-    """What is too much raises at once, what is too little at the end."""
-    step = three_programs(lw.jit)
-    with lw.budget(traces=2, exact=True, strict=True, of=step):
-        call_it(step)
-    with (
-        pytest.raises(lw.errors.RetraceError, match=r"under budget of .*step: 0 traces"),
-        lw.budget(traces=1, exact=True, strict=True, of=step) as log,
-    ):
-        call_it(step)
-    assert len(log) == 0
-    step.clear_cache()
-    with (
-        pytest.raises(lw.errors.RetraceError, match=r"over budget of .*step: 2 traces"),
-        lw.budget(traces=1, compiles=9, exact=True, strict=True, of=step) as log,
-    ):
-        call_it(step)
-    assert len(log.traces) == 2
-    assert len(log.compiles) == 1
-
-
 def test_the_error_names_function_line_and_reason() -> None:
     """Each event over the budget is there, with the call and why it happened."""
     step = three_programs(lw.jit)

@@ -1,9 +1,6 @@
 """What a function under `lw.jit` remembers, and that its predictions come true."""
 
-import functools
-import gc
 import inspect
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -24,39 +21,6 @@ pytestmark = pytest.mark.oracle
 class State:
     w: Any
     n: Any = lw.static_field(default=1)
-
-
-class Model:
-    def step(self, x: Any) -> Any:
-        return x
-
-    def __call__(self, x: Any) -> Any:
-        return x
-
-
-def plain_function() -> Any:
-    def function(x: Any) -> Any:
-        return x
-
-    return function
-
-
-def with_itself(made: Any) -> tuple[Any, Any]:
-    return made, made
-
-
-def bound() -> tuple[Any, Any]:
-    model = Model()
-    return model, model.step
-
-
-KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "function": lambda: with_itself(plain_function()),
-    "lambda": lambda: with_itself(lambda x: x),
-    "partial": lambda: with_itself(functools.partial(plain_function())),
-    "method": bound,
-    "object": lambda: with_itself(Model()),
-}
 
 
 def fresh(**options: Any) -> Any:
@@ -253,20 +217,6 @@ def test_inner_functions_are_recorded() -> None:
     assert inner.explain(ones(3)).nearest is None
     assert observed(inner, call(ones(3))) is Outcome.RETRACE  # the first of its own
     assert inner.traces[-1].explanation.nearest is None
-
-
-@pytest.mark.parametrize("kind", ["function", "lambda", "partial", "method", "object"])
-def test_what_was_jitted_is_freed(kind: str) -> None:
-    """The memory keeps neither the function alive, nor the arrays it was called with."""
-    owner, made = KINDS[kind]()
-    argument = jnp.arange(3.0) + 1
-    jitted = lw.jit(made)
-    jitted(argument)
-    assert len(jitted.traces) == 1
-    refs = [weakref.ref(each) for each in (owner, argument)]
-    del owner, made, argument, jitted
-    gc.collect()
-    assert [ref() for ref in refs] == [None, None]
 
 
 def test_a_program_is_shown_on_one_line() -> None:

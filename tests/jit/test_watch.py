@@ -2,11 +2,7 @@
 
 import gc
 import inspect
-import subprocess
-import sys
-import textwrap
 import threading
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -228,40 +224,3 @@ def test_nothing_listens_afterwards() -> None:
     jax.jit(lambda x: x)(1.0)
     assert (recorder._watchers, events._subscribers) == before
     assert [len(log) for log in logs] == [0]
-
-
-def run_alone(script: str, folder: Path) -> str:
-    file = folder / "alone.py"
-    file.write_text(textwrap.dedent(script), encoding="utf-8")
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", [pytest.param("jax.jit", marks=pytest.mark.nightly), "lw.jit"])
-def test_hits_of_the_persistent_cache(jit: str, tmp_path: Path) -> None:
-    """What the compilation cache on disk answers is a compile, and marked as a hit."""
-    script = f"""
-        import jax
-        import leafwise as lw
-        jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        f = {jit}(lambda x: x * 2 + 1)
-        with lw.watch() as log:
-            f(1.0)
-        print(len(log.traces), len(log.lowerings), len(log.compiles), len(log.cache_hits))
-        print(*(line for line in str(log).splitlines() if "(persistent" in line), sep="\\n")
-        print([p.cached for p in getattr(f, "traces", [])])
-        """
-    first, second = run_alone(script, tmp_path), run_alone(script, tmp_path)
-    cached = ["[False]", "[True]"] if jit == "lw.jit" else ["[]", "[]"]
-    counts, head, line, flags = first.splitlines()
-    assert (counts, flags) == ("1 1 1 0", cached[0])
-    assert head.endswith("1 compile (persistent cache: 0 hits, 1 missed)")
-    assert line.endswith("(persistent cache: not found; written now)")
-    counts, head, line, flags = second.splitlines()
-    assert (counts, flags) == ("1 1 1 1", cached[1])
-    assert head.endswith("1 compile (persistent cache: 1 hit, 0 missed)")
-    assert line.endswith("(persistent cache: hit)")

@@ -116,7 +116,6 @@ class _Search:
         self.flags = [False] * leaves
         self.hit = False
         self.furthest: tuple[int, Steps, Any] = (-1, (), None)
-        self._visited: set[tuple[int, int]] = set()
 
     def visit(self, part: Node | int, path: Steps, at: int) -> None:
         """Continue from a node or leaf with the step at `at` in the pattern."""
@@ -128,22 +127,15 @@ class _Search:
         if at > self.furthest[0]:
             self.furthest = at, path, part
         if step == DEEP:
-            self._visit_deep(part, path, at)
+            self.visit(part, path, at + 1)
+            if isinstance(part, Node):
+                self._visit_children(part, path, at)
         elif isinstance(part, Node):
             if step == ANY:
                 self.hit |= not part.children  # an empty list is not a mistake
                 self._visit_children(part, path, at + 1)
             elif (place := place_of(part.steps, step)) is not None:
                 self.visit(part.children[place], (*path, part.steps[place]), at + 1)
-
-    def _visit_deep(self, part: Node | int, path: Steps, at: int) -> None:
-        if isinstance(part, Node):
-            if (id(part), at) in self._visited:  # `**` has matched it in another way
-                return
-            self._visited.add((id(part), at))
-        self.visit(part, path, at + 1)
-        if isinstance(part, Node):
-            self._visit_children(part, path, at)
 
     def _visit_children(self, part: Node, path: Steps, at: int) -> None:
         for place, child in enumerate(part.children):
