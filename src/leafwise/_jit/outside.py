@@ -37,7 +37,6 @@ class EagerCall(NamedTuple):
     functions: Mapping[str, Callable[..., Any]]
     operands: Mapping[str, Any]
     is_direct: bool
-    parameters: Mapping[str, Any]
     is_masked: bool
 
 
@@ -63,7 +62,6 @@ class _Program(NamedTuple):
     """What JAX compiled at one place of a line."""
 
     run: int | None
-    constants: str
     inputs: tuple[Any, ...]
     results: tuple[Any, ...]
     signature: Signature | None
@@ -96,9 +94,9 @@ class OutsideLog:
         made = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
         given = tuple(map(definition_of, call.functions.values()))
         place = self._places.setdefault((name, site_of(user), call.place, given), _Place())
-        program = _Program(run, repr(call.parameters), *_avals(work), _operands_of(call), made)
+        program = _Program(run, *_avals(work), _operands_of(call), made)
         # A loop by what it is given, not by what its bodies capture.
-        key: tuple[Any, ...] = (program.signature or program[2:4], work.role, work.sizes)
+        key: tuple[Any, ...] = (program.signature or program[1:3], work.role, work.sizes)
         key = *key, work.devices[: 1 if program.signature else None], trace_config()
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         earlier, latest = place.programs.get(key), place.latest
@@ -106,7 +104,7 @@ class OutsideLog:
         reasons: list[Reason] = []
         number = 0
         # Within one run a package may well compile one operation with several constants.
-        is_same = run is None and earlier is not None and earlier.constants == program.constants
+        is_same = run is None and bool(call.functions)
         if earlier is not None and (is_same or earlier.run != run):
             fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
             reasons, again = list(_fresh(earlier, program, call, fix)), Advice("", fix)
@@ -232,7 +230,6 @@ def eager_call(
         functions=dict(_functions(called, running)),
         operands=dict(_operands(found, name)),
         is_direct=is_direct,
-        parameters={each: value for each, value in _parameters(running) if _is_plain(value)},
         is_masked=is_masked,
     )
 
@@ -304,25 +301,6 @@ def _is_users(value: Any) -> bool:
         value = value.func
     package = str(getattr(value, "__module__", None)).partition(".")[0]
     return hasattr(value, "__name__") and package not in _JAX
-
-
-def _parameters(running: RunningCall | None) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters of a primitive, or the static arguments of a function of JAX's."""
-    fun: Any = None if running is None else running.fun
-    code: Any = getattr(fun, "__code__", None)
-    if hasattr(fun, "_apply_primitive") and "params" in code.co_freevars:
-        yield from fun.__closure__[code.co_freevars.index("params")].cell_contents.items()
-    elif running is not None:
-        numbers, names = running.statics
-        yield from ((str(at), running.args[at]) for at in numbers if at < len(running.args))
-        yield from ((name, running.kwargs.get(name)) for name in names)
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a parameter is no function, and no jaxpr of one."""
-    if isinstance(value, tuple):
-        return all(map(_is_plain, value))
-    return not (callable(value) and not isinstance(value, type)) and not hasattr(value, "jaxpr")
 
 
 def _is_mask(found: Mapping[str, Any]) -> bool:

@@ -447,11 +447,10 @@ class NearbyPrograms:
     def __init__(self) -> None:
         self._by_all_but: dict[int, int] = {}
         self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
-        self._latest: tuple[Signature | None, list[int]] = None, []
 
     def add(self, index: int, signature: Signature) -> None:
         """Add a program, with its index in the log."""
-        parts = self._parts_of(signature)
+        parts = _parts(signature)
         self._recent.append((index, frozenset(parts)))
         self._by_all_but.update(dict.fromkeys(_all_but_one(parts), index))
 
@@ -464,7 +463,7 @@ class NearbyPrograms:
         if count <= _MOST_NEAR:
             yield list(range(count))
             return
-        parts = self._parts_of(signature)
+        parts = _parts(signature)
         but_one = self._by_all_but
         found = dict.fromkeys(but_one[each] for each in _all_but_one(parts) if each in but_one)
         close = list(found)[:_MOST_NEAR]
@@ -474,14 +473,6 @@ class NearbyPrograms:
         recent = [(len(every & each), index) for index, each in list(self._recent)]
         alike = [index for _, index in heapq.nlargest(_MOST_NEAR, recent)]
         yield sorted(list(dict.fromkeys(close + alike))[: len(close) + _MOST_NEAR])
-
-    def _parts_of(self, signature: Signature) -> list[int]:
-        """Return the parts of a call, which is looked up and then added."""
-        known, parts = self._latest
-        if known is not signature:
-            parts = _parts(signature)
-            self._latest = signature, parts
-        return parts
 
 
 def _all_but_one(parts: list[int]) -> Iterator[int]:
