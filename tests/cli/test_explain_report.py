@@ -334,21 +334,6 @@ def test_a_function_that_a_package_makes(explained: Explained) -> None:
     assert found["fixes"] == []
 
 
-def test_a_function_under_pmap(explained: Explained) -> None:
-    """It has its own name and parameters, and not those of what JAX makes of it."""
-
-    def spread(batch: Any) -> Any:
-        return batch * WIDTH
-
-    def script() -> None:
-        mapped = jax.pmap(spread)
-        for n in (3, 4):
-            mapped(jnp.ones((1, n)))
-
-    (found,) = explained(script)["findings"]
-    assert (found["what"], found["reasons"][0]["path"]) == ("spread retraced once", "batch")
-
-
 def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:
     """A jitted function as a static value has its own name, and no class of ours."""
 

@@ -255,11 +255,8 @@ def exchange_in_groups(
         found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
     except MissingError:  # it has ended since
         found = {}
-    return [_unpacked(found.get(group[0], "")) for group in groups]
-
-
-def _unpacked(text: str) -> Any:
-    return json.loads(zlib.decompress(base64.b85decode(text))) if text else None
+    texts = [found.get(group[0], "") for group in groups]
+    return [json.loads(zlib.decompress(base64.b85decode(each))) if each else None for each in texts]
 
 
 def exchange_json(  # noqa: PLR0917

@@ -22,7 +22,6 @@ class RunningCall(NamedTuple):
     frame: types.FrameType | None  # that called
     runs: bool  # which `lower`, `trace` and `eval_shape` do not
     info: Any = None  # JAX's record of the options
-    is_mapped: bool = False  # under `jax.pmap`
 
     @property
     def statics(self) -> StaticOptions:
@@ -92,14 +91,6 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
 
 
 def _call_in(module: str, name: str, frame: types.FrameType) -> RunningCall | None:
-    if module == "pmap" and name == "wrapped":
-        found = frame.f_locals
-        infer: Any = found["infer_params"]
-        cells = dict(zip(infer.__code__.co_freevars, infer.__closure__, strict=True))
-        fun = cells["wrapped_fun"].cell_contents.f
-        return RunningCall(
-            fun, found["args"], found["kwargs"], frame.f_back, runs=True, is_mapped=True
-        )
     if module != "pjit" or (runs := _MISSES.get(name)) is None:
         return None
     found = frame.f_locals
@@ -137,9 +128,7 @@ def current_work(start: types.FrameType | None) -> Work:
             if name == "_pjit_batcher":
                 sizes.append(getattr(frame.f_locals.get("axis_data"), "size", 0))
         elif (found := _call_in(module, name, frame)) is not None:
-            # What JAX jits for `jax.pmap` is a function of its own.
-            is_mapped = found.is_mapped and getattr(call and call.fun, "__name__", "") == "_fun"
-            call = found if call is None or is_mapped else call
+            call = found if call is None else call
         elif call is None and not facts:
             facts = _program_in(module, name, frame)
     if "backward" in role:

@@ -134,7 +134,7 @@ class ProgramLog:
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
         self.keys: Any = None
-        self._states: set[int] = set()
+        self.states: set[int] = set()
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
         self._lock = new_lock()
@@ -143,7 +143,7 @@ class ProgramLog:
     def _drop_live(self) -> None:
         """Start again with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
-        self._states.clear()
+        self.states.clear()
         self.latest: tuple[Any, int] | None = None
         """The captures for which a state was last entered, and its number."""
         self._nearby = NearbyPrograms()
@@ -307,16 +307,12 @@ class ProgramLog:
         """Return the number of a new state of the captures."""
         number = new_number()
         with self._lock:
-            self._states.add(number)
+            self.states.add(number)
         return number
 
     def is_own(self, number: int) -> bool:
         """Return whether a number in JAX's key is that of a state, and not of a trace around."""
-        return not number or number in self._states
-
-    def count_states(self) -> int:
-        """Return of how many states JAX may have programs."""
-        return len(self._states) + 1
+        return not number or number in self.states
 
     def clear_caches(self) -> None:
         """Let JAX drop its programs of the function, through whatever it was jitted with."""

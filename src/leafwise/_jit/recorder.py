@@ -316,7 +316,7 @@ def _event(
     site, via = sites_of(call.frame if call is not None else inspect.currentframe())
     return Event(
         kind=raw.kind,
-        name=raw.name if call is None or not call.is_mapped else name_of(call.fun),
+        name=raw.name,
         seconds=raw.seconds,
         time=time.time(),
         thread=thread.name,

@@ -265,7 +265,7 @@ class Guard:
             if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
-            if log.count_states() < MOST_STATES:
+            if len(log.states) + 1 < MOST_STATES:
                 log.latest = current.fingerprint, log.new_state()
                 return log.latest[1]
             log.retire(_reasons(stale))

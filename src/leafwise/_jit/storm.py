@@ -148,19 +148,15 @@ def count(
         if reached:
             _warn(_message(owner, function, reason, counts[key]), site)
     if causes and all(each.kind is ReasonKind.STATIC for each in causes):
-        searched = {cls for cls, _ in places.values() if cls is not None and _is_searched(cls)}
+        # JAX finds these by comparing their statics with those of each program.
+        marks = {cls: vars(cls).get(MARK) for cls, _ in places.values() if cls is not None}
+        searched = {cls for cls, mark in marks.items() if mark is not None and not mark[1]}
         with _LOCK:
             counts[_test, nodes] += bool(searched)
             reached = bool(searched) and counts[_test, nodes] == _MANY
         if reached:
             names = sorted(cls.__qualname__ for cls in searched)
             _warn(_MESSAGE_OF_MANY.format(function, _MANY, " and ".join(names)), site)
-
-
-def _is_searched(cls: type) -> bool:
-    """Return whether JAX finds a class by comparing its statics with those of each program."""
-    mark = vars(cls).get(MARK)
-    return mark is not None and not mark[1]
 
 
 _MANY: Final = 100

@@ -183,16 +183,15 @@ def _answers(
     test: Callable[[Any], Any], leaves: list[Any], flat: FlatTree, start: int = 0
 ) -> list[bool]:
     """Return what a function returns for leaves, of which `start` is the place of the first."""
-    answers: list[Any] = []
-    try:
-        answers.extend(map(test, leaves))
-    except Exception as error:
-        leaf = flat.name_of(start + len(answers))
-        error.add_note(f"in the condition {_named(test)} for the leaf {leaf}")
-        raise
-    for place, answer in enumerate(answers):
-        if type(answer) is not bool:
-            answers[place] = _as_bool(answer, f"{_named(test)} returned", flat, start + place)
+    answers: list[bool] = []
+    name = _named(test)
+    for place, leaf in enumerate(leaves, start):
+        try:
+            answer = test(leaf)
+        except Exception as error:
+            error.add_note(f"in the condition {name} for the leaf {flat.name_of(place)}")
+            raise
+        answers.append(_as_bool(answer, f"{name} returned", flat, place))
     return answers
 
 
