@@ -92,10 +92,7 @@ class Compile(NamedTuple):
         return found
 
     def cache_key(self) -> str | None:
-        """Return the key in the persistent cache, by JAX's own rules; None if that is off.
-
-        This serialises the module once more.
-        """
+        """Return the key in the persistent cache, by JAX's own rules; None if that is off."""
         key: str | None = _compiler()._get_cache_key(  # noqa: SLF001
             self.settings, self.backend, self.module, self.devices
         )
@@ -135,7 +132,10 @@ def stop_listening_to_compiles(listener: Listener) -> None:
     with LOCK:
         _listeners = tuple(each for each in _listeners if each != listener)
         if not _listeners:
-            _unhook()
+            with contextlib.suppress(ImportError, AttributeError):
+                compiler = _compiler()
+                # Left alone if somebody else has replaced it since.
+                compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 
 def _compiler() -> Any:
@@ -166,13 +166,6 @@ def _hook() -> bool:
 
 
 _MARK: Final = "_leafwise_original"
-
-
-def _unhook() -> None:
-    with contextlib.suppress(ImportError, AttributeError):
-        compiler = _compiler()
-        # Left alone if somebody else has replaced it since.
-        compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 
 def _digest(operation: Any) -> str:

@@ -36,10 +36,7 @@ Note = Callable[[Exchange], None]
 
 
 def watch_exchanges(note: Note) -> Callable[[], None]:
-    """Call `note` with each pair of trees that JAX has compared; return what ends that.
-
-    Nothing is seen where `is_known` is False.
-    """
+    """Call `note` with each pair of trees that JAX has compared; return what ends that."""
     undone: list[tuple[Any, str, Any]] = []
     for place, name in _CHECKS if is_known() else ():
         try:

@@ -29,15 +29,11 @@ _LONGEST: Final = 1e6
 
 
 class MissingError(Exception):
-    """Not all processes came in time.
-
-    Attributes:
-        missing: Those that did not; empty if this one came too late; None if that is unknown.
-    """
+    """Not all processes came in time."""
 
     def __init__(self, missing: tuple[int, ...] | None, detail: str) -> None:
         super().__init__(missing, detail)
-        self.missing = missing
+        self.missing = missing  # none if this one came too late; None if that is unknown
         self.detail = detail
 
 

@@ -160,10 +160,7 @@ _OF_PROGRAMS: Final = {
 
 
 def functions_inside() -> set[tuple[str, int]] | None:
-    """Return the functions whose traces are in the trace of this thread, by file and first line.
-
-    None where JAX's internals are unknown.
-    """
+    """Return whose traces are in this thread's, by file and line; None where JAX is unknown."""
     try:
         if not is_known():
             return None

@@ -185,10 +185,6 @@ class StaleCheckedFunction(JittedFunction):
         self.traces = Programs(log, Outcome.RETRACE)
         self.recompiles = Programs(log, Outcome.RECOMPILE)
 
-    def explain_first(self) -> None:
-        """Let calls add notes to JAX's errors, until one has succeeded."""
-        self.set_call(_First(_call_first, weakref.ref(self), self._leafwise_guard))
-
     def _is_first(self) -> bool:
         return isinstance(vars(self).get("_leafwise_call"), _First)
 
@@ -559,7 +555,8 @@ def jit(
     # As its author wrote `leafwise.jit`.
     jitted._leafwise_log.warns = True  # noqa: SLF001
     if not jitted._leafwise_log.programs:  # noqa: SLF001
-        jitted.explain_first()
+        # Calls add notes to JAX's errors, until one has succeeded.
+        jitted.set_call(_First(_call_first, weakref.ref(jitted), jitted._leafwise_guard))  # noqa: SLF001
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 

@@ -142,8 +142,13 @@ def precompile(
         pool.shutdown(wait=False, cancel_futures=True)
     done = Precompiled(results)
     done.seconds = time.monotonic() - began
-    if (error := _as_one_error(done)) is not None:
-        raise error
+    failed = [(each, each.error) for each in done if each.error is not None]
+    if failed:
+        lines = [f"\n  {each.function}{each.call}\n{_indented(error)}" for each, error in failed]
+        message = f"{len(failed)} of {len(done)} programs could not be compiled{''.join(lines)}"
+        raised = PrecompileError(message, [error for _, error in failed])
+        raised.programs = done
+        raise raised
     return done
 
 
@@ -267,14 +272,3 @@ def _format_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 def _indented(error: BaseException) -> str:
     return textwrap.indent(f"{type(error).__name__}: {message_of(error)}", "    ")
-
-
-def _as_one_error(done: Precompiled) -> PrecompileError | None:
-    failed = [(each, each.error) for each in done if each.error is not None]
-    if not failed:
-        return None
-    lines = [f"\n  {each.function}{each.call}\n{_indented(error)}" for each, error in failed]
-    msg = f"{len(failed)} of {len(done)} programs could not be compiled{''.join(lines)}"
-    found = PrecompileError(msg, [error for _, error in failed])
-    found.programs = done
-    return found

@@ -151,11 +151,7 @@ class ProgramLog:
     def explain(
         self, signature: Signature, *, retraced: bool = False, inner: bool = False
     ) -> Explanation:
-        """Explain a call against the programs in the log.
-
-        A call that needs no trace is found among all programs; the nearest one to a call
-        that does, among those that have something in common with it.
-        """
+        """Explain a call against the programs in the log."""
         programs, nearby = list(self.programs), list[int]()
         found = Explanation(Outcome.RETRACE)
         outer = retraced and not inner
@@ -434,11 +430,7 @@ _MOST_PARTS: Final = 64
 
 
 class NearbyPrograms:
-    """The programs of a log by the hashes of their parts: statics, leaves, configuration.
-
-    The nearest one to a call most often differs in one part: these are found among all programs.
-    Otherwise it is a late one with the most equal parts.
-    """
+    """The programs of a log by the hashes of their parts: statics, leaves, configuration."""
 
     def __init__(self) -> None:
         self._by_all_but: dict[int, int] = {}

@@ -161,7 +161,9 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         if lowered.program is not None:
             _note_compile(lowered.program, raw)
-        notify(_watchers, _compile_of(lowered, raw))
+        facts: dict[str, Any] = {"kind": raw.kind, "seconds": raw.seconds, "time": time.time()}
+        facts |= {"cached": raw.cache.hit, "miss": raw.cache.miss, "key_parts": raw.cache.parts}
+        notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
         return
     # A frame that has itself among its variables would keep all frames around it, with theirs.
     work = current_work(inspect.currentframe())
@@ -211,20 +213,6 @@ def _log_of(work: Work) -> ProgramLog | None:
     if work.source:
         _by_source[work.source] = found
     return found
-
-
-def _compile_of(lowered: Event, raw: RawEvent) -> Event:
-    """Return the event of a compile, which is that of the lowering but for what JAX says of it."""
-    return dataclasses.replace(
-        lowered,
-        kind=raw.kind,
-        seconds=raw.seconds,
-        time=time.time(),
-        cached=raw.cache.hit,
-        miss=raw.cache.miss,
-        explanation=None,
-        key_parts=raw.cache.parts,
-    )
 
 
 def _note_compile(program: Program, raw: RawEvent) -> None:

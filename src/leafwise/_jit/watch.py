@@ -136,19 +136,15 @@ class watch:  # noqa: N801  # a context manager that is used like a function
     """
 
     def __init__(self, *, eager: bool = True) -> None:
-        self._eager = eager
-        self._logs: list[Log] = []
+        self._budget = budget(eager=eager)
 
     def __enter__(self) -> Log:
         """Begin to count."""
-        log = Log(eager=self._eager)
-        self._logs.append(log)
-        watch_events(log.add)
-        return log
+        return self._budget.__enter__()
 
     def __exit__(self, *_: object) -> None:
         """Stop counting."""
-        unwatch_events(self._logs.pop().add)
+        self._budget.__exit__(None, None, None)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])

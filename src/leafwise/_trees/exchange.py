@@ -70,11 +70,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
-    """Return a copy of a value with other parts, all of them at once.
-
-    A constructor that was generated runs, and validates, as in `leafwise.replace`. Where it
-    was written by hand, or does not take the fields that change, these are set.
-    """
+    """Return a copy of a value with other parts, all of them at once."""
     kind: Any = type(value)
     maker = _MAKERS.get(kind)
     if maker is not None:

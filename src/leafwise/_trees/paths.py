@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._objects.text import describe_array, got, shorten
+from leafwise._objects.text import describe_array, got
 from leafwise._statics.key import KEY
 from leafwise.errors import PathError, TreeError
 
@@ -39,17 +39,10 @@ def step_of(key: Any) -> str:
     if kind is jax.tree_util.SequenceKey:
         return f"[{key.idx}]"
     if kind is jax.tree_util.DictKey:
-        return f"[{_text_of(key.key)}]"
+        return f"[{key.key!r}]"
     if kind is jax.tree_util.FlattenedIndexKey:
         return f"[<flat index {key.key}>]"
     return str(key)  # a text of ours, or a key type of the user's own
-
-
-def _text_of(key: Any) -> str:
-    try:
-        return repr(key)
-    except Exception:  # noqa: BLE001  # an int of thousands of digits, or the user's code
-        return shorten(key)
 
 
 @functools.lru_cache
@@ -250,13 +243,13 @@ def whole_request(requests: Sequence[Request], depth: int) -> Request | None:
     if here and len(requests) > 1:
         other = next(request for request in requests if request is not here[0])
         raise TreeError(
-            f"{_text_of_request(here[0])!r} and {_text_of_request(other)!r} meet: "
+            f"{_text_of(here[0])!r} and {_text_of(other)!r} meet: "
             f"the one takes the place of the other\n  fix: leave one of them out"
         )
     return here[0] if here else None
 
 
-def _text_of_request(request: Request) -> str:
+def _text_of(request: Request) -> str:
     return request.key if isinstance(request.key, str) else format_path(request.steps)
 
 
@@ -283,7 +276,7 @@ def group_by_part(
             else:
                 why = f"{name_in(tree, path)} is {_described(value)}"
             wanted = (*path, *request.steps[len(path) :])
-            text = _text_of_request(request)
+            text = _text_of(request)
             raise nowhere(text, wanted, len(path), why, siblings=steps or (), paths=paths)
         found.setdefault(place, []).append(request)
     return found

@@ -35,11 +35,7 @@ class Names(NamedTuple):
 
 
 def field_order(instance: Any) -> list[str]:
-    """Return the attributes that an instance is declared to hold, in order.
-
-    Those are the fields of a class that declares them, less those that JAX was told to drop, else
-    the attributes that are set now.
-    """
+    """Return the attributes that an instance is declared to hold, in order."""
     cls = type(instance)
     if dataclasses.is_dataclass(cls):
         aside = {KEY, *compat.dropped_fields(cls)}

@@ -116,7 +116,14 @@ def shardings(
         >>> shardings(Params(jnp.ones((4, 2))), mesh).w.spec
         P('data', None)
     """
-    mesh = _check_mesh(mesh)
+    mesh = current_mesh() if mesh is None else mesh
+    if mesh is None:
+        raise ShardingError(
+            "there is no mesh to shard over\n"
+            "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
+        )
+    if not isinstance(mesh, Mesh | AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
     if not isinstance(paths, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"paths= takes a mapping from paths to shardings, got {got(paths)}")
     if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -214,19 +221,6 @@ def _promise(leaf: Any, sharding: Any) -> Any:
     return jax_.lax.with_sharding_constraint(leaf, sharding)
 
 
-def _check_mesh(mesh: Any) -> Any:
-    if mesh is None:
-        mesh = current_mesh()
-        if mesh is None:
-            raise ShardingError(
-                "there is no mesh to shard over\n"
-                "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
-            )
-    if not isinstance(mesh, Mesh | AbstractMesh):
-        raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
-    return mesh
-
-
 # ------------------------------------------------------------------- several processes
 
 
@@ -275,11 +269,13 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
     words = Words("lw.shard", "", "does not call lw.shard for this mesh as often as the others")
 
     def make() -> dict[str, str]:
-        digests = {place: _digest(_bytes_of(leaf)) for place, leaf in leaves.items()}
-        return {
-            flat.name_of(place): f"{describe_array(jax.typeof(leaves[place]))} of digest {digest}"
-            for place, digest in digests.items()
-        }
+        found: dict[str, str] = {}
+        for place, leaf in leaves.items():
+            aval: Any = jax.typeof(leaf)
+            data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+            digest = _digest(f"{aval} {data.dtype}".encode() + data.tobytes())
+            found[flat.name_of(place)] = f"{describe_array(aval)} of digest {digest}"
+        return found
 
     texts, groups = grouped_by_digest(
         here, "lw.shard", make, lambda texts: _digest(repr(texts).encode()), timeout, words
@@ -309,11 +305,6 @@ def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Pairs:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
-
-
-def _bytes_of(leaf: Any) -> bytes:
-    data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-    return f"{jax.typeof(leaf)} {data.dtype}".encode() + data.tobytes()
 
 
 def _is_key(leaf: Any) -> bool:
