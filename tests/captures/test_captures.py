@@ -14,7 +14,6 @@ import weakref
 from typing import Any
 
 import equinox as eqx
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -268,29 +267,6 @@ def test_fields_of_self(kind: str) -> None:
     assert found["self.w"] == "constant"
     assert found.get("self.depth", "static") == "static"
     assert ("self.depth" in found) == (kind != "jitted method")
-
-
-def test_receivers_have_the_name_of_their_way() -> None:
-    """What a method reads of self is named by the way that the calling code takes."""
-    params, nested = Params(W), {"inner": [Config(2.0)]}
-    found = named(lambda x: params.apply(x) + nested["inner"][0].method(x))
-    assert found["params.w"] == "constant"
-    assert found["params.depth"] == "static"
-    assert found["nested['inner'][0].rate"] == "literal"
-
-
-def test_flax_linen_module() -> None:
-    """A module of flax that is applied is there as a whole; a trace shows what its methods read."""
-
-    class Net(nn.Module):
-        width: int = 3
-
-        def __call__(self, x: Any) -> Any:
-            return x * RATE * self.width
-
-    net = Net()
-    found = lw.captures(lambda params, x: net.apply(params, x), {}, W)
-    assert {"net", "RATE"} <= {each.name for each in found}
 
 
 def test_where() -> None:

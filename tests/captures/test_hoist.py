@@ -190,15 +190,6 @@ def test_what_is_assigned_since_is_refused() -> None:
         jit_of_it(captured, X[:1])
 
 
-def test_arrays_are_known_by_identity() -> None:
-    """Equal arrays are exchanged for themselves only, and arguments never."""
-    one, other = jnp.ones(3), jnp.ones(3)
-    hoisted, captured = lw.hoist(lambda x: one * 2 + other * 3 + np.ones(3, np.float32) * x)
-    assert hoisted({**captured, "one": W}, X).tolist() == (W * 2 + 3 + X).tolist()
-    swapped = {"one": other * 5, "other": one}
-    assert hoisted(swapped, one).tolist() == [14, 14, 14]
-
-
 @pytest.mark.parametrize(
     "fn",
     [with_rule, jax.jit(with_tangent), jax.grad(with_rule)],

@@ -4,7 +4,6 @@ import copy
 import gc
 import inspect
 import threading
-import weakref
 from typing import Any
 
 import jax
@@ -149,28 +148,6 @@ def threads(jit: Jit) -> Any:
     for worker in workers:
         worker.join()
     return results, jitted._cache_size()
-
-
-@scenario
-def what_is_freed(jit: Jit) -> Any:
-    class Key:
-        pass
-
-    def f(x: Any, key: Key) -> Any:
-        return x + 1
-
-    argument, key = jnp.arange(3.0) + 1, Key()
-    jitted = jit(f, static_argnums=1)
-    jitted(argument, key)
-    refs = [weakref.ref(each) for each in (f, argument, key, jitted)]
-    states = []
-    del argument
-    gc.collect()
-    states.append([ref() is None for ref in refs])
-    del f, key, jitted
-    gc.collect()
-    states.append([ref() is None for ref in refs])
-    return states
 
 
 def _raiser(name: str, run: Scenario) -> None:

@@ -144,19 +144,3 @@ def test_odd_arrays_are_unknown(odd: Any) -> None:
     """JAX takes such an array only where a plain one has paved the way."""
     answer = lw.explain(lw.signature(np.ones(3, "float32")), lw.signature(odd))
     assert answer.outcome is lw.types.Outcome.UNKNOWN
-
-
-def test_uncommitted_array_elsewhere() -> None:
-    """An array on another device that is not committed to it shares the program."""
-    if len(jax.devices()) == 1:
-        pytest.skip("there is one device only")
-    with jax.default_device(jax.devices()[1]):
-        there = jnp.ones(3)
-    function = jax.jit(lambda x: x + 1)
-    function(x)
-    answer = lw.explain(lw.signature(x), lw.signature(there))
-    assert answer.outcome is lw.types.Outcome.DISPATCH
-    assert [reason.kind for reason in answer.reasons] == [lw.types.ReasonKind.SHARDING]
-    entries = function._cache_size()
-    assert seen(lambda: function(there)) == (0, 0, 0)
-    assert function._cache_size() == entries + 1

@@ -249,18 +249,6 @@ def test_explanations_say_it() -> None:
     assert [each.name for each in warns.captures] == ["value"]
 
 
-def test_inside_another_trace() -> None:
-    """Captured tracers do not leak, and are no change."""
-    with jax.checking_leaks():
-
-        @jax.jit
-        def outer(x: Any) -> Any:
-            inner = jit(lambda y: y * x, stale="raise")
-            return inner(ONES) + inner(ONES)
-
-        assert np.array_equal(outer(2.0), [4, 4])
-
-
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="`sys.monitoring` is of Python 3.12")
 @pytest.mark.parametrize("tool", [0, 1], ids=["debugger", "coverage"])
 def test_beside_another_tool_that_monitors(tool: int) -> None:

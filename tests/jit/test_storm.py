@@ -175,14 +175,6 @@ def test_the_threshold_can_be_set(threshold: int) -> None:
     assert f"{threshold} trace" in warning
 
 
-def test_it_can_be_turned_off() -> None:
-    """`None` turns it off, until the block ends."""
-    cls = define()
-    with lw.storm_guard(None):
-        assert storm(lambda n: cls(1.0, n), 20) == []
-    assert len(storm(lambda n: cls(1.0, n + 100), 20)) == 1
-
-
 def threshold() -> int | None:
     """Return after how many traces there is a warning now; None if not after 8."""
     cls = define()

@@ -142,28 +142,6 @@ def test_only_functions_with_a_memory_are_explained() -> None:
     assert all(event.explanation is None for event in its)
 
 
-@JITS
-def test_of_one_function(jit: Any) -> None:
-    """By the jitted function, the function, and the name; others are left out."""
-
-    def one(x: Any) -> Any:
-        return x * 2
-
-    def other(x: Any) -> Any:
-        return x * 3
-
-    mine, its = jit(one), jit(other)
-    with lw.watch() as log:
-        mine(1.0)
-        its(1.0)
-        its(2)
-    for function in (mine, one, "one"):
-        assert kinds(log.of(function)) == ALL, function
-    for function in (its, other, "other"):
-        assert kinds(log.of(function)) == ALL * 2, function
-    assert log.of("nobody") == []
-
-
 def test_eager_operations_can_be_left_out() -> None:
     """Operations of JAX itself are marked; functions of the user never are."""
     jax.clear_caches()

@@ -1,8 +1,5 @@
 """`lw.replace` of a class whose constructor was written by hand."""
 
-import dataclasses
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -49,10 +46,3 @@ def test_changed_fields_are_converted_checked_and_validated() -> None:
         lw.replace(LAYER, runs=[1])
     with pytest.raises(TypeError, match=r"no field 'rusn' \(did you mean 'runs'\?\)"):
         lw.replace(LAYER, rusn=1)
-
-
-def test_plain_dataclasses_replace_fails() -> None:
-    """The hazard: `dataclasses.replace` calls the constructor with field names."""
-    broken: Any = dataclasses.replace
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        broken(LAYER, n=4)

@@ -88,15 +88,6 @@ def _related(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one) or one[:8] == other[:8]
 
 
-def test_all_at_once() -> None:
-    """Changes at many places are made in one go, statics among them."""
-    made = lw.update(
-        model(),
-        {"encoder.act": "gelu", "encoder.w": 5.0, "layers[0].w": 6.0, "config.sizes[0]": 0},
-    )
-    assert made == Model(Layer(5.0, act="gelu"), [Layer(6.0), Layer(3.0)], config=Config(2, (0, 2)))
-
-
 @given(pytrees(), st.data())
 def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> None:
     """Of any drawn tree one leaf is exchanged: structure and all other leaves stay."""

@@ -94,7 +94,12 @@ class OutsideLog:
         made = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
         given = tuple(map(definition_of, call.functions.values()))
         place = self._places.setdefault((name, site_of(user), call.place, given), _Place())
-        program = _Program(run, *_avals(work), _operands_of(call), made)
+        operands = None
+        if call.is_direct and call.operands:
+            labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
+            values = tuple(call.operands.values())
+            operands = record(values, {}, StaticArguments(), labels=labels)
+        program = _Program(run, *_avals(work), operands, made)
         # A loop by what it is given, not by what its bodies capture.
         key: tuple[Any, ...] = (program.signature or program[1:3], work.role, work.sizes)
         key = *key, work.devices[: 1 if program.signature else None], trace_config()
@@ -133,13 +138,6 @@ def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     given: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))
     leaves = record((given,), {}, StaticArguments(), abstract=True).leaf_records
     return tuple(each.aval for each in leaves), ()
-
-
-def _operands_of(call: EagerCall) -> Signature | None:
-    if not (call.is_direct and call.operands):
-        return None
-    labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
-    return record(tuple(call.operands.values()), {}, StaticArguments(), labels=labels)
 
 
 def _fresh(earlier: _Program, program: _Program, call: EagerCall, fix: str) -> Iterator[Reason]:

@@ -191,10 +191,6 @@ def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:
     return made
 
 
-def _changed_frozen(value: Any, changes: Mapping[str, Any]) -> Any:
-    return FrozenMapping(_changed_mapping(dict(value), changes))
-
-
 def _changed_partial(value: Any, changes: Mapping[str, Any]) -> Any:
     func = changes.get(".func", value.func)
     args = changes.get(".args", value.args)
@@ -204,6 +200,6 @@ def _changed_partial(value: Any, changes: Mapping[str, Any]) -> Any:
 _MAKERS: Final[Mapping[type, Callable[[Any, Mapping[str, Any]], Any]]] = {
     **dict.fromkeys((list, tuple), _changed_sequence),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _changed_mapping),
-    FrozenMapping: _changed_frozen,
+    FrozenMapping: lambda value, new: FrozenMapping(_changed_mapping(dict(value), new)),
     **dict.fromkeys((functools.partial, jax.tree_util.Partial), _changed_partial),
 }
