@@ -14,7 +14,6 @@ import weakref
 from typing import Any
 
 import equinox as eqx
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -251,18 +250,6 @@ def test_wrappers_are_looked_through(kind: str) -> None:
     assert found.keys() <= {"CONFIG.rate", "RATE", *between}
 
 
-def test_a_wrapper_under_its_own_name() -> None:
-    """A wrapper that took the name of its function is not mistaken for one of a package."""
-    scope: dict[str, Any] = {"__name__": "train", "jax": jax, "rate": 0.5}
-    exec("@jax.vmap\ndef step(x): return x * rate", scope)  # noqa: S102
-    sys.modules["train"] = types.ModuleType("train")
-    try:
-        sys.modules["train"].__dict__.update(scope)
-        assert named(scope["step"]) == {"rate": "literal"}
-    finally:
-        del sys.modules["train"]
-
-
 W = jnp.ones(3)
 OWNERS: dict[str, Any] = {
     "lw": Params(W).apply,
@@ -280,29 +267,6 @@ def test_fields_of_self(kind: str) -> None:
     assert found["self.w"] == "constant"
     assert found.get("self.depth", "static") == "static"
     assert ("self.depth" in found) == (kind != "jitted method")
-
-
-def test_receivers_have_the_name_of_their_way() -> None:
-    """What a method reads of self is named by the way that the calling code takes."""
-    params, nested = Params(W), {"inner": [Config(2.0)]}
-    found = named(lambda x: params.apply(x) + nested["inner"][0].method(x))
-    assert found["params.w"] == "constant"
-    assert found["params.depth"] == "static"
-    assert found["nested['inner'][0].rate"] == "literal"
-
-
-def test_flax_linen_module() -> None:
-    """A module of flax that is applied is there as a whole; a trace shows what its methods read."""
-
-    class Net(nn.Module):
-        width: int = 3
-
-        def __call__(self, x: Any) -> Any:
-            return x * RATE * self.width
-
-    net = Net()
-    found = lw.captures(lambda params, x: net.apply(params, x), {}, W)
-    assert {"net", "RATE"} <= {each.name for each in found}
 
 
 def test_where() -> None:

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -160,18 +159,3 @@ def test_modules_of_nnx() -> None:
     net.layers[1].kernel = nnx.Param(jnp.ones((2, 2)))
     with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
-
-
-def test_an_object_is_kept_by_name() -> None:
-    """The order in which attributes were set is nothing; a cached property is none of them."""
-
-    class Cached(Thing):
-        @functools.cached_property
-        def twice(self) -> int:
-            return 2
-
-    one, other = Cached(a=1, b=2), Cached(b=2, a=1)
-    assert fingerprint(one).form == fingerprint(other).form
-    assert other.twice == 2
-    assert fingerprint(one).form == fingerprint(other).form
-    assert fingerprint(jax.jit(jnp.sin)).form == fingerprint(jax.jit(jnp.sin)).form

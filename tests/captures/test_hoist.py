@@ -190,25 +190,6 @@ def test_what_is_assigned_since_is_refused() -> None:
         jit_of_it(captured, X[:1])
 
 
-def test_a_mesh_of_devices_is_no_place_for_a_jitted_capture() -> None:
-    """What an equation has inside that is not known is refused with its name."""
-    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
-    spec = jax.sharding.PartitionSpec()
-    mapped = jax.shard_map(lambda x: jitted(x), mesh=mesh, in_specs=spec, out_specs=spec)
-    hoisted, captured = lw.hoist(lambda x: mapped(x))
-    with pytest.raises(lw.errors.HoistError, match="a function inside shard_map reads it"):
-        hoisted(captured, X)
-
-
-def test_arrays_are_known_by_identity() -> None:
-    """Equal arrays are exchanged for themselves only, and arguments never."""
-    one, other = jnp.ones(3), jnp.ones(3)
-    hoisted, captured = lw.hoist(lambda x: one * 2 + other * 3 + np.ones(3, np.float32) * x)
-    assert hoisted({**captured, "one": W}, X).tolist() == (W * 2 + 3 + X).tolist()
-    swapped = {"one": other * 5, "other": one}
-    assert hoisted(swapped, one).tolist() == [14, 14, 14]
-
-
 @pytest.mark.parametrize(
     "fn",
     [with_rule, jax.jit(with_tangent), jax.grad(with_rule)],
@@ -358,14 +339,6 @@ def test_every_transformation_takes_it() -> None:
     jax.jit(update, donate_argnums=0)(mine, X)
     assert mine["W"].is_deleted()
     assert not W.is_deleted()
-
-
-def test_what_captures_nothing_is_itself() -> None:
-    """A builtin, a function of JAX and one without captured arrays, or none that has a name."""
-    for fn in (jnp.sin, np.abs, abs, lambda x: x * 2, lambda x: x * RATE, lambda x: eval("W") * x):  # noqa: S307
-        hoisted, captured = lw.hoist(fn)
-        assert captured == {}
-        assert np.array_equal(hoisted(captured, X), fn(X))
 
 
 def test_the_signature_has_one_more_parameter() -> None:

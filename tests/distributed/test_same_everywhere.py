@@ -1,6 +1,5 @@
 """`lw.jit(same_everywhere=True)` between real processes on this machine."""
 
-import gc
 from typing import Any
 
 import cloudpickle
@@ -10,7 +9,6 @@ import pytest
 
 import leafwise as lw
 from leafwise._jax import compiles
-from leafwise._jit import everywhere
 
 from .processes import HEAD, run
 
@@ -391,18 +389,6 @@ def test_one_process_compares_nothing() -> None:
     plain = lw.jit(step.__wrapped__, static_argnums=1)
     plain(x, same)
     assert len(traced) == 2  # the option is a part of what JAX keys
-
-
-def test_the_hook_goes_with_the_last_function() -> None:
-    """Compiles are listened to as long as a function lives whose processes are compared."""
-    made: list[Any] = [lw.jit(lambda x: x, same_everywhere=True) for _ in range(2)]
-    assert all(everywhere._hook(each._leafwise_body) for each in made)
-    del made[0]
-    gc.collect()
-    assert compiles._listeners == (everywhere._on_compile,)
-    made.clear()
-    gc.collect()
-    assert not compiles._listeners
 
 
 def test_the_option_is_checked_and_kept() -> None:

@@ -1,7 +1,5 @@
 """The digits of examples/many_hosts.py, trained in several processes on this machine."""
 
-import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -64,82 +62,3 @@ def test_losses_are_those_of_one_process(
         assert found["devices"] == count * devices
     for losses in first["losses"].values():
         np.testing.assert_allclose(losses, alone, rtol=1e-5)
-
-
-KILLED = f"""
-import signal
-sys.path.insert(0, {EXAMPLES!r})
-import many_hosts
-initialize(heartbeat_timeout_seconds=5, shutdown_timeout_seconds=5)
-steps, train_step = 0, many_hosts.step
-
-def step(*arguments):
-    global steps
-    steps += 1
-    if steps == 5:
-        if index == VICTIM:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if ASLEEP:
-            time.sleep(100)
-    return train_step(*arguments)
-
-many_hosts.step = step
-auto = (jax.sharding.AxisType.Auto,) * 2
-mesh = jax.make_mesh((count, 1), ("data", "model"), axis_types=auto)
-try:
-    many_hosts.train(mesh, {{}})
-except Exception as error:
-    report(error=f"{{type(error).__name__}}: {{error}}")
-    raise
-report(error=None)
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("count", "victim", "asleep"),
-    [(2, 1, False), (2, 1, True), (2, 0, False)],
-    ids=["the second", "the second, the first asleep", "the first"],
-)
-def test_a_process_killed_in_training(count: int, victim: int, asleep: bool) -> None:
-    """The other fails: at once in gloo's collective, or with JAX's heartbeat if it does nothing."""
-    body = KILLED.replace("VICTIM", str(victim)).replace("ASLEEP", str(asleep))
-    done = run(body, count, limit=60)
-    killed, _, errors = done.pop(victim)
-    assert killed == -9, errors
-    for status, lines, errors in done:
-        assert status != 0, errors
-        assert all("Gloo" in line["error"] for line in lines), lines
-        assert lines or "coordination" in errors
-
-
-LEAVES_SOME = """
-import subprocess
-child = subprocess.Popen(["sleep", "600"])
-report(pids=[os.getpid(), child.pid])
-if index == 0:
-    time.sleep(600)
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-def test_nothing_is_left_running() -> None:
-    """What does not end in time is killed, and so is what a program has started."""
-    with pytest.raises(AssertionError, match=r"\[0\] did not end within 10 s") as caught:
-        run(LEAVES_SOME, 2, limit=10)
-    found = re.findall(r"'pids': \[(\d+), (\d+)\]", str(caught.value))
-    pids = [int(pid) for each in found for pid in each]
-    assert len(pids) == 4
-    end = time.monotonic() + 5
-    while any(map(_runs, pids)) and time.monotonic() < end:  # a signal takes its time
-        time.sleep(0.05)
-    assert not any(map(_runs, pids))
-
-
-def _runs(pid: int) -> bool:
-    """Return whether a process runs; one that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

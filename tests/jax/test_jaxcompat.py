@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._jax import compat, context, stack
+from leafwise._jax import compat, context
 from leafwise._jax.events import count_events
-from leafwise._objects.call_site import site_of
 
 
 @pytest.fixture(params=["known", "unknown"])
@@ -54,15 +53,6 @@ def test_calls_under_one_configuration_share_it(jax_version: str) -> None:
     with jax.enable_x64(not jax.config.jax_enable_x64):
         assert context.trace_config() != before
     assert context.trace_config() == before
-
-
-@pytest.mark.parametrize("name", ["jax_debug_nans", "jax_log_compiles"])
-def test_other_options_do_not_matter(jax_version: str, name: str) -> None:
-    """Options that JAX does not trace for do not count as a difference."""
-    block = {"jax_debug_nans": jax.debug_nans, "jax_log_compiles": jax.log_compiles}[name]
-    before = lw.signature(1.0)
-    with block(True):
-        assert lw.signature(1.0) == before
 
 
 def test_mesh_is_seen(jax_version: str) -> None:
@@ -115,28 +105,6 @@ def test_recompile_without_trace(jax_version: str) -> None:
         assert len(function.recompiles) == 0
 
 
-def test_calls_are_found_where_jax_is_known() -> None:
-    """In the supported versions of JAX the running call is found, with its arguments."""
-    seen: list[Any] = []
-
-    def function(x: Any) -> Any:
-        seen.extend(stack.running_calls())
-        return x
-
-    x = jnp.ones(3)
-    jax.jit(function)(x)
-    assert [(call.fun, call.runs) for call in seen] == [(function, True)]
-    assert seen[0].args[0] is x
-    site = site_of(seen[0].frame)
-    assert site is not None
-    assert site.file == __file__
-
-
-def test_dispatch_entries_of_an_unknown_object() -> None:
-    """Where JAX does not say how many entries there are, the answer says so."""
-    assert compat.dispatch_entries(object()) == -1
-
-
 def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
     """What is lowered says whether results are committed; an unknown JAX by their devices alone."""
     plain = jax.jit(lambda x: x + 1)
@@ -147,25 +115,6 @@ def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
     assert compat.is_committed(plain.lower(jax.device_put(jnp.ones(2), spread)))
     one = compat.is_committed(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
     assert one == (jax_version == "known")
-
-
-def test_helpers_with_static_arguments_are_hoisted(jax_version: str) -> None:
-    """An inner jitted function keeps its static arguments in any version of JAX."""
-    w = jnp.arange(3.0)
-    powers = jax.jit(lambda x, n: sum((w * x for _ in range(n)), x), static_argnums=1)
-    hoisted, captured = lw.hoist(lambda x: powers(x, 2))
-    assert np.array_equal(hoisted(captured, jnp.ones(3)), powers(jnp.ones(3), 2))
-    assert not jax.make_jaxpr(hoisted)(captured, jnp.ones(3)).consts
-
-
-def test_carries_settle(jax_version: str) -> None:
-    """A loop with a committed argument finds its program at once in any version of JAX."""
-    x = jax.device_put(jnp.ones(2), jax.devices()[1])
-    step = jax.jit(lambda carry, x: (carry[0] * x, carry[1] + 1))
-    carry, _ = lw.stable_carry(step, (jnp.ones(2), 0), x)
-    carry = step(carry, x)
-    step(carry, x)
-    assert step._cache_size() == 1
 
 
 def test_the_number_of_a_context_is_no_configuration(jax_version: str) -> None:

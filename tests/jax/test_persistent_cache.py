@@ -55,6 +55,21 @@ def test_what_was_written_is_found() -> None:
     assert misses((1.0,)) == [""]
 
 
+def test_a_program_says_so() -> None:
+    """The record of a program, and the text of a log, have what the cache answered."""
+    x = jnp.ones(3)
+
+    def step(x: Any) -> Any:
+        return x * 5
+
+    jax.jit(step)(x)
+    mine = lw.jit(step)
+    with lw.watch(eager=False) as log:
+        mine(x)
+    assert mine.traces[0].cached
+    assert "1 compile (persistent cache: 1 hit, 0 missed)" in str(log)
+
+
 def test_limits_are_named() -> None:
     """A program that is too quick or too small to be written is missed each time, and why."""
     jax.config.update(NAMES[2], 1000.0)

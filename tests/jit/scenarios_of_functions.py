@@ -24,17 +24,6 @@ def two_jits_share_programs(jit: Jit) -> Any:
 
 
 @scenario
-def a_jit_that_was_dropped(jit: Jit) -> Any:
-    def f(x: Any) -> Any:
-        return x + 1
-
-    jit(f)(ones())
-    again = jit(f)
-    again(ones())
-    return again._cache_size()
-
-
-@scenario
 def one_function_with_other_options(jit: Jit) -> Any:
     def f(x: Any, n: Any) -> Any:
         return x + n
@@ -157,17 +146,6 @@ def a_callable_object_without_a_hash(jit: Jit) -> Any:
             return x
 
     return jit(Model())(1.0)
-
-
-@scenario
-def partials(jit: Jit) -> Any:
-    def f(n: Any, x: Any) -> Any:
-        return x + n
-
-    bound = functools.partial(f, 1)
-    jit(bound)(ones())
-    jit(bound)(ones())
-    return float(jit(functools.partial(f, 1))(1.0))
 
 
 @scenario

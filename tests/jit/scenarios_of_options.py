@@ -4,7 +4,6 @@ import copy
 import gc
 import inspect
 import threading
-import weakref
 from typing import Any
 
 import jax
@@ -47,28 +46,9 @@ def varargs(jit: Jit) -> Any:
 
 
 @scenario
-def keyword_and_position(jit: Jit) -> Any:
-    def f(x: Any, y: Any) -> Any:
-        return x + y
-
-    jitted = jit(f)
-    jitted(1.0, 2.0)
-    jitted(1.0, y=2.0)
-    jitted(y=2.0, x=1.0)
-    return jitted._cache_size()
-
-
-@scenario
 def donation_by_position(jit: Jit) -> Any:
     given = jnp.ones(3) + 1
     jit(lambda x: x + 1, donate_argnums=0)(given)
-    return given.is_deleted()
-
-
-@scenario
-def donation_by_name(jit: Jit) -> Any:
-    given = jnp.ones(3) + 1
-    jit(lambda x: x + 1, donate_argnames="x")(x=given)
     return given.is_deleted()
 
 
@@ -168,34 +148,6 @@ def threads(jit: Jit) -> Any:
     for worker in workers:
         worker.join()
     return results, jitted._cache_size()
-
-
-@scenario
-def leak_checking(jit: Jit) -> Any:
-    with jax.checking_leaks():
-        return float(jit(lambda x: x + 1)(1.0))
-
-
-@scenario
-def what_is_freed(jit: Jit) -> Any:
-    class Key:
-        pass
-
-    def f(x: Any, key: Key) -> Any:
-        return x + 1
-
-    argument, key = jnp.arange(3.0) + 1, Key()
-    jitted = jit(f, static_argnums=1)
-    jitted(argument, key)
-    refs = [weakref.ref(each) for each in (f, argument, key, jitted)]
-    states = []
-    del argument
-    gc.collect()
-    states.append([ref() is None for ref in refs])
-    del f, key, jitted
-    gc.collect()
-    states.append([ref() is None for ref in refs])
-    return states
 
 
 def _raiser(name: str, run: Scenario) -> None:

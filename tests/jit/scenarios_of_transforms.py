@@ -40,16 +40,6 @@ def nested(jit: Jit) -> Any:
 
 
 @scenario
-def recursive(jit: Jit) -> Any:
-    @jit
-    def f(x: Any) -> Any:
-        return f(x[1:]) if x.shape[0] > 1 else x
-
-    f(ones())
-    return f._cache_size()
-
-
-@scenario
 def grad(jit: Jit) -> Any:
     @jit
     def f(x: Any) -> Any:

@@ -1,10 +1,7 @@
 import dataclasses
-import functools
-import typing
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,22 +32,6 @@ def test_strict_budget_leaves_jax_whole(jit: Any, limits: dict[str, int]) -> Non
     assert seen(lambda: function(x)) == (0, 0, 0)
 
 
-def tripled(q: Any) -> Any:
-    return q * 3
-
-
-def test_names_are_those_of_jax() -> None:
-    """A partial has the name of its function, a callable object the one that JAX gives it."""
-
-    class Doubler:
-        def __call__(self, x: Any) -> Any:
-            return x
-
-    for fun in (functools.partial(tripled), Doubler(), tripled, lambda x: x):
-        ours, its = lw.jit(fun).trace(x), jax.jit(fun).trace(x)
-        assert ours.fun_name == its.fun_name
-
-
 def test_shardings_of_the_function_decide() -> None:
     """With `in_shardings`, where an argument lies is not decided by the arguments."""
     there = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -71,13 +52,6 @@ def test_ahead_of_time() -> None:
     assert seen(lambda: function(x)) == (0, 0, 0)
 
 
-def test_cloudpickle() -> None:
-    """A function that was pickled by value runs when it is loaded."""
-    loaded = cloudpickle.loads(cloudpickle.dumps(lw.jit(lambda x: x + 1)))
-    assert loaded(1.0) == 2.0
-    assert loaded(2.0) == 3.0
-
-
 def test_function_named_like_one_of_jax() -> None:
     """A user's function is not eager, whatever its name."""
 
@@ -86,35 +60,6 @@ def test_function_named_like_one_of_jax() -> None:
 
     with pytest.raises(lw.errors.RetraceError), lw.budget(compiles=0, eager=False):
         jax.jit(mean).lower(x).compile()
-
-
-def test_metadata() -> None:
-    """A jitted function has the annotations and attributes of the function, and no others."""
-
-    def annotated(x: int) -> int:
-        return x
-
-    annotated.custom = 5  # type: ignore[attr-defined]
-    ours: Any = lw.jit(annotated)
-    assert typing.get_type_hints(ours) == {"x": int, "return": int}
-    assert ours.custom == 5
-    assert not hasattr(ours, "program_log")
-
-
-def test_static_arguments_have_one_form() -> None:
-    """The last argument by number and by name is one, as for `jax.jit`."""
-
-    def times(x: Any, n: int) -> Any:
-        return x * n
-
-    lw.jit(times, static_argnums=-1)(x, 2)
-    assert seen(lambda: lw.jit(times, static_argnames="n")(x, 2)) == (0, 0, 0)
-
-
-def test_generator_functions_are_refused() -> None:
-    """What `jax.jit` refuses at once is refused at once."""
-    with pytest.raises(TypeError, match="generator"):
-        lw.jit(lambda x: (yield x))
 
 
 def test_cheapest_earlier_call_is_the_nearest() -> None:
@@ -194,50 +139,8 @@ def test_a_config_at_the_address_of_the_one_before() -> None:
         assert step(1.0) == step(1.0) == rate
 
 
-def test_a_cache_that_is_filled_while_the_function_is_traced() -> None:
-    """It has another entry after the trace of each shape, and none of these is stale for it."""
-    cache: dict[int, Any] = {}
-
-    def function(x: Any) -> Any:
-        if len(x) not in cache:
-            cache[len(x)] = np.arange(len(x))
-        return x + cache[len(x)]
-
-    jitted: Any = lw.jit(function, stale="raise")
-    for size in (3, 4, 3, 4):
-        assert jitted(jnp.ones(size)).tolist() == [*range(1, size + 1)]
-    assert len(jitted.traces) == 2
-    cache[3] = np.ones(3)
-    with pytest.raises(lw.errors.StaleCaptureError):
-        jitted(jnp.ones(3))
-
-
-def test_nan_inside_of_a_static() -> None:
-    """The fix finds a NaN inside a tuple."""
-    signatures = [lw.signature(x, (1, float("nan")), static_argnums=1) for _ in range(2)]
-    (reason,) = lw.explain(*signatures).reasons
-    assert "NaN" in reason.fix
-    assert reason.change.endswith("(at [1])")
-
-
 @pytest.mark.parametrize("odd", [np.ones(3, ">f4"), np.ma.ones(3, dtype="float32")])
 def test_odd_arrays_are_unknown(odd: Any) -> None:
     """JAX takes such an array only where a plain one has paved the way."""
     answer = lw.explain(lw.signature(np.ones(3, "float32")), lw.signature(odd))
     assert answer.outcome is lw.types.Outcome.UNKNOWN
-
-
-def test_uncommitted_array_elsewhere() -> None:
-    """An array on another device that is not committed to it shares the program."""
-    if len(jax.devices()) == 1:
-        pytest.skip("there is one device only")
-    with jax.default_device(jax.devices()[1]):
-        there = jnp.ones(3)
-    function = jax.jit(lambda x: x + 1)
-    function(x)
-    answer = lw.explain(lw.signature(x), lw.signature(there))
-    assert answer.outcome is lw.types.Outcome.DISPATCH
-    assert [reason.kind for reason in answer.reasons] == [lw.types.ReasonKind.SHARDING]
-    entries = function._cache_size()
-    assert seen(lambda: function(there)) == (0, 0, 0)
-    assert function._cache_size() == entries + 1

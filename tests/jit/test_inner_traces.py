@@ -44,19 +44,6 @@ class Held:
         return c * self.value, None
 
 
-def test_a_value_of_another_kind_each_time() -> None:
-    """An attribute that comes, becomes an array, a number again, and goes, read by a helper."""
-    holder: Any = types.SimpleNamespace()
-    inner = jax.jit(lambda x: x * getattr(holder, "rate", 1.0))
-    jitted = jit(lambda x: inner(x), stale="retrace")
-    assert jitted(ONES).tolist() == [1, 1]
-    for rate in (2.0, np.full(2, 4.0), 3.0, jnp.full(2, 5.0), np.float32(6)):
-        holder.rate = rate
-        assert np.array_equal(jitted(ONES), ONES * rate)
-    del holder.rate
-    assert jitted(ONES).tolist() == [1, 1]
-
-
 def test_a_helper_of_two_values() -> None:
     """A trace of its own for another shape does not make the old one right."""
     value = 1.0

@@ -1,9 +1,6 @@
 """What a function under `lw.jit` remembers, and that its predictions come true."""
 
-import functools
-import gc
 import inspect
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -24,39 +21,6 @@ pytestmark = pytest.mark.oracle
 class State:
     w: Any
     n: Any = lw.static_field(default=1)
-
-
-class Model:
-    def step(self, x: Any) -> Any:
-        return x
-
-    def __call__(self, x: Any) -> Any:
-        return x
-
-
-def plain_function() -> Any:
-    def function(x: Any) -> Any:
-        return x
-
-    return function
-
-
-def with_itself(made: Any) -> tuple[Any, Any]:
-    return made, made
-
-
-def bound() -> tuple[Any, Any]:
-    model = Model()
-    return model, model.step
-
-
-KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "function": lambda: with_itself(plain_function()),
-    "lambda": lambda: with_itself(lambda x: x),
-    "partial": lambda: with_itself(functools.partial(plain_function())),
-    "method": bound,
-    "object": lambda: with_itself(Model()),
-}
 
 
 def fresh(**options: Any) -> Any:
@@ -215,31 +179,6 @@ def test_paths_begin_with_the_names_of_parameters() -> None:
     assert paths == {"state['w']", "rest[0]", "rest[1]", "scale", "bias"}
 
 
-@pytest.mark.parametrize(
-    ("options", "one", "other"),
-    [
-        ({"static_argnums": 1}, call(1.0, 2), call(1.0, 3)),
-        ({"static_argnums": -1}, call(1.0, 2), call(1.0, 3)),
-        ({"static_argnames": "y"}, call(1.0, 2), call(1.0, 3)),
-        ({"static_argnames": ["y"]}, call(1.0, y=2), call(1.0, y=3)),
-        ({"static_argnums": (1,)}, call(1.0, y=2), call(1.0, y=3)),
-    ],
-    ids=["number", "negative", "name", "keyword", "number by keyword"],
-)
-def test_static_arguments_are_static(options: Any, one: Arguments, other: Arguments) -> None:
-    """Static arguments by position and name are statics of the signature, under one name."""
-
-    def plain(x: Any, y: Any) -> Any:
-        return x + y
-
-    function = lw.jit(plain, **options)
-    function(*one[0], **one[1])
-    assert function.traces[0].signature.statics == {"y": 2}
-    said = function.explain(*other[0], **other[1])
-    assert observed(function, other) is said.outcome is Outcome.RETRACE
-    assert [(each.path, each.kind) for each in said.reasons] == [("y", ReasonKind.STATIC)]
-
-
 def test_clear_cache_forgets() -> None:
     """After `clear_cache` there is no record, and the next call is the first one."""
     function = fresh()
@@ -266,25 +205,6 @@ def test_caches_of_the_process_cleared() -> None:
     assert function.explain(1.0).outcome is Outcome.REUSE
 
 
-def test_a_failed_call_leaves_no_record() -> None:
-    """A body that raises is traced again: the next call is not taken for a cache hit."""
-    fail = True
-
-    @lw.jit
-    def function(x: Any) -> Any:
-        if fail:
-            raise ValueError("boom")
-        return x
-
-    for _ in range(2):
-        with pytest.raises(ValueError, match="boom"):
-            function(1.0)
-    assert function.explain(1.0).outcome is Outcome.RETRACE
-    fail = False
-    assert observed(function, call(1.0)) is Outcome.RETRACE
-    assert len(function.traces) == 1
-
-
 def test_inner_functions_are_recorded() -> None:
     """A function that is traced inside another one has its own record."""
     inner = lw.jit(lambda x: x * 2)
@@ -299,40 +219,6 @@ def test_inner_functions_are_recorded() -> None:
     assert inner.traces[-1].explanation.nearest is None
 
 
-def test_two_jits_of_one_function_share_the_log() -> None:
-    """What the one compiled, the other knows of: as JAX shares the programs."""
-
-    def function(x: Any) -> Any:
-        return x + 1
-
-    first, second = lw.jit(function), lw.jit(function)
-    first(1.0)
-    assert second.explain(1.0).outcome is Outcome.REUSE
-    assert observed(second, call(1.0)) is Outcome.REUSE
-    assert list(first.traces) == list(second.traces)
-
-
-@pytest.mark.parametrize("kind", ["function", "lambda", "partial", "method", "object"])
-def test_what_was_jitted_is_freed(kind: str) -> None:
-    """The memory keeps neither the function alive, nor the arrays it was called with."""
-    owner, made = KINDS[kind]()
-    argument = jnp.arange(3.0) + 1
-    jitted = lw.jit(made)
-    jitted(argument)
-    assert len(jitted.traces) == 1
-    refs = [weakref.ref(each) for each in (owner, argument)]
-    del owner, made, argument, jitted
-    gc.collect()
-    assert [ref() for ref in refs] == [None, None]
-
-
-@pytest.mark.parametrize("wrong", [5, "f", ()], ids=["number", "name", "tuple"])
-def test_what_is_no_function_is_refused(wrong: Any) -> None:
-    """The error says what was given."""
-    with pytest.raises(TypeError, match="takes a function, got"):
-        lw.jit(wrong)
-
-
 def test_a_program_is_shown_on_one_line() -> None:
     """With what it was made for, and not with all that is known of it."""
     doubled = lw.jit(lambda x: 2 * x)
@@ -343,21 +229,3 @@ def test_a_program_is_shown_on_one_line() -> None:
     assert "x: float32[]" in shown
     assert len(shown) < 200
     assert "\n" not in shown
-
-
-def last_device(x: Any) -> Any:
-    return jax.device_put(x, jax.devices()[-1])
-
-
-def test_moving_to_another_device_is_a_recompile() -> None:
-    """Data committed to another device than before compiles, and is predicted to."""
-    if len(jax.devices()) == 1:
-        pytest.skip("there is one device")
-    function = fresh()
-    function(first_device(ones(3)))
-    arguments = call(last_device(ones(3)))
-    said = function.explain(*arguments[0])
-    assert observed(function, arguments) is said.outcome is Outcome.RECOMPILE
-    mixed = call(first_device(ones(3)), last_device(ones(3)))
-    assert function.explain(*mixed[0]).outcome is Outcome.ERROR
-    assert observed(function, mixed) is Outcome.ERROR

@@ -32,10 +32,6 @@ def mask(n: int) -> Any:
     return x[x < n]
 
 
-def unique(n: int) -> Any:
-    return jnp.unique(jnp.arange(WIDTH) % (3 * n))
-
-
 def grown(n: int) -> Any:
     return jnp.append(jnp.ones((n, 89)), 1.0)
 
@@ -62,10 +58,6 @@ def fresh_branch(n: int) -> Any:
     return jax.lax.cond(n > 1, more, less, 1.0)
 
 
-def fresh_and_wrapped(n: int) -> Any:
-    return jax.lax.while_loop(lambda c: c < WIDTH, jax.checkpoint(lambda c: c + n), jnp.float32(0))
-
-
 def shapes_of(n: int) -> Any:
     return jax.eval_shape(lambda x: x * n, jnp.ones(WIDTH))
 
@@ -89,7 +81,6 @@ def reasons(run: Callable[[int], Any]) -> list[Reason]:
     ("run", "path", "fix"),
     [
         (mask, "mask", "`jnp.where(mask, x, 0)` keeps the shape"),
-        (unique, "unique", "`unique(..., size=n)`"),
         (grown, "size", "preallocate, or pad"),
         (longer, "xs", "preallocate, or pad"),
         (joined, "size", "preallocate, or pad"),
@@ -107,7 +98,6 @@ def test_another_size_in_each_run(run: Callable[[int], Any], path: str, fix: str
     [
         (fresh_body, {"cond_fun", "body_fun"}),
         (fresh_branch, {"true_fun", "false_fun"}),
-        (fresh_and_wrapped, {"cond_fun", "body_fun"}),
     ],
 )
 def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[str]) -> None:

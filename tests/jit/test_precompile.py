@@ -13,13 +13,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import leafwise as lw
 from leafwise._jax.events import count_events
 from leafwise.errors import PrecompileError, RetraceStormWarning
-from leafwise.types import PrecompileOutcome
 
 
 @lw.pytree
@@ -60,37 +58,6 @@ def test_the_first_call_after_it_traces_lowers_and_compiles_nothing(wrap: Any, h
     with count_events() as counts:
         fun(params, x)
     assert (counts.traces, counts.lowerings, counts.compiles) == (0, 0, 0)
-
-
-def test_keywords_statics_numbers_and_weak_types_are_those_of_the_call() -> None:
-    """A signature of any call leads to the program of that call."""
-
-    @lw.jit
-    def step(x: Any, n: lw.Static[Any], *rest: Any, scale: Any, flag: Any) -> Any:
-        return x * scale if flag is not None else sum(rest, x) + len(n)
-
-    x = jnp.ones(3)
-    for args, kwargs in (
-        ((x, "abc"), {"scale": 2.0, "flag": True}),
-        ((np.ones(3), (1, 2), x, 3), {"scale": np.float32(2), "flag": None}),
-        ((jnp.array(0.5), "a"), {"flag": 1j, "scale": 1}),
-    ):
-        lw.precompile([(step, step.signature(*args, **kwargs))])
-        with count_events() as counts:
-            step(*args, **kwargs)
-        assert (counts.traces, counts.lowerings, counts.compiles) == (0, 0, 0), kwargs
-
-
-def test_static_argnums_are_taken_from_the_signature() -> None:
-    """What `static_argnums` names is passed as it was."""
-    fun = jax.jit(
-        lambda n, x, mode: x * n if mode == "a" else x, static_argnums=0, static_argnames="mode"
-    )
-    call = lw.signature(3, jnp.ones(2), mode="a", static_argnums=0, static_argnames="mode")
-    lw.precompile([(fun, call)])
-    with count_events() as counts:
-        fun(3, jnp.ones(2), mode="a")
-    assert counts.compiles == 0
 
 
 def test_a_sharding_stands_for_committed_arrays() -> None:
@@ -230,14 +197,6 @@ def test_traces_made_ahead_are_no_storm() -> None:
         warnings.simplefilter("error", RetraceStormWarning)
         lw.precompile([(fun, call) for call in shapes])
     assert len(fun.traces) == len(shapes)
-
-
-def test_a_program_that_is_there_is_known() -> None:
-    """A second time nothing is compiled, and the record says so."""
-    fun = jax.jit(lambda x: x - 7)
-    call = (VECTOR,), {}
-    first, second = (lw.precompile([(fun, call)])[0].outcome for _ in range(2))
-    assert (first, second) == (PrecompileOutcome.COMPILED, PrecompileOutcome.KNOWN)
 
 
 def test_progress_is_a_line_for_each_program_where_it_is_asked_for(

@@ -31,22 +31,6 @@ def test_any_way_to_call() -> None:
         assert mine(*args, **named) == mine(*args, **named) == its(*args, **named)
 
 
-@pytest.mark.parametrize("args", [(), (1.0,), (1.0, 2.0, 3.0), (1.0, 2.0, {"z": 1.0})])
-def test_wrong_arguments_are_refused_by_jax(args: tuple[Any, ...]) -> None:
-    """The error is JAX's own, also once there is a check."""
-
-    def two(x: Any, y: Any) -> Any:
-        return rates.second * (x + y)
-
-    *given, named = args if args and isinstance(args[-1], dict) else (*args, {})
-    mine, its = lw.jit(two), jax.jit(two)
-    mine(1.0, 2.0)
-    with pytest.raises(TypeError) as expected:
-        its(*given, **named)
-    with pytest.raises(TypeError, match=re.escape(str(expected.value))):
-        mine(*given, **named)
-
-
 def source_of_check(function: Any) -> str:
     """Return the code that runs before each call."""
     return "".join(linecache.getlines(function.__call__.__code__.co_filename))

@@ -96,11 +96,3 @@ def test_gradients_of_several_sizes() -> None:
     gradients(step)
     roles = [each.role for each in repeats(step)]
     assert sorted(roles) == [("vmap", "backward"), ("vmap", "forward")]
-
-
-def test_a_budget_names_the_sizes() -> None:
-    """The error says which batch sizes were compiled."""
-    step = make()
-    jax.vmap(step)(jnp.ones((2, 5)))
-    with pytest.raises(lw.errors.RetraceError, match=r"batch \(batch\): 2 -> 3"), lw.no_retrace():
-        jax.vmap(step)(jnp.ones((3, 5)))

@@ -249,18 +249,6 @@ def test_explanations_say_it() -> None:
     assert [each.name for each in warns.captures] == ["value"]
 
 
-def test_inside_another_trace() -> None:
-    """Captured tracers do not leak, and are no change."""
-    with jax.checking_leaks():
-
-        @jax.jit
-        def outer(x: Any) -> Any:
-            inner = jit(lambda y: y * x, stale="raise")
-            return inner(ONES) + inner(ONES)
-
-        assert np.array_equal(outer(2.0), [4, 4])
-
-
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="`sys.monitoring` is of Python 3.12")
 @pytest.mark.parametrize("tool", [0, 1], ids=["debugger", "coverage"])
 def test_beside_another_tool_that_monitors(tool: int) -> None:
@@ -342,25 +330,6 @@ def test_nothing_large_is_kept(kind: str) -> None:
         return [*states, *[ref() is None for ref in refs]]
 
     assert gone(lw.jit) == gone(jax.jit)
-
-
-@pytest.mark.slow
-def test_memory_is_flat() -> None:
-    """A value that comes back costs no trace, and 10,000 changes and calls leave nothing."""
-    value = 0.0
-    jitted = jit(lambda x: x * value, stale="retrace")
-
-    def change(times: int) -> int:
-        nonlocal value
-        for number in range(times):
-            value = float(number % 4)
-            assert float(jitted(1.0)) == value
-        gc.collect()
-        return len(gc.get_objects())
-
-    before = change(100)
-    assert change(10_000) - before < 100
-    assert len(jitted.traces) == 4
 
 
 def test_threads() -> None:

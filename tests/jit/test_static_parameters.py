@@ -94,12 +94,6 @@ def test_argument_is_static(name: str) -> None:
     assert call().shape == shape
 
 
-def test_without_jit() -> None:
-    """With `jax.disable_jit` the function gets the values, too."""
-    with jax.disable_jit():
-        assert padded(3, 1.0).shape == (3,)
-
-
 def test_other_markers() -> None:
     """The marker of jax_dataclasses is heeded, as its own `jit` does."""
     theirs = Annotated[Annotated[int, "__jax_dataclasses_static_field__"], "documented"]
@@ -215,14 +209,6 @@ def test_local_alias() -> None:
     assert local(lw.Static[int])(3).shape == (3,)
 
 
-def test_names_of_another_module() -> None:
-    """What the caller calls by the names of the function's module says nothing of that function."""
-    module: dict[str, Any] = {"Size": Any}
-    exec('def double(n: "Size"): return 2 * n', module)  # noqa: S102  # our own
-    Size = lw.Static[int]  # noqa: F841, N806
-    assert lw.jit(module["double"])(jnp.ones(2)).shape == (2,)
-
-
 def test_mutation_is_found() -> None:
     """Inside `check_statics` a value that changed in place raises, as in a field."""
 
@@ -273,14 +259,3 @@ def test_pickle() -> None:
     made = cloudpickle.loads(cloudpickle.dumps(lw.jit(positional)))
     assert made(3, 1.0).shape == (3, 2)
     assert made.explain(3, 1.0).outcome == "reuse"
-
-
-def test_other_functions_have_nothing_in_between() -> None:
-    """Without marks a call runs JAX's own object."""
-
-    @lw.jit
-    def plain(n: int, x: "Unknown") -> Any:
-        return x
-
-    plain(1, 2.0)
-    assert plain.__call__ is plain._leafwise_jax  # type: ignore[attr-defined]

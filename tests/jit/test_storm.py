@@ -155,14 +155,6 @@ def test_tests_are_counted_apart() -> None:
         assert len(storm(lambda n, start=start: cls(1.0, start + n), 9, step)) == 1
 
 
-def test_two_fields_are_counted_apart() -> None:
-    """Seven traces by one field and seven by the other are no storm."""
-    cls = define()
-    lists = storm(lambda n: cls(1.0, n if n < 8 else 7, max(n - 7, 0)), 15)
-    assert lists == []
-    assert len(storm(lambda n: cls(1.0, n + 100, n + 100), 10)) == 2
-
-
 def test_it_warns_at_the_line_that_called() -> None:
     """The warning points at the user's line."""
     jitted = lw.jit(lambda x: x)
@@ -181,14 +173,6 @@ def test_the_threshold_can_be_set(threshold: int) -> None:
         (warning,) = storm(lambda n: cls(1.0, n), 20)
     assert warning.startswith(f"{threshold}: ")
     assert f"{threshold} trace" in warning
-
-
-def test_it_can_be_turned_off() -> None:
-    """`None` turns it off, until the block ends."""
-    cls = define()
-    with lw.storm_guard(None):
-        assert storm(lambda n: cls(1.0, n), 20) == []
-    assert len(storm(lambda n: cls(1.0, n + 100), 20)) == 1
 
 
 def threshold() -> int | None:
@@ -226,52 +210,6 @@ def test_as_a_decorator() -> None:
     assert threshold() == 8
 
 
-def test_functions_that_run_later_are_not_decorated() -> None:
-    """A generator or a coroutine function is refused: its body would run outside the block."""
-
-    def generator() -> Iterator[None]:
-        yield
-
-    async def coroutine() -> None:
-        pass
-
-    for function in (generator, coroutine):
-        with pytest.raises(TypeError, match=r"cannot decorate .*\n  fix: open the block inside it"):
-            lw.storm_guard(3)(function)
-
-
-def test_a_call_alone_is_told() -> None:
-    """A call that is neither entered nor used as a decorator changes nothing, and says so."""
-    with pytest.warns(RuntimeWarning) as given:
-        lw.storm_guard(None)
-    (warning,) = given
-    words = (
-        "storm_guard(None) changes nothing: it is a block that was not entered\n"
-        "  fix: with lw.storm_guard(None):"
-    )
-    assert str(warning.message) == words
-    assert warning.filename == __file__
-    assert threshold() == 8
-
-
-def test_reuse_is_no_storm() -> None:
-    """Calls that trace nothing, and values that come back, count for nothing."""
-    cls = define()
-    assert storm(lambda n: cls(1.0, n % 4), 40) == []
-
-
-def test_a_warning_that_is_an_error_does_not_break_the_function() -> None:
-    """With warnings as errors it comes out of the call; the next call works."""
-    jitted = lw.jit(lambda x: x * 2)
-    for size in range(1, 9):
-        jitted(jnp.ones(size))
-    argument = jnp.ones(9)
-    with pytest.raises(lw.errors.RetraceStormWarning):
-        jitted(argument)
-    assert jitted(argument).shape == (9,)
-    assert jitted(jnp.ones(10)).shape == (10,)
-
-
 @pytest.mark.parametrize(
     ("wrong", "kind", "words"),
     [
@@ -295,10 +233,7 @@ def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None
     ("setting", "expected"),
     [
         ("3", "3"),
-        *(
-            pytest.param(*each, marks=pytest.mark.nightly)
-            for each in ((None, "8"), ("0", ""), ("nonsense", "8"))
-        ),
+        *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((None, "8"), ("0", ""))),
     ],
     ids=str,
 )
@@ -322,9 +257,6 @@ def test_the_environment_variable(setting: str | None, expected: str, tmp_path: 
         [sys.executable, script], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.strip() == expected
-    assert ("'nonsense' is not a number of traces: 8 is used" in done.stderr) is (
-        setting == "nonsense"
-    )
 
 
 @pytest.mark.parametrize("many", [False, True])

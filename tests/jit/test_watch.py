@@ -1,13 +1,8 @@
 """`lw.watch` counts what JAX says, of whom, from where, and then goes away."""
 
-import functools
 import gc
 import inspect
-import subprocess
-import sys
-import textwrap
 import threading
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -94,18 +89,6 @@ def test_the_counts_are_those_of_jax(jit: Any, listener: Listener) -> None:
 
 
 @JITS
-def test_a_commitment_alone_is_seen(jit: Any) -> None:
-    """Compiled without a trace: a lowering and a compile."""
-    jitted = jit(lambda x: x * 2)
-    argument = ones(3)
-    jitted(argument)
-    committed = jax.device_put(argument, jax.devices()[0])
-    with lw.watch() as log:
-        jitted(committed)
-    assert kinds(log) == [EventKind.LOWERING, EventKind.COMPILE]
-
-
-@JITS
 def test_names_and_lines(jit: Any) -> None:
     """Each event names the function and the line of this file that called it."""
 
@@ -157,44 +140,6 @@ def test_only_functions_with_a_memory_are_explained() -> None:
     assert mine[3].explanation is not None
     assert [reason.path for reason in mine[3].explanation.reasons] == ["x"]
     assert all(event.explanation is None for event in its)
-
-
-@JITS
-def test_of_one_function(jit: Any) -> None:
-    """By the jitted function, the function, and the name; others are left out."""
-
-    def one(x: Any) -> Any:
-        return x * 2
-
-    def other(x: Any) -> Any:
-        return x * 3
-
-    mine, its = jit(one), jit(other)
-    with lw.watch() as log:
-        mine(1.0)
-        its(1.0)
-        its(2)
-    for function in (mine, one, "one"):
-        assert kinds(log.of(function)) == ALL, function
-    for function in (its, other, "other"):
-        assert kinds(log.of(function)) == ALL * 2, function
-    assert log.of("nobody") == []
-
-
-@JITS
-def test_of_a_method(jit: Any) -> None:
-    """A method is found by its class, by an instance, and by both names."""
-
-    class Model:
-        @functools.partial(jit, static_argnums=0)
-        def step(self, x: Any) -> Any:
-            return x * 2
-
-    with lw.watch() as log:
-        Model().step(1.0)
-    names = ("step", "test_of_a_method.<locals>.Model.step")
-    for function in (Model.step, Model().step, *names):
-        assert kinds(log.of(function)) == ALL, function
 
 
 def test_eager_operations_can_be_left_out() -> None:
@@ -257,40 +202,3 @@ def test_nothing_listens_afterwards() -> None:
     jax.jit(lambda x: x)(1.0)
     assert (recorder._watchers, events._subscribers) == before
     assert [len(log) for log in logs] == [0]
-
-
-def run_alone(script: str, folder: Path) -> str:
-    file = folder / "alone.py"
-    file.write_text(textwrap.dedent(script), encoding="utf-8")
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", [pytest.param("jax.jit", marks=pytest.mark.nightly), "lw.jit"])
-def test_hits_of_the_persistent_cache(jit: str, tmp_path: Path) -> None:
-    """What the compilation cache on disk answers is a compile, and marked as a hit."""
-    script = f"""
-        import jax
-        import leafwise as lw
-        jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        f = {jit}(lambda x: x * 2 + 1)
-        with lw.watch() as log:
-            f(1.0)
-        print(len(log.traces), len(log.lowerings), len(log.compiles), len(log.cache_hits))
-        print(*(line for line in str(log).splitlines() if "(persistent" in line), sep="\\n")
-        print([p.cached for p in getattr(f, "traces", [])])
-        """
-    first, second = run_alone(script, tmp_path), run_alone(script, tmp_path)
-    cached = ["[False]", "[True]"] if jit == "lw.jit" else ["[]", "[]"]
-    counts, head, line, flags = first.splitlines()
-    assert (counts, flags) == ("1 1 1 0", cached[0])
-    assert head.endswith("1 compile (persistent cache: 0 hits, 1 missed)")
-    assert line.endswith("(persistent cache: not found; written now)")
-    counts, head, line, flags = second.splitlines()
-    assert (counts, flags) == ("1 1 1 1", cached[1])
-    assert head.endswith("1 compile (persistent cache: 1 hit, 0 missed)")
-    assert line.endswith("(persistent cache: hit)")

@@ -21,12 +21,7 @@ NO_QUESTION = "-"
 
 
 class Seen:
-    """What the bodies of a row call with the instance that they are given.
-
-    Attributes:
-        expected: What the statics of that instance have to be.
-        parts: How often each part of the row ran, by name; tracing is running.
-    """
+    """What the bodies of a row call with their instance: it counts how often each part runs."""
 
     def __init__(self) -> None:
         self.expected: Any = None
@@ -56,23 +51,11 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One transformation.
+    """One transformation: `build` makes the function, and `plain` gives the same result without.
 
-    Attributes:
-        key: A short name, for the names of tests.
-        group: The heading under which it stands.
-        name: The transformation, as JAX calls it.
-        what: What goes through, and in which place, for those who read the row.
-        build: Returns the transformed function. What it closes over is built once, so that
-            JAX may know its bodies again at the next call.
-        plain: The same result, without the transformation.
-        traces: How often the body runs at the first call, at a second one with equal statics,
-            and at a third one with another static.
-        oldest_traces: The same with JAX 0.10, where it differs.
-        forward: Why JAX has no forward derivative, a part of its message; empty if it has.
-        reverse: The same for the gradient.
-        concrete: Whether it needs values: it cannot be tried under `jax.eval_shape`.
-        note: What else there is to know.
+    What it closes over is built once, so that JAX may know its bodies again at the next call. The
+    counts are those of the first call, of one with equal statics, and of one with another static;
+    `forward` and `reverse` are a part of JAX's message where there is no derivative.
     """
 
     key: str

@@ -168,12 +168,7 @@ def statics_of(tree: Any) -> Any:
 
 
 class Kind(NamedTuple):
-    """A way to make a class.
-
-    Attributes:
-        name: What it is called in the names of tests.
-        make: Returns an instance. Equal arguments make equal statics, of objects of their own.
-    """
+    """A way to make a class: equal arguments make equal statics, of objects of their own."""
 
     name: str
     make: Callable[[str], Any]

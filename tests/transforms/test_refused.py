@@ -56,20 +56,6 @@ def test_other_statics(finish: Any, kind: Kind) -> None:
     caught.match(rf"{name}\(act='sin'")
 
 
-@finished
-@pytest.mark.parametrize(
-    ("leaf", "text"),
-    [(jnp.ones(2, jnp.float32), "2"), (jnp.int32(1), "int32")],
-    ids=["shape", "dtype"],
-)
-def test_other_leaves(finish: Any, leaf: Any, text: str) -> None:
-    """The same for a shape or dtype: the path of the field is in the message."""
-    program = finish(State(jnp.float32(1)))
-    with pytest.raises((TypeError, ValueError), match=r"\.x") as caught:
-        program(State(leaf))
-    caught.match(text)
-
-
 def test_a_donated_instance_is_used_up() -> None:
     """Its buffers are gone, its class and statics are there, and what is made of it is refused."""
     program = jax.jit(step, donate_argnums=0)

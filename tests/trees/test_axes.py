@@ -6,11 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 import leafwise as lw
 from leafwise.testing.strategies import pytrees
@@ -85,42 +82,6 @@ def test_vmap_in_and_out() -> None:
     moved = jax.vmap(lambda p: p, in_axes=(spread,), out_axes=lw.axes(tree, None, x=1, encoder=0))
     assert (moved(tree).x.shape, moved(tree).encoder.w.shape) == ((2, 4), (4, 2))
     assert moved(tree).n == 3
-
-
-def mesh() -> Any:
-    return jax.sharding.Mesh(np.array(jax.devices()[:2]), ("i",))
-
-
-def test_shardings() -> None:
-    """Shardings for device_put and for jit are such trees."""
-    tree = params()
-    rows, whole = NamedSharding(mesh(), P("i")), NamedSharding(mesh(), P())
-    shardings = lw.axes(tree, whole, x=rows)
-    placed = jax.device_put(tree, shardings)
-    assert (placed.x.sharding, placed.encoder.w.sharding) == (rows, whole)
-
-    step = jax.jit(lambda p: p, in_shardings=(shardings,), out_shardings=shardings)
-    with lw.budget(traces=1, exact=True, of=step):
-        made = step(placed)
-        step(made)
-    assert (made.x.sharding, made.n) == (rows, 3)
-    free = jax.jit(lambda p: p, in_shardings=(lw.axes(tree, None, x=rows),))
-    assert free(tree).x.sharding.is_equivalent_to(rows, 2)
-
-
-def test_shard_map() -> None:
-    """Specs of shard_map are such trees, inwards and outwards."""
-    tree = lw.replace(params(), s=jnp.float32(2), paths=jnp.float32(0))
-    specs = lw.axes(tree, P(), x=P("i"))
-    seen: list[Any] = []
-
-    def block(part: Params) -> Params:
-        seen.append((part.x.shape, part.encoder.w.shape, part.n))
-        return lw.replace(part, x=part.x * part.s)
-
-    made = jax.shard_map(block, mesh=mesh(), in_specs=(specs,), out_specs=specs)(tree)
-    assert seen[0] == ((2, 2), (2, 4), 3)
-    assert made.x.tolist() == [[2.0, 2.0]] * 4
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """`lw.replace` of a class whose constructor was written by hand."""
 
-import dataclasses
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -49,31 +46,3 @@ def test_changed_fields_are_converted_checked_and_validated() -> None:
         lw.replace(LAYER, runs=[1])
     with pytest.raises(TypeError, match=r"no field 'rusn' \(did you mean 'runs'\?\)"):
         lw.replace(LAYER, rusn=1)
-
-
-def test_plain_dataclasses_replace_fails() -> None:
-    """The hazard: `dataclasses.replace` calls the constructor with field names."""
-    broken: Any = dataclasses.replace
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        broken(LAYER, n=4)
-
-
-def test_unknown_attribute_of_a_finished_instance() -> None:
-    """Assigning what is not a field says so, and suggests no replace that would fail."""
-    with pytest.raises(
-        lw.errors.FrozenInstanceError, match="no such field: it has w, n, runs"
-    ) as error:
-        LAYER.other = 1  # type: ignore[attr-defined]
-    assert "lw.replace" not in str(error.value)
-
-
-def test_fix_keeps_the_default() -> None:
-    """The repaired declaration of a text field has the default that it had."""
-    with pytest.raises(lw.errors.DefinitionError) as error:
-
-        @lw.pytree
-        class P:
-            act: str = "relu"
-
-    assert '`act: lw.Static[str] = "relu"`' in str(error.value)
-    assert '`act: str = lw.static_field(default="relu")`' in str(error.value)

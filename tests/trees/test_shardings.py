@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -185,33 +185,18 @@ def test_an_abstract_instance_is_sharded_first(mesh: jax.sharding.Mesh) -> None:
     assert not lw.diff(made.hidden, create(key).hidden, values=True)
 
 
-def test_an_abstract_instance_lowers_the_program_of_a_real_one(mesh: jax.sharding.Mesh) -> None:
-    """Lowered for sharded structs, a program takes the sharded instance."""
-    abstract = lw.shard(jax.eval_shape(model), mesh)
-    compiled = jax.jit(lambda m: m.hidden.w.sum()).lower(abstract).compile()
-    assert compiled(lw.shard(model(), mesh)) == 32
-
-
 # ----------------------------------------------------------------- classes
 
 
-Inner = TypeVar("Inner")
-Other = TypeVar("Other")
-
-
 @lw.pytree
-class Box(Generic[Inner]):
-    inner: Inner
+class Box:
+    inner: Layer
     n: int = lw.static_field(default=1)
 
 
 @lw.pytree
-class Kept(Box[Other], Generic[Other]):
-    more: Other = lw.field(kw_only=True)
-
-
-@lw.pytree
-class Filled(Kept[Layer]):
+class Filled(Box):
+    more: Layer = lw.field(kw_only=True)
     x: "jax.typing.ArrayLike" = 0.0
     pairs: tuple[jax.Array, ...] = ()
 
@@ -230,7 +215,7 @@ def test_a_class_gives_what_it_declares(mesh: jax.sharding.Mesh) -> None:
     assert jax.device_put(tree, found).inner.w.sharding == found.inner.w
     out = jax.jit(lambda m: m, in_shardings=(found,), out_shardings=found)(tree)
     assert out.inner.w.sharding.is_equivalent_to(found.inner.w, 2)
-    assert lw.shardings(Box[Layer], mesh).inner.b.spec == P("model")
+    assert lw.shardings(Box, mesh).inner.b.spec == P("model")
     with pytest.raises(
         ShardingError,
         match=r"Layer\.w, at Filled\.inner\.w and 1 more: the mesh has no axis 'data'",
@@ -239,10 +224,10 @@ def test_a_class_gives_what_it_declares(mesh: jax.sharding.Mesh) -> None:
 
 
 def test_a_class_that_does_not_say_enough() -> None:
-    """What depends on the instance is an error: counts, type variables, statics of no default."""
+    """What depends on the instance is an error: counts, statics without a default."""
 
     @lw.pytree
-    class Vague(Box[Inner]):
+    class Vague(Box):
         size: int = lw.static_field(kw_only=True)
         maybe: Layer | None = None
         anything: Any = None
@@ -259,7 +244,7 @@ def test_a_class_that_does_not_say_enough() -> None:
         lw.shardings(Vague, mesh_of())
     problems = caught.value.message.splitlines()
     assert [line.partition(":")[0] for line in problems[:-1]] == [
-        *("Vague.inner", "Vague.size", "Vague.maybe", "Vague.anything")
+        *("Vague.size", "Vague.maybe", "Vague.anything")
     ]
     assert "jax.eval_shape(Vague, ...)" in problems[-1]
     with pytest.raises(ShardingError, match=r"Own\.n: a static that the class's own __init__"):

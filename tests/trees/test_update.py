@@ -88,26 +88,6 @@ def _related(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one) or one[:8] == other[:8]
 
 
-def test_all_at_once() -> None:
-    """Changes at many places are made in one go, statics among them."""
-    made = lw.update(
-        model(),
-        {"encoder.act": "gelu", "encoder.w": 5.0, "layers[0].w": 6.0, "config.sizes[0]": 0},
-    )
-    assert made == Model(Layer(5.0, act="gelu"), [Layer(6.0), Layer(3.0)], config=Config(2, (0, 2)))
-
-
-def test_untouched_parts_are_the_same_objects() -> None:
-    """What is not on the way to a change is not copied."""
-    tree = Model(Layer(jnp.ones(2)), [Layer(jnp.ones(3)), Layer([1, 2])])
-    made = lw.update(tree, {"layers[0].b": 1})
-    assert made.encoder is tree.encoder
-    assert made.layers[1] is tree.layers[1]
-    assert made.layers[0].w is tree.layers[0].w
-    assert made.layers is not tree.layers
-    assert tree.layers[0].b == 0.0
-
-
 @given(pytrees(), st.data())
 def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> None:
     """Of any drawn tree one leaf is exchanged: structure and all other leaves stay."""
@@ -428,28 +408,3 @@ def test_registered_classes() -> None:
             return cls(*children)
 
     assert lw.update(Custom(1, [2]), {"['y'][0]": 3}).y == [3]
-
-
-def test_subclasses_slots_and_generics() -> None:
-    """Inherited fields, slots and many statics change nothing."""
-
-    @lw.pytree(slots=True)
-    class Base:
-        x: Any
-        n: int = lw.static_field(default=1)
-
-    @lw.pytree(slots=True, many_statics=True)
-    class Child(Base):
-        y: Any = 2
-        k: lw.Static[str] = "k"
-
-    made = lw.update([Child(1)], {"[0].n": 5, "[0].y": 6, "[0].k": "z"})[0]
-    assert (type(made), made.x, made.n, made.y, made.k) == (Child, 1, 5, 6, "z")
-    with pytest.raises(lw.errors.PathError, match="it has x, n, y, k"):
-        lw.update(Child(1), {"z": 1})
-
-
-def test_a_tracer_in_a_static() -> None:
-    """A traced value cannot become static, however deep it is put."""
-    with pytest.raises(lw.errors.TracerInStaticError, match=r"Model\.config\.depth"):
-        jax.jit(lambda n: lw.update(model(), {"config.depth": n}))(1)

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import jax
@@ -290,8 +290,21 @@ class _Exchange:
                     lambda carry: run(params["body_jaxpr"], *args[first:end], *carry),
                     list(args[end:]),
                 )
-            case _:
-                found = _scan(params, run, args)
+            case _:  # a scan
+                if "ft_in" in params:  # since JAX 0.12
+                    consts, carry, rows = map(list, params["ft_in"].update(args).unpack())
+                else:
+                    first = params["num_consts"]
+                    end = first + params["num_carry"]
+                    consts, carry, rows = map(list, (args[:first], args[first:end], args[end:]))
+
+                def body(carry: Any, row: Any) -> Any:
+                    found = run(params["jaxpr"], *consts, *carry, *row)
+                    return found[: len(carry)], found[len(carry) :]
+
+                options = {name: params[name] for name in ("length", "reverse", "unroll")}
+                carry, stacked = jax.lax.scan(body, carry, rows, **options)
+                found = [*carry, *stacked]
         return list(found)
 
     def _refusal(self) -> HoistError:
@@ -325,19 +338,3 @@ def _zero_tangent(value: Any) -> Any:
     if jnp.issubdtype(value.dtype, jnp.inexact):
         return jnp.zeros_like(value)
     return np.zeros(value.shape, jax.dtypes.float0)
-
-
-def _scan(params: Mapping[str, Any], run: Callable[..., list[Any]], args: Sequence[Any]) -> Any:
-    if "ft_in" in params:  # since JAX 0.12
-        consts, carry, rows = map(list, params["ft_in"].update(args).unpack())
-    else:
-        first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
-        consts, carry, rows = map(list, (args[:first], args[first:second], args[second:]))
-
-    def body(carry: Any, row: Any) -> Any:
-        found = run(params["jaxpr"], *consts, *carry, *row)
-        return found[: len(carry)], found[len(carry) :]
-
-    options = {name: params[name] for name in ("length", "reverse", "unroll")}
-    carry, found = jax.lax.scan(body, carry, rows, **options)
-    return [*carry, *found]

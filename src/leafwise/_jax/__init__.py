@@ -7,11 +7,10 @@ answers with less where JAX's internals are not those that were tested (`compat.
 - `context`: the configuration that a trace depends on, and a number of leafwise's own.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
 - `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
-- `eager_calls`: the operation or loop that a line calls outside jitted functions.
 - `compiles`: programs just before XLA compiles them.
 - `frames`: JAX's frames in the traceback of an error.
 - `refusals`: the two trees that JAX compared when it raised.
-- `processes`: texts exchanged between the processes of a program.
+- `processes`: texts exchanged between the processes of a program, and who differs.
 
 `_jit` uses the first three and the last; `_compare` uses the others, to explain JAX's errors.
 """

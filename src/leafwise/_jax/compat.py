@@ -45,10 +45,7 @@ def dispatch_entries(jitted: Any) -> int:
 
 
 def static_options(jitted: Any) -> StaticOptions:
-    """Return which arguments of a jitted function are static: by position, and by name.
-
-    Both are empty where that is unknown.
-    """
+    """Return which arguments of a jitted function are static: by position, and by name."""
     return static_options_of(getattr(jitted, "_jit_info", None) if _KNOWN else None)
 
 
@@ -59,10 +56,7 @@ def static_options_of(info: Any) -> StaticOptions:
 
 
 def is_committed(lowered: Any) -> bool:
-    """Return whether the results of a lowered function are committed to their devices.
-
-    Where JAX's internals are unknown, only results on several devices count as committed.
-    """
+    """Return whether the results of a lowered function are committed to their devices."""
     committed: Any = None
     if _KNOWN:
         lowering: Any = getattr(lowered, "_lowering", None)
@@ -74,10 +68,7 @@ def is_committed(lowered: Any) -> bool:
 
 
 def dropped_fields(cls: Any) -> frozenset[str]:
-    """Return the ``drop_fields`` that `jax.tree_util.register_dataclass` was given for a class.
-
-    Where JAX's internals are unknown, as for a class that was not registered so, there are none.
-    """
+    """Return the ``drop_fields`` that `jax.tree_util.register_dataclass` was given for a class."""
     try:
         known: Any = importlib.import_module("jax._src.tree_util")._registry  # noqa: SLF001
         kept = inspect.getclosurevars(known[cls].to_iter).nonlocals if _KNOWN else {}

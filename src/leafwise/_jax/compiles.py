@@ -30,14 +30,7 @@ _REGION: Final = re.compile(r"\s*(?:[}^#]|cond \{|reducer\(|$)")
 
 
 class Compile(NamedTuple):
-    """A program that is about to be compiled, or to be read from the persistent cache.
-
-    Attributes:
-        module: JAX's `ir.Module`.
-        devices: An array of the devices that it is for.
-        settings: JAX's `CompileOptions`.
-        backend: The client of these devices.
-    """
+    """A program that is about to be compiled, or to be read from the persistent cache."""
 
     module: Any
     devices: Any
@@ -99,10 +92,7 @@ class Compile(NamedTuple):
         return found
 
     def cache_key(self) -> str | None:
-        """Return the key in the persistent cache, by JAX's own rules; None if that is off.
-
-        This serialises the module once more.
-        """
+        """Return the key in the persistent cache, by JAX's own rules; None if that is off."""
         key: str | None = _compiler()._get_cache_key(  # noqa: SLF001
             self.settings, self.backend, self.module, self.devices
         )
@@ -122,10 +112,8 @@ _listeners: tuple[Listener, ...] = ()
 def listen_to_compiles(listener: Listener) -> bool:
     """Call `listener` with each program, on the thread that is about to compile it.
 
-    What it raises ends the call of the user's function before the compile.
-
-    Returns:
-        Whether it will be called: False where JAX is unknown.
+    What it raises ends the call of the user's function before the compile. Return whether it
+    will be called: False where JAX is unknown.
     """
     global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     with LOCK:
@@ -144,7 +132,10 @@ def stop_listening_to_compiles(listener: Listener) -> None:
     with LOCK:
         _listeners = tuple(each for each in _listeners if each != listener)
         if not _listeners:
-            _unhook()
+            with contextlib.suppress(ImportError, AttributeError):
+                compiler = _compiler()
+                # Left alone if somebody else has replaced it since.
+                compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 
 def _compiler() -> Any:
@@ -175,13 +166,6 @@ def _hook() -> bool:
 
 
 _MARK: Final = "_leafwise_original"
-
-
-def _unhook() -> None:
-    with contextlib.suppress(ImportError, AttributeError):
-        compiler = _compiler()
-        # Left alone if somebody else has replaced it since.
-        compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 
 def _digest(operation: Any) -> str:

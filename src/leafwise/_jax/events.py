@@ -27,14 +27,7 @@ class EventKind(StrEnum):
 
 
 class RawEvent(NamedTuple):
-    """One thing that JAX did, as it reports it.
-
-    Attributes:
-        kind: What it did.
-        name: The name of the jitted function.
-        seconds: How long it took.
-        cache: What the persistent compilation cache answered to a compile.
-    """
+    """One thing that JAX did, as it reports it."""
 
     kind: EventKind
     name: str

@@ -16,16 +16,7 @@ from leafwise._jax.frames import exclude_file
 
 
 class Exchange(NamedTuple):
-    """Two trees of one trace that JAX has found to agree.
-
-    Attributes:
-        operation: ``"cond"``, ``"switch"``, ``"scan"``, ``"while_loop"``.
-        names: What the trees are: the branches that return them; empty for a carry.
-        before: The treedef of the first branch, or of the carry that the body takes.
-        after: The treedef of another branch, or of the carry that the body returns.
-        make_before: Makes a tree of the first, of abstract values.
-        make_after: Makes a tree of the other.
-    """
+    """Two trees of one trace that JAX has found to agree."""
 
     operation: str
     names: tuple[str, ...]
@@ -45,10 +36,7 @@ Note = Callable[[Exchange], None]
 
 
 def watch_exchanges(note: Note) -> Callable[[], None]:
-    """Call `note` with each pair of trees that JAX has compared; return what ends that.
-
-    Nothing is seen where `is_known` is False.
-    """
+    """Call `note` with each pair of trees that JAX has compared; return what ends that."""
     undone: list[tuple[Any, str, Any]] = []
     for place, name in _CHECKS if is_known() else ():
         try:
@@ -69,28 +57,14 @@ def watch_exchanges(note: Note) -> Callable[[], None]:
 def _noting(original: Callable[..., None], note: Note) -> Callable[..., None]:
     def check(*args: Any) -> None:
         original(*args)
-        before, after = args[-2:]
-        if len(args) > _OF_CARRY:
-            found = Exchange(
-                str(args[0]),
-                (str(args[1]), str(args[2])),
-                *(before.tree, after.tree),
-                *(before.unflatten, after.unflatten),
-            )
-        elif _is_in_fori_loop(inspect.currentframe()):  # which adds its counters to the carry
-            found = Exchange(
-                "fori_loop",
-                (),
-                *(before.tree.children()[-1], after.tree.children()[-1]),
-                *(lambda: before.unflatten()[-1], lambda: after.unflatten()[-1]),
-            )
-        else:
-            found = Exchange(
-                str(args[0]).removesuffix(" body"),
-                (),
-                *(before.tree, after.tree),
-                *(before.unflatten, after.unflatten),
-            )
+        operation, (before, after) = str(args[0]), args[-2:]
+        trees, make = (before.tree, after.tree), (before.unflatten, after.unflatten)
+        names = (str(args[1]), str(args[2])) if len(args) > _OF_CARRY else ()
+        if not names and _is_in_fori_loop(inspect.currentframe()):  # its counters come first
+            operation = "fori_loop"
+            trees = before.tree.children()[-1], after.tree.children()[-1]
+            make = (lambda: before.unflatten()[-1], lambda: after.unflatten()[-1])
+        found = Exchange(operation.removesuffix(" body"), names, *trees, *make)
         note(found)
 
     return check

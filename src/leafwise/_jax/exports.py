@@ -12,16 +12,7 @@ from leafwise._jax.compat import is_known
 def name_class(
     cls: type, name: str, write: Callable[[Any], bytes], read: Callable[[bytes], Any]
 ) -> bool:
-    """Give a class a name in exported programs; return whether it has it.
-
-    It has not if the class was named before, by hand.
-
-    Args:
-        cls: A pytree class.
-        name: The name.
-        write: Returns its aux_data as bytes.
-        read: Returns the aux_data that was written.
-    """
+    """Give a class a name in exported programs; return False if it has one, given by hand."""
     try:
         export.register_pytree_node_serialization(
             cls, serialized_name=name, serialize_auxdata=write, deserialize_auxdata=read

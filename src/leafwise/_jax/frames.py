@@ -40,11 +40,7 @@ def keep_frames() -> None:
 
 
 def release_frames() -> bool:
-    """Undo the last `keep_frames` of this thread.
-
-    Returns:
-        Whether frames were kept that JAX would have removed.
-    """
+    """Undo the last `keep_frames`; return whether it kept frames that JAX would have removed."""
     _BLOCK.depth -= 1
     undo = _BLOCK.undo
     if _BLOCK.depth == 0 and undo is not None:

@@ -31,13 +31,7 @@ _WORDS: Final = {
 
 
 class CacheAnswer(NamedTuple):
-    """What the persistent cache answered to a compile.
-
-    Attributes:
-        hit: Whether it had the program.
-        miss: Why it had not; empty if it had, or if it is off.
-        parts: The hash of each part of the key; empty if nobody listens for them.
-    """
+    """What the persistent cache answered to a compile."""
 
     hit: bool = False
     miss: str = ""
@@ -69,12 +63,7 @@ def note_event(event: str) -> None:
 
 
 def answer_to(name: str, seconds: float) -> CacheAnswer:
-    """Return what the cache answered to the compile that this thread has just ended.
-
-    Args:
-        name: The function.
-        seconds: How long it took.
-    """
+    """Return what the cache answered to the compile that this thread has just ended."""
     events, parts = _HERE.events, _HERE.parts
     _HERE.events, _HERE.parts = set(), {}
     hit = _HIT in events

@@ -1,50 +1,45 @@
-"""Texts exchanged between all processes of a program, without any device taking part.
+"""What all processes tell each other, without any device taking part.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it: where JAX is not one that was tested, `multihost_utils` gathers the texts,
-which takes a program on the devices, and cannot say which process is missing.
+public name leads to it. Digests go first, which are short; only where they differ does one process
+of each group send more.
 """
 
+import base64
 import contextlib
 import dataclasses
-import queue
+import itertools
+import json
+import math
 import threading
-import time
-from typing import Any, Final
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import jax
-import numpy as np
 
-from leafwise._jax import compat
 from leafwise._objects.locks import new_lock
+from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
+
+T = TypeVar("T")
 
 _LONGEST: Final = 1e6
 """Seconds: of what is longer, a number of milliseconds may not fit."""
 
 
 class MissingError(Exception):
-    """Not all processes came in time.
-
-    Attributes:
-        missing: Those that did not; empty if this one came too late; None if that is unknown.
-    """
+    """Not all processes came in time."""
 
     def __init__(self, missing: tuple[int, ...] | None, detail: str) -> None:
         super().__init__(missing, detail)
-        self.missing = missing
+        self.missing = missing  # none if this one came too late; None if that is unknown
         self.detail = detail
 
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-    """The processes of this program.
-
-    Attributes:
-        index: The index of this one.
-        count: How many there are.
-        client: That of the coordination service; None if it cannot be reached.
-    """
+    """The processes of this program."""
 
     index: int
     count: int
@@ -55,14 +50,14 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    with contextlib.suppress(ImportError, AttributeError, TypeError):
-        if compat.is_known():
-            from jax._src import distributed  # noqa: PLC0415  # after the check of the version
+    state = _state()
+    return Processes(int(state.process_id), int(state.num_processes), state.client)
 
-            state: Any = distributed.global_state
-            if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
-                return Processes(int(state.process_id), int(state.num_processes), state.client)
-    return Processes(jax.process_index(), jax.process_count(), None)
+
+def _state() -> Any:
+    from jax._src import distributed  # noqa: PLC0415  # only where several processes run
+
+    return distributed.global_state
 
 
 def exchange(
@@ -70,21 +65,10 @@ def exchange(
 ) -> dict[int, str]:
     """Return the texts of all processes by index, once all have called this with one name.
 
-    Args:
-        here: This process.
-        name: What is exchanged: the n-th call with a name meets the n-th of the others.
-        text: The text of this process.
-        timeout: The seconds to wait.
-        start: The least number: where one process may have come less often than the others, all
-            give a larger one.
-
-    Raises:
-        MissingError: Not all processes came.
+    The n-th call with a name meets the n-th of the others, from `start` on.
     """
-    if here is _left:
-        raise MissingError(None, "its JAX client is shut down: it must start again")
     if here.client is None:
-        return _gathered(here, text, timeout)
+        raise MissingError(None, "its JAX client is shut down: it must start again")
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -143,11 +127,7 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    shutdown: Any = jax.distributed.shutdown
-    if here.client is not None:
-        from jax._src import distributed  # noqa: PLC0415  # `processes` has checked the version
-
-        shutdown, distributed.global_state.client = here.client.shutdown, None
+    shutdown, _state().client = here.client.shutdown, None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
@@ -181,34 +161,180 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
 
 
-def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
-    """Return the texts by way of the devices, in another thread, which may never end."""
-    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+# ------------------------------------------------------------------------ agreement
 
-    def gather() -> None:
-        try:
-            answers.put(_allgather(text))
-        except Exception as error:  # noqa: BLE001  # raised below
-            answers.put(error)
+_REASONS_TIMEOUT: Final = 60.0
+"""Seconds for the second exchange, to which all come at once."""
 
-    threading.Thread(target=gather, daemon=True).start()
-    end = time.monotonic() + timeout
+_LONGEST_TEXT: Final = 3 << 20
+"""What is sent in one message, which gRPC limits to 4 MiB."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """How messages name what is compared."""
+
+    head: str  # what compares
+    root: str  # what paths begin with
+    again: str  # what a process that did not come may do less often
+    fix: str = "or give a longer timeout="
+
+
+def check_timeout(timeout: float, where: str) -> None:
+    """Raise `ValueError` for what is not a positive number of seconds."""
+    if not 0 < timeout < math.inf:
+        raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
+
+
+def grouped_by_digest(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    make: Callable[[], T],
+    digest: Callable[[T], str],
+    timeout: float,
+    words: Words,
+) -> tuple[T, list[list[int]]]:
+    """Return what this process has, and the processes that have the same, by digest."""
     try:
-        found = answers.get(timeout=max(0.001, end - time.monotonic()))
-    except queue.Empty:
-        raise MissingError(None, f"no answer within {timeout:g} s") from None
-    if isinstance(found, Exception):
-        raise MissingError(None, str(found)) from found
-    return dict(enumerate(found[: here.count]))
+        made = make()
+    except Exception as error:
+        exchange_json(here, name, as_told(error), timeout, words)
+        raise
+    found = exchange_json(here, name, {"digest": digest(made)}, timeout, words)
+    raise_what_is_told(words.head, "could not describe the tree", found)
+    return made, groups_of({index: each["digest"] for index, each in found.items()})
 
 
-def _allgather(text: str) -> list[str]:
-    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
+def as_told(error: BaseException) -> dict[str, str]:
+    """Return an error as what `exchange_json` tells the others."""
+    return {"error": f"{type(error).__name__}: {message_of(error)}"[:_MOST_OF_ERROR]}
 
-    data = np.frombuffer(text.encode(), np.uint8)
-    gather: Any = multihost_utils.process_allgather
-    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
-    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
-    padded[: data.size] = data
-    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
-    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]
+
+_MOST_OF_ERROR: Final = 4000
+
+
+def raise_what_is_told(
+    head: str, what: str, found: Mapping[int, Mapping[str, str]], fix: str = ""
+) -> None:
+    """Raise if some process has told an error."""
+    errors = {index: each["error"] for index, each in sorted(found.items()) if "error" in each}
+    if errors:
+        reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
+        reasons += f"\n  fix: {fix}" if fix else ""
+        raise DifferentProcessesError(f"{head}: {list_of([*errors])} {what}{reasons}")
+
+
+def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
+    """Return the processes that have the same, the largest group first."""
+    groups: dict[str, list[int]] = {}
+    for index, each in sorted(by_process.items()):
+        groups.setdefault(each, []).append(index)
+    return sorted(groups.values(), key=lambda each: (-len(each), each))
+
+
+def count_of(groups: Sequence[Sequence[int]]) -> str:
+    """Return how many processes are not in the largest group."""
+    counts = [*map(len, groups)]
+    return f"{sum(counts[1:])} of {sum(counts)} processes"
+
+
+def exchange_in_groups(
+    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[], Any]
+) -> list[Any]:
+    """Return what the first process of each group has sent as JSON; None if it could not."""
+    text = ""
+    if any(here.index == group[0] for group in groups):
+        text = base64.b85encode(zlib.compress(json.dumps(make()).encode())).decode()
+    if len(text) > _LONGEST_TEXT // len(groups):  # all come in one message
+        text = ""
+    try:
+        found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
+    except MissingError:  # it has ended since
+        found = {}
+    texts = [found.get(group[0], "") for group in groups]
+    return [json.loads(zlib.decompress(base64.b85decode(each))) if each else None for each in texts]
+
+
+def exchange_json(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    value: dict[str, str],
+    timeout: float,
+    words: Words,
+    start: int = 0,
+) -> dict[int, dict[str, str]]:
+    """Return what all processes have sent under a name."""
+    try:
+        found = exchange(here, name, json.dumps(value), timeout, start)
+    except MissingError as error:
+        message = _late(here, words, error, timeout)
+        raise ProcessTimeoutError(message, error.missing or ()) from error
+    return {index: json.loads(text) for index, text in found.items()}
+
+
+def _late(here: Processes, words: Words, error: MissingError, timeout: float) -> str:
+    head = f"{words.head} in process {here.index} of {here.count}"
+    if error.missing is None:
+        detail = error.detail.splitlines()[0][:200]
+        return (
+            f"{head}: not all processes answered within {timeout:g} s: {detail}\n"
+            f"  fix: see whether process 0, which runs JAX's coordination service, has ended"
+        )
+    if not error.missing:
+        return (
+            f"{head}: the others have given up waiting\n"
+            f"  fix: give them a longer timeout=, or see why this process came late or failed"
+        )
+    return (
+        f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
+        f"  fix: see whether it has ended, or {words.again}; {words.fix}"
+    )
+
+
+def list_of(indices: Sequence[int]) -> str:
+    """Return ``process 3`` or ``processes 0-2, 5``."""
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and index == spans[-1][-1] + 1:
+            spans[-1][1:] = [index]
+        else:
+            spans.append([index])
+    text = ", ".join("-".join(map(str, each)) for each in spans)
+    return f"process{'es' if len(indices) > 1 else ''} {text}"
+
+
+Pairs = Iterable[tuple[str, str, str]]
+"""Paths, with the text of the largest group and that of another."""
+
+
+def differences_between(
+    groups: Sequence[list[int]], sent: Sequence[T | None], compare: Callable[[T, T], Pairs]
+) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
+    """Return what differs as lines, and by path: each value with the processes that have it."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    largest = sent[0]
+    for group, other in zip(groups[1:], sent[1:], strict=True):
+        pairs = compare(largest, other) if largest is not None and other is not None else ()
+        for path, usual, its in pairs:
+            texts = found.setdefault(path, {})
+            texts[its] = (*texts.get(its, ()), *group)
+            texts.setdefault(usual, ())
+    known = [group for group, each in zip(groups, sent, strict=True) if each is not None]
+    for path, texts in found.items():
+        differing = {index for group in texts.values() for index in group}
+        rest = tuple(sorted({*itertools.chain(*known)} - differing))
+        by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
+        found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
+    lines: list[str] = []
+    for path, texts in list(found.items())[:_MOST_SHOWN]:
+        lines += [f"\n  {path}:"]
+        lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
+    if len(found) > _MOST_SHOWN:
+        lines += [f"\n  and {len(found) - _MOST_SHOWN} more, which `differences` of this error has"]
+    missing = [group for group, each in zip(groups, sent, strict=True) if each is None]
+    lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
+    return lines, found
+
+
+_MOST_SHOWN: Final = 20
+"""How many paths a message shows."""

@@ -14,25 +14,14 @@ from leafwise._jax.compat import StaticOptions, is_known, static_options_of
 
 
 class RunningCall(NamedTuple):
-    """A call of a jitted function that is in the middle of a cache miss.
-
-    Attributes:
-        fun: The function that was given to `jax.jit`, or to `jax.pmap`.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        frame: The Python frame that called.
-        runs: Whether it is a call, and not `lower`, `trace` or `eval_shape`.
-        info: JAX's record of the options of the jitted function.
-        is_mapped: Whether it is under `jax.pmap`.
-    """
+    """A call of a jitted function that is in the middle of a cache miss."""
 
     fun: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    frame: types.FrameType | None
-    runs: bool
-    info: Any = None
-    is_mapped: bool = False
+    frame: types.FrameType | None  # that called
+    runs: bool  # which `lower`, `trace` and `eval_shape` do not
+    info: Any = None  # JAX's record of the options
 
     @property
     def statics(self) -> StaticOptions:
@@ -53,29 +42,16 @@ class RunningCall(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What JAX is doing.
+    """What JAX is doing."""
 
-    Attributes:
-        call: The call of a jitted function that it works for; None for a backward pass, which
-            JAX runs once the call has ended.
-        role: What is made of the function, the innermost transformation first: ``"vmap"``,
-            ``"forward"`` or ``"backward"``. Empty for the function itself.
-        sizes: The sizes of the batches under ``vmap``, the innermost first.
-        inputs: The abstract values that are lowered; None for a trace and a compile.
-        outputs: Those of the results, of a trace as well.
-        devices: Where the program runs, and how its arguments are sharded.
-        source: Which function is lowered or compiled, as JAX says it: ``f at train.py:12``.
-        is_inside: Whether this is a part of a trace that builds a jaxpr.
-    """
-
-    call: RunningCall | None = None
-    role: tuple[str, ...] = ()
-    sizes: tuple[int, ...] = ()
-    inputs: tuple[Any, ...] | None = None
-    outputs: tuple[Any, ...] = ()
-    devices: tuple[Any, ...] = ()
-    source: str = ""
-    is_inside: bool = False
+    call: RunningCall | None = None  # None for a backward pass, which runs after it
+    role: tuple[str, ...] = ()  # "vmap", "forward", "backward", the innermost first
+    sizes: tuple[int, ...] = ()  # of the batches under "vmap", the innermost first
+    inputs: tuple[Any, ...] | None = None  # the avals that are lowered, not of a trace
+    outputs: tuple[Any, ...] = ()  # those of the results
+    devices: tuple[Any, ...] = ()  # and how arguments are sharded
+    source: str = ""  # of the function, as JAX says it: ``f at train.py:12``
+    is_inside: bool = False  # a part of a trace that builds a jaxpr
 
 
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
@@ -115,14 +91,6 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
 
 
 def _call_in(module: str, name: str, frame: types.FrameType) -> RunningCall | None:
-    if module == "pmap" and name == "wrapped":
-        found = frame.f_locals
-        infer: Any = found["infer_params"]
-        cells = dict(zip(infer.__code__.co_freevars, infer.__closure__, strict=True))
-        fun = cells["wrapped_fun"].cell_contents.f
-        return RunningCall(
-            fun, found["args"], found["kwargs"], frame.f_back, runs=True, is_mapped=True
-        )
     if module != "pjit" or (runs := _MISSES.get(name)) is None:
         return None
     found = frame.f_locals
@@ -160,9 +128,7 @@ def current_work(start: types.FrameType | None) -> Work:
             if name == "_pjit_batcher":
                 sizes.append(getattr(frame.f_locals.get("axis_data"), "size", 0))
         elif (found := _call_in(module, name, frame)) is not None:
-            # What JAX jits for `jax.pmap` is a function of its own.
-            is_mapped = found.is_mapped and getattr(call and call.fun, "__name__", "") == "_fun"
-            call = found if call is None or is_mapped else call
+            call = found if call is None else call
         elif call is None and not facts:
             facts = _program_in(module, name, frame)
     if "backward" in role:
@@ -194,10 +160,7 @@ _OF_PROGRAMS: Final = {
 
 
 def functions_inside() -> set[tuple[str, int]] | None:
-    """Return the functions whose traces are in the trace of this thread, by file and first line.
-
-    None where JAX's internals are unknown.
-    """
+    """Return whose traces are in this thread's, by file and line; None where JAX is unknown."""
     try:
         if not is_known():
             return None

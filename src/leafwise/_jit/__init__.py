@@ -4,11 +4,10 @@
   JAX made for one function (`callee`), and a `Guard` (`staleness`) that checks its captures.
 - `recorder`: the events of JAX, each with its function, calling line and explanation.
 - `outside`: whether JAX compiles again what a line makes it compile outside jitted functions.
-- `nearby`: with which programs of a log a call is compared.
 - `audit`: `leafwise explain --audit`.
 - `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
 - `storm`: `lw.storm_guard`.
-- `same`: `lw.distributed.assert_same`.
+- `everywhere`: `lw.distributed.assert_same`, and `lw.jit(same_everywhere=True)`.
 - `trace_numbers`: what of the functions inside a trace JAX may take up from another one.
 - `blocks`: the blocks of `lw.debug.check_captures`, and `exact` what they compare.
 

@@ -1,16 +1,15 @@
-"""`lw.jit(same_everywhere=True)`: all processes compare what they trace, and what they compile.
+"""Whether all processes of a program have the same: before one waits for ever.
 
-Inputs are compared at the start of a trace, before the function runs; the lowered program just
-before XLA compiles it. Captures and JAX's configuration may differ where the program does not (a
-process knows its own index), so they are compared as reasons, where programs differ. Where JAX is
-unknown there is no program to compare, and they are compared with the inputs.
+`assert_same` compares a tree, `lw.jit(same_everywhere=True)` what is traced and compiled: inputs at
+the start of a trace, before the function runs; the lowered program just before XLA compiles it.
+Captures and JAX's configuration may differ where the program does not (a process knows its own
+index), so they are compared as reasons, where programs differ. Where JAX is unknown there is no
+program to compare, and they are compared with the inputs.
 """
 
 import contextlib
-import functools
 import inspect
 import json
-import math
 import threading
 import weakref
 from collections import Counter
@@ -21,42 +20,41 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Record
-from leafwise._compare.digest import describe_call, describe_values
+from leafwise._compare.description import Record, differences, in_one_order, of_kind
+from leafwise._compare.digest import describe, describe_call, describe_values, digest_of
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
-from leafwise._jax.agreement import (
-    Words,
-    as_told,
-    count_of,
-    difference_lines,
-    exchange_in_groups,
-    exchange_json,
-    groups_of,
-    list_of,
-    raise_what_is_told,
-)
 from leafwise._jax.compiles import (
     Compile,
     listen_to_compiles,
     module_of,
-    stop_listening_to_compiles,
 )
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
 from leafwise._jax.processes import (
+    Pairs,
     Processes,
+    Words,
     announce,
+    as_told,
+    check_timeout,
+    count_of,
     count_of_exchanges,
+    differences_between,
+    exchange_in_groups,
+    exchange_json,
+    grouped_by_digest,
+    groups_of,
     leave,
+    list_of,
     processes,
+    raise_what_is_told,
 )
 from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.same import compare, differing_lines
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
-from leafwise._objects.locks import Cleanup
 from leafwise._objects.text import got
+from leafwise._statics.portable import dump
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 _TIMEOUT: Final = 300.0
@@ -76,22 +74,14 @@ class Body(Protocol):
 
 
 def checked_timeout(option: object) -> float | None:
-    """Return the seconds to wait for other processes; None if they are not compared.
-
-    Raises:
-        TypeError: The option is neither a bool nor a number.
-        ValueError: It is not positive.
-    """
+    """Return the seconds to wait for other processes; None if they are not compared."""
     if isinstance(option, bool):
         return _TIMEOUT if option else None
     if not isinstance(option, int | float):
         raise TypeError(
             f"leafwise.jit(same_everywhere=...) takes a bool or a timeout in seconds: {got(option)}"
         )
-    if not 0 < option < math.inf:
-        raise ValueError(
-            f"leafwise.jit(same_everywhere={option!r}): the timeout is positive, in seconds"
-        )
+    check_timeout(option, "leafwise.jit(same_everywhere")
     return float(option)
 
 
@@ -114,8 +104,7 @@ class _Here(threading.local):
 
 
 _HERE: Final = _Here()
-_CLEANUP: Final = Cleanup(LOCK)
-_HOOKED: Final[dict[int, weakref.ref[Body]]] = {}
+_HOOKED: Final[weakref.WeakValueDictionary[int, Body]] = weakref.WeakValueDictionary()
 """The functions for which compiles are listened to, by their ids, in the order of first traces."""
 
 _LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
@@ -125,12 +114,7 @@ _COUNTS: Final[Counter[str]] = Counter()
 
 
 def compare_inputs(body: Body, program: Program) -> None:
-    """Compare what a function is traced for with the other processes.
-
-    Raises:
-        DifferentProcessesError: It differs.
-        ProcessTimeoutError: Some process did not come. This one has left.
-    """
+    """Compare what a function is traced for with the other processes."""
     here = processes()
     if here is None or here.count == 1:
         return
@@ -214,21 +198,11 @@ def _name(body: Body) -> str:
 
 def _hook(body: Body) -> bool:
     """Return whether the program will be compared, too."""
+    if not listen_to_compiles(_on_compile):
+        return False
     with LOCK:
-        if id(body) in _HOOKED:
-            return True
-        if not listen_to_compiles(_on_compile):
-            return False
-        _HOOKED[id(body)] = weakref.ref(body)
-    unhook = functools.partial(_unhook, id(body))
-    weakref.finalize(body, _CLEANUP, unhook).atexit = False
+        _HOOKED.setdefault(id(body), body)
     return True
-
-
-def _unhook(number: int) -> None:
-    _HOOKED.pop(number, None)
-    if not _HOOKED:
-        stop_listening_to_compiles(_on_compile)
 
 
 @contextlib.contextmanager
@@ -278,9 +252,7 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     if source:  # of a gradient, once the call has ended
         with LOCK:
             bodies = list(_HOOKED.values())
-        found = next(
-            (it for each in reversed(bodies) if (it := each()) and _source(it) == source), None
-        )
+        found = next((each for each in reversed(bodies) if _source(each) == source), None)
     elif call is None:
         with LOCK:
             known = list(_LOWERED.values())
@@ -314,12 +286,15 @@ def _compare_programs(
     if len(groups) == 1:
         return
 
-    def send(turn: int) -> dict[str, Any]:
-        made = program.to_json()
-        made["operations"] = made["operations"][: len(made["operations"]) >> turn]
+    def send() -> dict[str, Any]:
         around = [*_around(body).items()]
         whys = [_reason(each) for each in log.programs[-1:]]
-        return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
+        return {
+            "program": program.to_json(),
+            "around": around,
+            "inlined": program.inlined,
+            "why": whys,
+        }
 
     sent = exchange_in_groups(here, name, groups, send)
     _HERE.forget(body)
@@ -331,41 +306,30 @@ def _different(
 ) -> DifferentProcessesError:
     """Return the error that all processes raise for programs that differ."""
     head = f"{words.head}: {count_of(groups)} lower another program than the others"
-    lines: list[str] = []
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
-    usual = sent[0]
-    for group, other in zip(groups[1:], sent[1:], strict=True):
-        if usual is None or other is None:
-            lines.append(f"\n  the program of {list_of(group)} was not sent, or is too large")
-            continue
-        one, its = (LoweredProgram.from_json(each["program"]) for each in (usual, other))
-        pairs = [
-            (f"option {key}", one.options.get(key) or "nothing", its.options.get(key) or "nothing")
-            for key in dict.fromkeys((*one.options, *its.options))
-            if one.options.get(key) != its.options.get(key)
-        ]
-        pairs += [
-            (f"operation {number}", _text(each.mine), _text(each.its))
-            for number, each in enumerate(first_differences(one, its, _MOST), 1)
-        ]
-        for path, mine, theirs in pairs:
-            texts = found.setdefault(path, {})
-            texts.setdefault(mine, tuple(groups[0]))
-            texts[theirs] = (*texts.get(theirs, ()), *group)
-    lines += difference_lines(found)
-    described = [
-        (group, None if each is None else dict(each["around"]))
-        for group, each in zip(groups, sent, strict=True)
-    ]
-    known = [each for each in described if each[1] is not None]
-    around, values = differing_lines("", known) if len(known) > 1 else ([], {})
+    programs = [each and LoweredProgram.from_json(each["program"]) for each in sent]
+    lines, found = differences_between(groups, programs, _differing)
+    known = [(group, each) for group, each in zip(groups, sent, strict=True) if each]
+    around, values = differences_between(
+        [group for group, _ in known],
+        [dict(each["around"]) for _, each in known],
+        lambda one, other: differing(one, other, ""),
+    )
     if around:
         lines += ["\n  what may have made the difference:", *around]
-    whys = [(group, each["why"]) for group, each in zip(groups, sent, strict=True) if each]
+    whys = [(group, each["why"]) for group, each in known]
     if len({str(why) for _, why in whys}) > 1:
         lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
     message = f"{head}{''.join(lines)}\n  fix: {_fix(sent, found, around)}"
     return DifferentProcessesError(message, {**found, **values})
+
+
+def _differing(one: LoweredProgram, other: LoweredProgram) -> Pairs:
+    for key in {**one.options, **other.options}:
+        mine, its = (each.options.get(key) or "nothing" for each in (one, other))
+        if mine != its:
+            yield f"option {key}", mine, its
+    for number, each in enumerate(first_differences(one, other, _MOST), 1):
+        yield f"operation {number}", _text(each.mine), _text(each.its)
 
 
 def _text(operation: Any) -> str:
@@ -400,3 +364,99 @@ def _around(body: Body) -> Record:
             if each.is_bound and is_value:
                 values[f"captured {each.name}"] = each.value
     return describe_values(values)
+
+
+# ------------------------------------------------------------------------ a tree
+
+
+def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> None:
+    """Check that all processes of a program have the same tree, before they compile for it.
+
+    To be called by every process after `jax.distributed.initialize`, before the first step. JAX
+    compiles in each process for itself: with a static that differs in one of them, or with a set
+    that a loop meets in another order, the processes run different programs, and wait for each
+    other until XLA gives up.
+
+    Digests are exchanged through JAX's coordination service, without a device: classes, statics
+    by type and bits, and shape, dtype and weak type of each leaf, as `leafwise.digest` has them;
+    the shardings that arrays are committed to; and the order in which each process meets the
+    members of a set.
+
+    With one process, or before `jax.distributed.initialize`, nothing is exchanged. What has no
+    digest is refused all the same.
+
+    Args:
+        tree: Any pytree: what a jitted function is called with, or a configuration.
+        name: What is compared. The n-th call with a name meets the n-th call of the others, so
+            threads that call at the same time need names of their own.
+        timeout: How many seconds to wait for the other processes.
+
+    Raises:
+        DifferentProcessesError: (in every process) the trees differ; it names the fields, and the
+            values with the processes that have them.
+        ProcessTimeoutError: Some process did not come in time; it names which.
+        DigestError: A static means nothing to another process. Those raise a
+            `DifferentProcessesError` which says so, instead of waiting.
+        ValueError: The timeout is not positive.
+
+    Examples:
+        >>> jax.distributed.initialize()  # doctest: +SKIP
+        >>> assert_same((params, batch), name="first step")  # doctest: +SKIP
+    """
+    check_timeout(timeout, "assert_same(timeout")
+    here = processes()
+    if here is None or here.count == 1:
+        describe(tree, in_order=True)
+        return
+    head = f"assert_same({name!r})"
+    words = Words(head, type(tree).__name__, f"does not call {head} as often as the others")
+    compare(here, name, lambda: describe(tree, in_order=True), timeout, words)
+
+
+def compare(
+    here: Processes, name: str, make: Callable[[], Record], timeout: float, words: Words
+) -> None:
+    """Compare a record with those of all other processes."""
+    record, groups = grouped_by_digest(here, name, make, digest_of, timeout, words)
+    if len(groups) == 1:
+        return
+
+    texts = exchange_in_groups(here, name, groups, lambda: [*record.items()])
+    sent = [None if found is None else dict(found) for found in texts]
+    lines, values = differences_between(
+        groups, sent, lambda one, other: differing(one, other, words.root)
+    )
+    fix = "run one source in all processes, with the same values: from one file, or from process 0"
+    if any(_differ_by_order(sent[0], other) for other in sent[1:]):
+        fix += (
+            ";\n  a loop over a set takes another order in each process: declare a sorted tuple,"
+            "\n  or start all processes with one PYTHONHASHSEED"
+        )
+    head = f"{words.head}: {count_of(groups)} differ from the others"
+    message = f"{head}{''.join(lines)}\n  fix: {fix}"
+    raise DifferentProcessesError(message, values)
+
+
+# ------------------------------------------------------------------------ what differs
+
+
+def differing(one: Record, other: Record, root: str) -> Pairs:
+    """Return the paths at which two records differ, and both texts."""
+    if digest_of(one) == digest_of(other):
+        return []
+    found = differences(one, other, root)
+    if found:
+        return [(each.path, each.saved, each.target) for each in found]
+    mine, its = (f"{', '.join(of_kind(each, 'array'))} in this order" for each in (one, other))
+    return [(root, mine, its)]
+
+
+def _differ_by_order(one: Record | None, other: Record | None) -> bool:
+    """Return whether some static differs in the order of sets alone."""
+    if one is None or other is None:
+        return False
+    pairs = [(each, other.get(path)) for path, each in one.items()]
+    return any(
+        dump(mine) != dump(its) and dump(in_one_order(mine)) == dump(in_one_order(its))
+        for mine, its in pairs
+    )

@@ -37,10 +37,7 @@ def program_change(
     kwargs: Mapping[str, Any],
     digests: Sequence[bytes] = (),
 ) -> ProgramChange | None:
-    """Compare the program that answers a call with the one that JAX would make of it now.
-
-    The digests are those that `numpy_digests` returned when the program was made, or none.
-    """
+    """Compare the program that answers a call with the one that JAX would make of it now."""
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
         if callee.marked is None:

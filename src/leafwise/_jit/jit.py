@@ -31,12 +31,18 @@ from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
-from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.callee import (
+    Callee,
+    StaticParameters,
+    is_annotated,
+    name_of,
+    static_arguments,
+    static_parameters,
+)
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.recorder import body_ran, listen_for_log, log_died
+from leafwise._jit.recorder import body_ran, listen_for_logs
 from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
-from leafwise._jit.static_parameters import StaticParameters, is_annotated, static_parameters
 from leafwise._jit.trace_numbers import numbered
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
@@ -179,10 +185,6 @@ class StaleCheckedFunction(JittedFunction):
         self.traces = Programs(log, Outcome.RETRACE)
         self.recompiles = Programs(log, Outcome.RECOMPILE)
 
-    def explain_first(self) -> None:
-        """Let calls add notes to JAX's errors, until one has succeeded."""
-        self.set_call(_First(_call_first, weakref.ref(self), self._leafwise_guard))
-
     def _is_first(self) -> bool:
         return isinstance(vars(self).get("_leafwise_call"), _First)
 
@@ -299,12 +301,7 @@ R = TypeVar("R")
 
 
 class _TracedBody:
-    """The function that is handed to `jax.jit` in place of the user's.
-
-    Attributes:
-        callee: The user's function.
-        program_log: What JAX made for it, or for an equal one.
-    """
+    """The function that is handed to `jax.jit` in place of the user's."""
 
     __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
 
@@ -319,8 +316,7 @@ class _TracedBody:
         own = getattr(fun, "__dict__", {})
         self.__dict__.update({name: own[name] for name in own if name != "__wrapped__"})
         self.__name__ = callee.name
-        listen_for_log(on=True)
-        weakref.finalize(self, log_died).atexit = False
+        listen_for_logs()
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
@@ -546,7 +542,6 @@ def jit(
         fun, options = fun.func, _shifted_by_self(options)
     if not callable(fun):
         raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
-    _check_hash(fun)
     make_context()
     marked = None
     if is_annotated(fun):
@@ -560,7 +555,8 @@ def jit(
     # As its author wrote `leafwise.jit`.
     jitted._leafwise_log.warns = True  # noqa: SLF001
     if not jitted._leafwise_log.programs:  # noqa: SLF001
-        jitted.explain_first()
+        # Calls add notes to JAX's errors, until one has succeeded.
+        jitted.set_call(_First(_call_first, weakref.ref(jitted), jitted._leafwise_guard))  # noqa: SLF001
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 
@@ -571,15 +567,7 @@ def jit_with_log(
     marked: StaticParameters | None = None,
     timeout: float | None = None,
 ) -> Any:
-    """Return what `jax.jit` makes of a function, with a log of its programs.
-
-    Args:
-        fun: The function.
-        options: The options of `jax.jit`.
-        stale: What `jit` documents.
-        marked: The parameters whose values JAX sees the keys of; they are among the options.
-        timeout: How long processes wait for each other to compare it; None if they do not.
-    """
+    """Return what `jax.jit` makes of a function, with a log of its programs."""
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JAX_JIT(fun, **options)  # which raises
@@ -591,19 +579,6 @@ def jit_with_log(
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     return _checked(jitted, body, stale)
-
-
-def _check_hash(fun: Callable[..., Any]) -> None:
-    """Raise what JAX raises for a function without a hash, with the fix in a note."""
-    try:
-        hash(fun)
-    except TypeError as error:
-        error.add_note(
-            f"leafwise.jit got {got(fun)}: JAX files programs under the function\n"
-            f"  fix: equinox.filter_jit for a module or its method; or jit a function that takes "
-            f"it as an argument"
-        )
-        raise
 
 
 def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import starmap
 from typing import Any, Final, NamedTuple
 
+import jax
+
 from leafwise._captures.fingerprint import captured_by, describe_changes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Advice, Cause, definition_of, fresh_function
@@ -20,12 +22,22 @@ from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._compare.tree_differences import differences
 from leafwise._jax.context import trace_config
-from leafwise._jax.eager_calls import EagerCall, eager_call
-from leafwise._jax.stack import Work
+from leafwise._jax.stack import RunningCall, Work
 from leafwise._objects.call_site import site_of, user_frame
 from leafwise._objects.line_runs import run_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, shorten
+
+
+class EagerCall(NamedTuple):
+    """A call of JAX outside any jitted function."""
+
+    place: int
+    name: str
+    functions: Mapping[str, Callable[..., Any]]
+    operands: Mapping[str, Any]
+    is_direct: bool
+    is_masked: bool
 
 
 class SeenFunction:
@@ -47,19 +59,9 @@ class SeenFunction:
 
 
 class _Program(NamedTuple):
-    """What JAX compiled at one place of a line.
-
-    Attributes:
-        run: In which run of the line.
-        constants: What it depends on besides arrays and functions, as text.
-        inputs: The abstract values of the inputs.
-        results: Those of the results.
-        signature: What a loop was given, where the user's own line calls it.
-        functions: The functions that the user's own line gave it.
-    """
+    """What JAX compiled at one place of a line."""
 
     run: int | None
-    constants: str
     inputs: tuple[Any, ...]
     results: tuple[Any, ...]
     signature: Signature | None
@@ -67,20 +69,13 @@ class _Program(NamedTuple):
 
 
 class _Place:
-    """The programs of one place of a line, for functions of one definition.
-
-    Attributes:
-        programs: By inputs and results.
-        latest: The first program of the latest run.
-        step: By how much its arrays are longer than those of the run before.
-        sizes: For how many sizes in a row there is a program: by one step, or for masks by any.
-    """
+    """The programs of one place of a line, for functions of one definition."""
 
     def __init__(self) -> None:
-        self.programs: dict[Any, _Program] = {}
-        self.latest: _Program | None = None
-        self.step: Any = None
-        self.sizes = 1
+        self.programs: dict[Any, _Program] = {}  # by inputs and results
+        self.latest: _Program | None = None  # the first one of the latest run
+        self.step: Any = None  # by how much its arrays are longer than those of the run before
+        self.sizes = 1  # in a row: by one step, or for masks by any
 
 
 class OutsideLog:
@@ -92,21 +87,21 @@ class OutsideLog:
     def explain(
         self, name: str, work: Work, frame: types.FrameType | None
     ) -> tuple[Explanation, int | None]:
-        """Explain a lowering, or a trace for which nothing is lowered, from the frame that asks.
-
-        Returns:
-            The reasons, with the number of sizes that are nearest before this one; and in which
-            run of the line that was, None where runs are not counted.
-        """
+        """Explain a lowering, or a trace alone; return in which run of the line it was, too."""
         user = user_frame(frame)
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
         made = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
         given = tuple(map(definition_of, call.functions.values()))
         place = self._places.setdefault((name, site_of(user), call.place, given), _Place())
-        program = _Program(run, repr(call.parameters), *_avals(work), _operands_of(call), made)
+        operands = None
+        if call.is_direct and call.operands:
+            labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
+            values = tuple(call.operands.values())
+            operands = record(values, {}, StaticArguments(), labels=labels)
+        program = _Program(run, *_avals(work), operands, made)
         # A loop by what it is given, not by what its bodies capture.
-        key: tuple[Any, ...] = (program.signature or program[2:4], work.role, work.sizes)
+        key: tuple[Any, ...] = (program.signature or program[1:3], work.role, work.sizes)
         key = *key, work.devices[: 1 if program.signature else None], trace_config()
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         earlier, latest = place.programs.get(key), place.latest
@@ -114,13 +109,13 @@ class OutsideLog:
         reasons: list[Reason] = []
         number = 0
         # Within one run a package may well compile one operation with several constants.
-        is_same = run is None and earlier is not None and earlier.constants == program.constants
+        is_same = run is None and bool(call.functions)
         if earlier is not None and (is_same or earlier.run != run):
             fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
             reasons, again = list(_fresh(earlier, program, call, fix)), Advice("", fix)
             reasons = reasons or [Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, again)]
         elif latest is None or latest.run != run or run is None:
-            is_any = bool(call.is_masked or call.unsized)
+            is_any = call.is_masked
             step = None if latest is None else _step(latest, program, is_any=is_any)
             number = 0 if step is None else place.sizes if is_any or step == place.step else 1
             place.latest, place.step, place.sizes = program, step, number + 1
@@ -145,13 +140,6 @@ def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(each.aval for each in leaves), ()
 
 
-def _operands_of(call: EagerCall) -> Signature | None:
-    if not (call.is_direct and call.operands):
-        return None
-    labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
-    return record(tuple(call.operands.values()), {}, StaticArguments(), labels=labels)
-
-
 def _fresh(earlier: _Program, program: _Program, call: EagerCall, fix: str) -> Iterator[Reason]:
     """Yield the functions of the user's own that are made at each call."""
     before, after = earlier.functions, program.functions
@@ -173,8 +161,6 @@ def _sizes(
     name, cause = "size", Cause.GROWING.value
     if call.is_masked:
         name, cause = "mask", Advice("", "`jnp.where(mask, x, 0)` keeps the shape")
-    elif call.unsized:
-        name, cause = call.name, Advice("", f"`{call.name}(..., {call.unsized}=n)`")
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
@@ -210,3 +196,112 @@ def _longer(one: Any, other: Any) -> tuple[int, ...] | None:
     axes = [(at, n - m) for at, (m, n) in enumerate(zip(before, after, strict=False)) if m != n]
     is_one = len(before) == len(after) and len(axes) == 1 and one.dtype == other.dtype
     return axes[0] if is_one else None
+
+
+# What the user called of JAX.
+
+_JAX: Final = ("jax", "jaxlib")
+_TREES: Final = ("jax._src.tree_util", "jax._src.tree")
+_WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "<lambda>"}
+
+
+def eager_call(
+    frame: types.FrameType | None, user: types.FrameType | None, running: RunningCall | None
+) -> EagerCall:
+    """Return what the user's frame called, from a frame in JAX, or below it, outwards."""
+    frames: list[types.FrameType] = []
+    while frame is not None and frame is not user:
+        if _package(frame.f_globals) != "leafwise":
+            frames.append(frame)
+        frame = frame.f_back
+    # Their code once each: under an audit hook Python takes its time for it.
+    codes = [(each, each.f_code) for each in frames]
+    inside = [each for each, code in codes if _is_named(each, code)]
+    called = inside[-1] if inside else None
+    found = {} if called is None else called.f_locals
+    name = "" if called is None else called.f_code.co_name
+    is_direct = all(_is_of_jax(each.f_globals) for each in frames)
+    is_masked = is_direct and any(_is_mask(each.f_locals) for each in inside[-3:])
+    return EagerCall(
+        place=hash(tuple((code.co_filename, each.f_lineno) for each, code in codes)),
+        name=name,
+        functions=dict(_functions(called, running)),
+        operands=dict(_operands(found, name)),
+        is_direct=is_direct,
+        is_masked=is_masked,
+    )
+
+
+def _operands(found: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the trees of arrays among the variables of a function, flat ones as they were."""
+    for each in _OPERANDS.get(name, ()):
+        flat: Any = found.get(f"{each}_flat")
+        if hasattr(flat, "tree"):
+            yield each, jax.tree.unflatten(flat.tree, flat.vals)
+        elif each in found:
+            yield each, found[each]
+
+
+_OPERANDS: Final = {
+    "scan": ("init", "xs"),
+    "while_loop": ("init_val",),
+    "fori_loop": ("init_val",),
+    "map": ("xs",),
+    "associative_scan": ("elems",),
+    "cond": ("operands",),
+    "switch": ("operands",),
+}
+
+
+def _is_named(frame: types.FrameType, code: types.CodeType) -> bool:
+    """Return whether a frame is of a function of JAX that the user may have called."""
+    is_wrapper = code.co_name in _WRAPPERS or frame.f_globals.get("__name__") in _TREES
+    return _is_of_jax(frame.f_globals) and not is_wrapper
+
+
+def _package(names: Mapping[str, Any]) -> str:
+    return str(names.get("__name__", "")).partition(".")[0]
+
+
+def _is_of_jax(names: Mapping[str, Any]) -> bool:
+    """Return whether a module is of JAX, by its global names."""
+    return _package(names) in _JAX
+
+
+def _functions(
+    frame: types.FrameType | None, running: RunningCall | None
+) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the user's functions among the arguments of a frame of JAX."""
+    if running is not None and running.is_for_shapes:
+        yield "fun", running.fun
+    if frame is None or frame.f_globals.get("__name__") == "jax._src.api":
+        return  # `grad` and its kind run a function step by step: it is no part of a program
+    for name, each in _arguments(frame):
+        if callable(each) and not isinstance(each, type) and _is_users(each):
+            yield name, each
+
+
+def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments of a frame, those in a tuple or a list one by one."""
+    code, found = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
+    for name in (*code.co_varnames[:count], *code.co_freevars):
+        value = found.get(name)
+        if isinstance(value, tuple | list):
+            yield from ((f"{name}[{place}]", each) for place, each in enumerate(value))
+        else:
+            yield name, value
+
+
+def _is_users(value: Any) -> bool:
+    while hasattr(value, "func"):
+        value = value.func
+    package = str(getattr(value, "__module__", None)).partition(".")[0]
+    return hasattr(value, "__name__") and package not in _JAX
+
+
+def _is_mask(found: Mapping[str, Any]) -> bool:
+    index = found.get("item", found.get("idx"))
+    several = index if isinstance(index, tuple) else (index,)
+    return any(str(getattr(each, "dtype", "")) == "bool" for each in several)

@@ -4,15 +4,16 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import itertools
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from types import MethodType
-from typing import Any, NamedTuple, TypeAlias, cast, overload
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -74,38 +75,18 @@ class PrecompiledProgram:
         return f"{self.function}{self.call}: {what}"
 
 
-class Precompiled(Sequence[PrecompiledProgram]):
+class Precompiled(tuple[PrecompiledProgram, ...]):  # noqa: SLOT001  # it has an attribute
     """What `leafwise.precompile` did: one record for each program, in the order they were given.
 
     Attributes:
         seconds: How long all of it took.
     """
 
-    def __init__(self, programs: Iterable[PrecompiledProgram], seconds: float) -> None:
-        self._programs = tuple(programs)
-        self.seconds = seconds
-
-    @overload
-    def __getitem__(self, index: int) -> PrecompiledProgram: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[PrecompiledProgram, ...]: ...
-    def __getitem__(
-        self, index: int | slice
-    ) -> PrecompiledProgram | tuple[PrecompiledProgram, ...]:
-        """Return one record, or several."""
-        return self._programs[index]
-
-    def __len__(self) -> int:
-        """Return how many programs there are."""
-        return len(self._programs)
-
-    def __iter__(self) -> Iterator[PrecompiledProgram]:
-        """Iterate over the records."""
-        return iter(self._programs)
+    seconds: float = 0.0
 
     def __repr__(self) -> str:
         """Return a line for each program."""
-        return "\n".join(map(str, self._programs)) or "(none)"
+        return "\n".join(map(str, self)) or "(none)"
 
 
 def precompile(
@@ -150,20 +131,24 @@ def precompile(
         >>> precompile([(step, ((jax.ShapeDtypeStruct((3,), "float32"),), {}))])[0].outcome
         <PrecompileOutcome.COMPILED: 'compiled'>
     """
-    entries = [_checked(place, entry) for place, entry in enumerate(programs)]
+    pairs = [_checked(place, entry) for place, entry in enumerate(programs)]
     began = time.monotonic()
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
     try:
-        with _progress(len(entries), shown=progress) as note:
-            found = [_start(pool, entry, note) for entry in entries]
-            done = Precompiled(
-                [each.result() if isinstance(each, Future) else each for each in found],
-                time.monotonic() - began,
-            )
+        with _progress(len(pairs), shown=progress) as note:
+            found = [_start(pool, fun, call, note) for fun, call in pairs]
+            results = [each.result() if isinstance(each, Future) else each for each in found]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    if (error := _as_one_error(done)) is not None:
-        raise error
+    done = Precompiled(results)
+    done.seconds = time.monotonic() - began
+    failed = [(each, each.error) for each in done if each.error is not None]
+    if failed:
+        lines = [f"\n  {each.function}{each.call}\n{_indented(error)}" for each, error in failed]
+        message = f"{len(failed)} of {len(done)} programs could not be compiled{''.join(lines)}"
+        raised = PrecompileError(message, [error for _, error in failed])
+        raised.programs = done
+        raise raised
     return done
 
 
@@ -177,7 +162,14 @@ def _progress(total: int, *, shown: bool | None) -> Generator[Note, None, None]:
     if not (terminal if shown is None else shown):
         yield lambda _: None
     elif not (terminal and importlib.util.find_spec("rich")):
-        yield _Lines(total)
+        lock, numbers = new_lock(), itertools.count(1)
+
+        def write(program: PrecompiledProgram) -> None:
+            with lock:
+                line = shorten(Verbatim(f"[{next(numbers)}/{total}] {program}"), 160)
+                print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
+
+        yield write
     else:
         from rich.console import Console  # noqa: PLC0415  # an extra
         from rich.progress import Progress  # noqa: PLC0415
@@ -187,38 +179,16 @@ def _progress(total: int, *, shown: bool | None) -> Generator[Note, None, None]:
             yield lambda program: bar.update(task, advance=1, description=program.function)
 
 
-class _Lines:
-    """Prints a line for each program that is done."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._lock = new_lock()
-
-    def __call__(self, program: PrecompiledProgram) -> None:
-        with self._lock:
-            self._done += 1
-            line = shorten(Verbatim(f"[{self._done}/{self._total}] {program}"), 160)
-            print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
-
-
-class _Entry(NamedTuple):
-    """A program that is to be compiled: its name, and what finds its function and its call."""
-
-    name: str
-    find: Callable[[], tuple[Any, AbstractCall]]
-
-
-def _checked(place: int, entry: Any) -> _Entry:
+def _checked(place: int, entry: Any) -> Any:
     match entry:
-        case (fun, Signature() | (tuple() | list(), dict()) as call):
+        case (fun, Signature() | (tuple() | list(), dict())):
             pass
         case _:
             raise TypeError(
                 f"precompile takes pairs of a jitted function and a call, got {got(entry)} at "
                 f"{place}\n  fix: (step, ((params, x), {{}})), or (step, step.signature(params, x))"
             )
-    if not _is_jitted(fun):
+    if not callable(fun) or not callable(getattr(fun, "lower", None)):
         name = name_of(fun) if callable(fun) else ""
         name = name if name.isidentifier() else "step"
         raise TypeError(
@@ -226,43 +196,41 @@ def _checked(place: int, entry: Any) -> _Entry:
             f"at {place}\n  fix: {name} = jax.jit({name}), and call that one later as well"
         )
 
-    def find() -> tuple[Any, AbstractCall]:
-        is_whole = False
-        if isinstance(call, Signature):
-            args, kwargs = abstract_call(call)
-            # What `method.signature` records, with the names of parameters, has the instance.
-            is_whole = isinstance(fun, BoundMethod) and bool(call.labels)
-        else:
-            args, kwargs = cast("AbstractCall", call)
-        if not isinstance(fun, BoundMethod | MethodType):
-            return fun, AbstractCall(tuple(args), kwargs)
-        return fun.__func__, AbstractCall((*(() if is_whole else (fun.__self__,)), *args), kwargs)
-
-    return _Entry(name_of(fun), find)
+    return entry
 
 
-def _is_jitted(fun: Any) -> bool:
-    return callable(fun) and callable(getattr(fun, "lower", None))
+def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, AbstractCall]:
+    """Return what is lowered, which is no bound method, and its arguments."""
+    is_whole = False
+    if isinstance(call, Signature):
+        args, kwargs = abstract_call(call)
+        # What `method.signature` records, with the names of parameters, has the instance.
+        is_whole = isinstance(fun, BoundMethod) and bool(call.labels)
+    else:
+        args, kwargs = cast("AbstractCall", call)
+    if not isinstance(fun, BoundMethod | MethodType):
+        return fun, AbstractCall(tuple(args), kwargs)
+    return fun.__func__, AbstractCall((*(() if is_whole else (fun.__self__,)), *args), kwargs)
 
 
 def _start(
-    pool: ThreadPoolExecutor, entry: _Entry, note: Note
+    pool: ThreadPoolExecutor, fun: Any, call: CallLike, note: Note
 ) -> "Future[PrecompiledProgram] | PrecompiledProgram":
     """Trace and lower on this thread, which has the configuration, and compile on another."""
-    text, start = "(...)", time.monotonic()
+    name, text, start = name_of(fun), "(...)", time.monotonic()
     try:
-        fun, (args, kwargs) = entry.find()
+        fun, (args, kwargs) = _lowered_with(fun, call)
         text = _format_call(args, kwargs)
         if type(fun).__module__ == "equinox._jit":
             args, kwargs = jax.tree.map(_as_numpy, (tuple(args), dict(kwargs)))
         with storm.uncounted():
             lowered = fun.lower(*args, **kwargs)
     except Exception as error:  # noqa: BLE001  # the user's own code; others go on
-        found = PrecompiledProgram(entry.name, text, PrecompileOutcome.FAILED, error=error)
+        found = PrecompiledProgram(name, text, PrecompileOutcome.FAILED, error=error)
         note(found)
         return found
     seconds = time.monotonic() - start
-    program = functools.partial(PrecompiledProgram, entry.name, text)
+    program = functools.partial(PrecompiledProgram, name, text)
     return pool.submit(_compile, program, lowered, seconds, note)
 
 
@@ -304,14 +272,3 @@ def _format_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 def _indented(error: BaseException) -> str:
     return textwrap.indent(f"{type(error).__name__}: {message_of(error)}", "    ")
-
-
-def _as_one_error(done: Precompiled) -> PrecompileError | None:
-    failed = [(each, each.error) for each in done if each.error is not None]
-    if not failed:
-        return None
-    lines = [f"\n  {each.function}{each.call}\n{_indented(error)}" for each, error in failed]
-    msg = f"{len(failed)} of {len(done)} programs could not be compiled{''.join(lines)}"
-    found = PrecompileError(msg, [error for _, error in failed])
-    found.programs = done
-    return found

@@ -1,12 +1,15 @@
 """The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
+import functools
+import heapq
 import inspect
+import operator
 import threading
 import time
 import weakref
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from leafwise._captures.observation import Observation
@@ -19,11 +22,11 @@ from leafwise._jax.context import new_number
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
-from leafwise._jit.nearby import NearbyPrograms
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
+from leafwise._trees.nodes import Node
 from leafwise.errors import message_of
 
 
@@ -122,16 +125,7 @@ _MOST_RETIRED: Final = 128
 
 
 class ProgramLog:
-    """The programs of one function.
-
-    Attributes:
-        callee: The function, and which of its arguments are static.
-        name: Its name.
-        programs: What was made for it, in order.
-        guards: The checks of its captures, one for each jitted function that lives.
-        warns: Whether one cause that keeps coming back is warned of.
-        keys: What keeps the contents of statics with each program; None if nobody asked.
-    """
+    """The programs of one function."""
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
@@ -140,7 +134,7 @@ class ProgramLog:
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
         self.keys: Any = None
-        self._states: set[int] = set()
+        self.states: set[int] = set()
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
         self._lock = new_lock()
@@ -149,7 +143,7 @@ class ProgramLog:
     def _drop_live(self) -> None:
         """Start again with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
-        self._states.clear()
+        self.states.clear()
         self.latest: tuple[Any, int] | None = None
         """The captures for which a state was last entered, and its number."""
         self._nearby = NearbyPrograms()
@@ -157,17 +151,7 @@ class ProgramLog:
     def explain(
         self, signature: Signature, *, retraced: bool = False, inner: bool = False
     ) -> Explanation:
-        """Explain a call against the programs in the log.
-
-        A call that needs no trace is found among all programs; the nearest one to a call
-        that does, among those that have something in common with it.
-
-        Args:
-            signature: The call.
-            retraced: Whether JAX is tracing it, so that no program answers it.
-            inner: Whether that is a part of another trace, or ahead of time. What was traced so
-                is called for the first time by a call that is not.
-        """
+        """Explain a call against the programs in the log."""
         programs, nearby = list(self.programs), list[int]()
         found = Explanation(Outcome.RETRACE)
         outer = retraced and not inner
@@ -197,12 +181,7 @@ class ProgramLog:
         return Explanation(found.outcome, found.reasons, found.unsound, place)
 
     def trace_for(self, signature: Signature, state: int | None = None) -> Program | None:
-        """Return the trace whose program answers a call; None if the call is traced.
-
-        Args:
-            signature: The call.
-            state: The state whose programs count; None: of all.
-        """
+        """Return the trace whose program answers a call; None if the call is traced."""
         if state is None:
             found = self.explain(signature)
         else:
@@ -245,15 +224,7 @@ class ProgramLog:
         kwargs: Mapping[str, Any],
         work: Work | None = None,
     ) -> Program:
-        """Return the record of a program for these arguments, which is not added yet.
-
-        Args:
-            outcome: What JAX does.
-            call: The call that it does it for; None where that is not seen.
-            args: Its positional arguments, as the user gave them.
-            kwargs: Its keyword arguments.
-            work: What JAX is doing; None inside the function itself, which it traces.
-        """
+        """Return the record of a program for these arguments, which is not added yet."""
         abstract = call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
         signature: Signature | None = None
@@ -332,16 +303,12 @@ class ProgramLog:
         """Return the number of a new state of the captures."""
         number = new_number()
         with self._lock:
-            self._states.add(number)
+            self.states.add(number)
         return number
 
     def is_own(self, number: int) -> bool:
         """Return whether a number in JAX's key is that of a state, and not of a trace around."""
-        return not number or number in self._states
-
-    def count_states(self) -> int:
-        """Return of how many states JAX may have programs."""
-        return len(self._states) + 1
+        return not number or number in self.states
 
     def clear_caches(self) -> None:
         """Let JAX drop its programs of the function, through whatever it was jitted with."""
@@ -448,3 +415,80 @@ def _role_reason(earlier: Program, work: Work) -> Reason | None:
         )
         return Reason("arrays", ReasonKind.BATCH, recompile, one, other, Cause.AXES)
     return None
+
+
+# Which programs may be the nearest to a call, found without comparing it with each.
+
+_MOST_NEAR: Final = 6
+"""With how many programs a retrace is compared: what that costs must not grow with the log."""
+
+_SEARCHED: Final = 128
+"""Among how many of the latest programs those with the most equal parts are looked for."""
+
+_MOST_PARTS: Final = 64
+"""Of a call with more parts, those that differ in a single one are not looked up."""
+
+
+class NearbyPrograms:
+    """The programs of a log by the hashes of their parts: statics, leaves, configuration."""
+
+    def __init__(self) -> None:
+        self._by_all_but: dict[int, int] = {}
+        self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
+
+    def add(self, index: int, signature: Signature) -> None:
+        """Add a program, with its index in the log."""
+        parts = _parts(signature)
+        self._recent.append((index, frozenset(parts)))
+        self._by_all_but.update(dict.fromkeys(_all_but_one(parts), index))
+
+    def candidates(self, signature: Signature, count: int) -> Iterator[list[int]]:
+        """Yield the indices of the programs to compare a call with, of so many, in order.
+
+        First those that differ in one part, then more: one part can differ in several ways,
+        where another structure is a single reason.
+        """
+        if count <= _MOST_NEAR:
+            yield list(range(count))
+            return
+        parts = _parts(signature)
+        but_one = self._by_all_but
+        found = dict.fromkeys(but_one[each] for each in _all_but_one(parts) if each in but_one)
+        close = list(found)[:_MOST_NEAR]
+        if close:
+            yield sorted(close)
+        every = frozenset(parts)
+        recent = [(len(every & each), index) for index, each in list(self._recent)]
+        alike = [index for _, index in heapq.nlargest(_MOST_NEAR, recent)]
+        yield sorted(list(dict.fromkeys(close + alike))[: len(close) + _MOST_NEAR])
+
+
+def _all_but_one(parts: list[int]) -> Iterator[int]:
+    """Yield the hash of all parts, and of all but one part, for each."""
+    every = functools.reduce(operator.xor, parts)
+    yield every
+    for part in parts if len(parts) <= _MOST_PARTS else ():
+        yield hash((every ^ part, "one"))
+
+
+def _parts(signature: Signature) -> list[int]:
+    """Return a hash for each static and for each leaf, with where it stands."""
+    statics, todo = [_hash(("config", signature.config))], [signature.root]
+    while todo:
+        node = todo.pop()
+        place = len(statics)
+        statics.append(_hash((place, node.cls, len(node.children))))
+        statics += [_hash((place, at, type(value), value)) for at, value in enumerate(node.values)]
+        todo += [child for child in node.children if isinstance(child, Node)]
+    leaves = [
+        _hash((place, leaf.aval, leaf.kind, leaf.value))
+        for place, leaf in enumerate(signature.leaf_records)
+    ]
+    return statics + leaves
+
+
+def _hash(values: tuple[Any, ...]) -> int:
+    try:
+        return hash(values)
+    except Exception:  # noqa: BLE001  # without a hash, or the user's own code
+        return hash((*values[:-1], type(values[-1])))

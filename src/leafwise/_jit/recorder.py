@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import inspect
 import os
 import sys
@@ -27,7 +26,6 @@ from leafwise._jit.outside import OutsideLog
 from leafwise._jit.programs import Program, ProgramLog, lowered_by
 from leafwise._objects.call_site import Site, inner_frame, is_users_file, sites_of, user_frame
 from leafwise._objects.line_runs import stop_counting
-from leafwise._objects.locks import Cleanup
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,10 +84,9 @@ class Event:
 
 Watcher = Callable[[Event], None]
 
-_CLEANUP: Final = Cleanup(LOCK)
 _watchers: tuple[Watcher, ...] = ()
 _outside: OutsideLog = OutsideLog()
-_program_logs: int = 0
+_has_logs = False
 _followed: weakref.WeakKeyDictionary[Any, dict[Any, ProgramLog]] | None = None
 """The logs of functions that are not under `leafwise.jit`, while `leafwise explain` runs."""
 
@@ -101,13 +98,7 @@ _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakVa
 
 
 class _InProgress(threading.local):
-    """What JAX is making on one thread.
-
-    Attributes:
-        ran: Programs whose bodies have run, of which JAX has reported nothing yet.
-        current: The program that JAX is making, with the identity of its call's arguments.
-        lowered: The last event, if it is the lowering of a call: JAX compiles it next.
-    """
+    """What JAX is making on one thread."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[ProgramLog, Program]] = []
@@ -122,7 +113,7 @@ def watch_events(watcher: Watcher) -> None:
     """Call `watcher` with every event, on the thread where it happens, from now on."""
     global _watchers, _outside  # noqa: PLW0603  # replaced, never changed: other threads read them
     with LOCK:
-        _listen(wanted=True)
+        subscribe(_on_event)
         if not _watchers:
             _outside = OutsideLog()
             listen_for_parts(on=True)
@@ -139,7 +130,8 @@ def unwatch_events(watcher: Watcher) -> None:
             listen_for_parts(on=False)
             stop_counting()
         _watchers = left
-        _listen(wanted=False)
+        if not (left or _has_logs):
+            unsubscribe(_on_event)
 
 
 def follow_functions(*, on: bool) -> None:
@@ -149,30 +141,12 @@ def follow_functions(*, on: bool) -> None:
     _of_code.clear()
 
 
-def listen_for_log(*, on: bool) -> None:
-    """Listen to JAX for one more program log, or for one less."""
-    global _program_logs  # noqa: PLW0603  # one count for the process
+def listen_for_logs() -> None:
+    """Listen to JAX from now on: there is a function with a log of its programs."""
+    global _has_logs  # noqa: PLW0603  # one for the process
     with LOCK:
-        if on:
-            _listen(wanted=True)
-        _program_logs += 1 if on else -1
-        if not on:
-            _listen(wanted=False)
-
-
-def log_died() -> None:
-    """Listen to JAX for one program log less."""
-    _CLEANUP(functools.partial(listen_for_log, on=False))
-
-
-def _listen(*, wanted: bool) -> None:
-    """Listen to JAX while there is a watcher or a program log."""
-    if _watchers or _program_logs:
-        return
-    if wanted:
+        _has_logs = True
         subscribe(_on_event)
-    else:
-        unsubscribe(_on_event)
 
 
 def body_ran(log: ProgramLog, program: Program) -> None:
@@ -187,7 +161,9 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         if lowered.program is not None:
             _note_compile(lowered.program, raw)
-        notify(_watchers, _compile_of(lowered, raw))
+        facts: dict[str, Any] = {"kind": raw.kind, "seconds": raw.seconds, "time": time.time()}
+        facts |= {"cached": raw.cache.hit, "miss": raw.cache.miss, "key_parts": raw.cache.parts}
+        notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
         return
     # A frame that has itself among its variables would keep all frames around it, with theirs.
     work = current_work(inspect.currentframe())
@@ -237,20 +213,6 @@ def _log_of(work: Work) -> ProgramLog | None:
     if work.source:
         _by_source[work.source] = found
     return found
-
-
-def _compile_of(lowered: Event, raw: RawEvent) -> Event:
-    """Return the event of a compile, which is that of the lowering but for what JAX says of it."""
-    return dataclasses.replace(
-        lowered,
-        kind=raw.kind,
-        seconds=raw.seconds,
-        time=time.time(),
-        cached=raw.cache.hit,
-        miss=raw.cache.miss,
-        explanation=None,
-        key_parts=raw.cache.parts,
-    )
 
 
 def _note_compile(program: Program, raw: RawEvent) -> None:
@@ -342,7 +304,7 @@ def _event(
     site, via = sites_of(call.frame if call is not None else inspect.currentframe())
     return Event(
         kind=raw.kind,
-        name=raw.name if call is None or not call.is_mapped else name_of(call.fun),
+        name=raw.name,
         seconds=raw.seconds,
         time=time.time(),
         thread=thread.name,

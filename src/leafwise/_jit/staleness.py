@@ -132,12 +132,7 @@ def explain_by_captures(log: ProgramLog, program: Program) -> None:
 
 
 class Guard:
-    """The check of one jitted function: it replaces what a call of that runs.
-
-    That is JAX's own function, where there is nothing to check; `quick_check`, which goes on to
-    `_recheck` where a capture is not the object that it was; or, in a block of `check_captures`,
-    `_recheck` each time.
-    """
+    """The check of one jitted function: it replaces what a call of that runs."""
 
     def __init__(
         self, jitted: JittedFunction, made: Any, log: ProgramLog, stale: StaleAction
@@ -270,7 +265,7 @@ class Guard:
             if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
-            if log.count_states() < MOST_STATES:
+            if len(log.states) + 1 < MOST_STATES:
                 log.latest = current.fingerprint, log.new_state()
                 return log.latest[1]
             log.retire(_reasons(stale))

@@ -28,18 +28,7 @@ _WARNED: Final = ClassMap[Counter[Any]]()
 """The fields of each class that there was a warning of."""
 
 
-def _from_environment() -> int | None:
-    text = os.environ.get("LEAFWISE_STORM_GUARD", "")
-    if text and not text.isdecimal():
-        said = (
-            f"LEAFWISE_STORM_GUARD={text!r} is not a number of traces: {_USUAL} is used\n"
-            f"  fix: set it to a positive number, or to 0 to turn the guard off"
-        )
-        warnings.warn(said, RuntimeWarning, stacklevel=2)
-    return (int(text) if text.isdecimal() else _USUAL) or None
-
-
-_PROCESS: Final = _from_environment()
+_PROCESS: Final = int(os.environ.get("LEAFWISE_STORM_GUARD") or _USUAL) or None
 """The number that holds outside any block."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -75,38 +64,30 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
         RetraceStormWarning: (inside, while tracing) once for each field of a class, and for
             each argument of a function; and once for a function that has 100 programs which
             differ in statics alone, of a class without ``many_statics``.
-        RuntimeWarning: It was called, and neither entered nor used as a decorator.
 
     Examples:
         >>> with storm_guard(None):
         ...     sweep(step, range(100))  # doctest: +SKIP
     """
 
-    _is_used = False
-
     def __init__(self, traces: int | None = _USUAL) -> None:
         given: Any = traces  # which a user may have got wrong
-        if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
-            raise TypeError(
-                f"storm_guard takes a positive number of traces, or None, got {got(given)}"
-            )
-        if traces is not None and traces < 1:
-            raise ValueError(
-                f"storm_guard takes a positive number of traces, or None, got {got(traces)}\n"
+        is_number = isinstance(given, int) and not isinstance(given, bool)
+        if given is not None and (not is_number or given < 1):
+            raise (ValueError if is_number else TypeError)(
+                f"storm_guard takes a positive number of traces, or None, got {got(given)}\n"
                 f"  fix: to turn the guard off, write storm_guard(None)"
             )
         self.traces = traces
 
     def __call__(self, func: _F) -> _F:
         """Decorate a function with this block."""
-        self._is_used = True
         refuse_to_decorate(func, "storm_guard(...)")
         return super().__call__(func)
 
     def __enter__(self) -> None:
         """Begin the block, for all threads."""
         global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
-        self._is_used = True
         with _LOCK:
             _blocks = (*_blocks, self)
 
@@ -117,16 +98,6 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
             # The last one: the same block may have been entered twice.
             last = max(place for place, each in enumerate(_blocks) if each is self)
             _blocks = (*_blocks[:last], *_blocks[last + 1 :])
-
-    def __del__(self) -> None:
-        """Warn of a call that changes nothing, as Python does of a coroutine without await."""
-        if not self._is_used and hasattr(self, "traces"):  # else the arguments were refused
-            text = (
-                f"storm_guard({self.traces}) changes nothing: it is a block that was not entered\n"
-                f"  fix: with lw.storm_guard({self.traces}):"
-            )
-            # The line that drops the last reference: mostly the call itself.
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 _HERE: Final = threading.local()
@@ -149,15 +120,7 @@ def count(
     found: Explanation,
     site: Site | None,
 ) -> None:
-    """Count the causes of one trace, and warn of those that keep coming back.
-
-    Args:
-        counts: How often each field and argument has caused a trace of this function so far.
-        function: Its name.
-        signature: The call that was traced.
-        found: Why.
-        site: The line that called.
-    """
+    """Count the causes of one trace, and warn of those that keep coming back."""
     blocks = _blocks
     threshold = blocks[-1].traces if blocks else _PROCESS
     if threshold is None or getattr(_HERE, "uncounted", False):
@@ -185,19 +148,15 @@ def count(
         if reached:
             _warn(_message(owner, function, reason, counts[key]), site)
     if causes and all(each.kind is ReasonKind.STATIC for each in causes):
-        searched = {cls for cls, _ in places.values() if cls is not None and _is_searched(cls)}
+        # JAX finds these by comparing their statics with those of each program.
+        marks = {cls: vars(cls).get(MARK) for cls, _ in places.values() if cls is not None}
+        searched = {cls for cls, mark in marks.items() if mark is not None and not mark[1]}
         with _LOCK:
             counts[_test, nodes] += bool(searched)
             reached = bool(searched) and counts[_test, nodes] == _MANY
         if reached:
             names = sorted(cls.__qualname__ for cls in searched)
             _warn(_MESSAGE_OF_MANY.format(function, _MANY, " and ".join(names)), site)
-
-
-def _is_searched(cls: type) -> bool:
-    """Return whether JAX finds a class by comparing its statics with those of each program."""
-    mark = vars(cls).get(MARK)
-    return mark is not None and not mark[1]
 
 
 _MANY: Final = 100

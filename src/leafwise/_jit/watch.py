@@ -1,11 +1,10 @@
 """Counting what JAX does in a block, and budgets for it."""
 
-import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final, TypeVar
 
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
@@ -137,19 +136,15 @@ class watch:  # noqa: N801  # a context manager that is used like a function
     """
 
     def __init__(self, *, eager: bool = True) -> None:
-        self._eager = eager
-        self._logs: list[Log] = []
+        self._budget = budget(eager=eager)
 
     def __enter__(self) -> Log:
         """Begin to count."""
-        log = Log(eager=self._eager)
-        self._logs.append(log)
-        watch_events(log.add)
-        return log
+        return self._budget.__enter__()
 
     def __exit__(self, *_: object) -> None:
         """Stop counting."""
-        unwatch_events(self._logs.pop().add)
+        self._budget.__exit__(None, None, None)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -196,11 +191,16 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         strict: bool = False,
         eager: bool = True,
     ) -> None:
-        numbers = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
+        numbers: dict[str, Any] = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
         self._allowed: dict[str, int] = {}
         for name, number in numbers.items():
-            if _is_number(number, name):
-                self._allowed[name] = number
+            if number is None:
+                continue
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise TypeError(
+                    f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
+                )
+            self._allowed[name] = number
         if exact and not self._allowed:
             raise TypeError(
                 "budget(exact=True) has no number to compare with\n"
@@ -269,32 +269,19 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         if function is not None:
             problem += f" of {getattr(function, '__qualname__', function)}"
         problem += f": {'; '.join(counts)}"
-        shown = _explained(shown, log)
-        calls = lines_by_call(shown)
-        lines = [problem, *(call.replace("\n", "\n  ") for call in calls[:_MOST_SHOWN])]
+        over = set(map(id, shown))
+        calls = [call for call in _calls_in(log) if not over.isdisjoint(map(id, call))]
+        lines = [problem, *(_format_call(call, over) for call in calls[:_MOST_SHOWN])]
         if len(calls) > _MOST_SHOWN:
             lines.append(f"... and {len(calls) - _MOST_SHOWN} more")
-        why = {id(each.explanation): each.explanation for each in shown if each.explanation}
+        reasons = [event.explanation for call in calls for event in call]
+        why = {id(each): each for each in reasons if each is not None}
         if not why and any(not event.eager and event.program is None for event in shown):
             lines.append("for the reason: `lw.jit` in place of `jax.jit`, or `leafwise explain`")
         raise RetraceError("\n  ".join(lines), tuple(why.values()))
 
 
 _MOST_SHOWN: Final = 20
-
-
-def _explained(events: list[Event], log: Log) -> list[Event]:
-    """Return events with the explanation of their program, which its first event in a log has."""
-    last: dict[tuple[int, str, bool], Any] = {}
-    found: dict[int, Any] = {}
-    for event in log:
-        program = event.thread_id, event.name, event.eager
-        if event.explanation is not None or event.kind is EventKind.TRACE:
-            last[program] = event.explanation
-        found[id(event)] = last.get(program)
-        if event.kind is EventKind.COMPILE:
-            last.pop(program, None)
-    return [dataclasses.replace(event, explanation=found[id(event)]) for event in events]
 
 
 class _EnteredBlocks(threading.local):
@@ -304,11 +291,11 @@ class _EnteredBlocks(threading.local):
         self.entered: list[tuple[Log, Callable[[Event], None]]] = []
 
 
-def lines_by_call(events: Iterable[Event]) -> list[str]:
-    """Return what JAX did for each call, a text each: operations of its own come last."""
+def _calls_in(log: Log) -> list[list[Event]]:
+    """Return the events of each call: operations of JAX itself come last."""
     calls: list[list[Event]] = []
     current: dict[tuple[int, str, bool], list[Event]] = {}
-    for event in sorted(events, key=lambda event: event.time):
+    for event in sorted(log, key=lambda event: event.time):
         of = event.thread_id, event.name, event.eager
         call = current.get(of)
         again = call is None or call[0].site != event.site
@@ -316,33 +303,17 @@ def lines_by_call(events: Iterable[Event]) -> list[str]:
             call = current[of] = []
             calls.append(call)
         call.append(event)
-    calls.sort(key=lambda call: call[0].eager)
-    return [_format_call(call) for call in calls]
+    return sorted(calls, key=lambda call: call[0].eager)
 
 
-def _format_call(call: list[Event]) -> str:
+def _format_call(call: list[Event], shown: set[int]) -> str:
     first = call[0]
-    *most, last = [event.kind.value for event in call]
+    *most, last = [event.kind.value for event in call if id(event) in shown]
     line = f"{', '.join(most)} and {last}" if most else last
     line += f" of {first.name}"
     line += f" from {first.site}" if first.site is not None else ""
     why = next((event.explanation for event in call if event.explanation is not None), None)
-    return line if why is None else f"{line}: {why}"
-
-
-def _is_number(number: object, name: str) -> TypeGuard[int]:
-    """Return whether a kind is counted: None stands for any number.
-
-    Raises:
-        TypeError: It is neither a number of 0 or more nor None.
-    """
-    if number is None:
-        return False
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise TypeError(
-            f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
-        )
-    return True
+    return line if why is None else f"{line}: {why}".replace("\n", "\n  ")
 
 
 def no_retrace(

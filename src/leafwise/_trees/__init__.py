@@ -4,9 +4,9 @@
 - `nodes`: `open_node` for one node, `TreeWalk` for all, `FlatTree` for the leaves by place.
 - `leaves`: `Leaf`, what JAX uses of one argument leaf.
 - `equality`: how static values compare.
-- `where` and `conditions`: `leafwise.where`, `mask`, `labels`, `partition`.
+- `where`: `leafwise.where`, `mask`, `labels`, `partition`.
 - `combine`: `leafwise.combine` and `axes`.
-- `update`, with `requests` and `exchange`: `leafwise.update` and `replace`.
+- `update`, with `exchange`: `leafwise.update` and `replace`.
 - `shardings`: `leafwise.shardings` and `shard`.
 - `roles`: which attributes are static or dynamic, for `testing` and `cli`.
 

@@ -10,15 +10,8 @@ import jax
 
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import jax_equal
-from leafwise._trees.nodes import Node, is_hash_node_type, open_node
-from leafwise._trees.paths import Steps, name_in
-from leafwise._trees.requests import (
-    Request,
-    group_by_part,
-    no_such_part,
-    requests_of,
-    whole_request,
-)
+from leafwise._trees.nodes import FlatTree, Node, is_hash_node_type, open_node
+from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
 from leafwise.errors import TreeError
 
 T = TypeVar("T")
@@ -186,18 +179,11 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     if opened is None and not requests:
         return default
     node, children = opened if opened is not None else (None, ())
-    steps = () if node is None else node.steps
-
-    def make_error(request: Request) -> Exception:
-        there = None if node is None else [step for step, _ in _without_hash_nodes(node, children)]
-        step, why = request.steps[len(path)], ""
-        if node is not None and step in node.names:
-            why = f"{type(value).__name__}{step} is static: it is copied from the tree"
-        return no_such_part(
-            request, path, value, steps=there, tree=tree, paths=lambda: _paths(tree), why=why
-        )
-
-    places = group_by_part(requests, len(path), steps, make_error)
+    steps, statics = ((), ()) if node is None else (node.steps, node.names)
+    there = None if node is None else steps
+    places = group_by_part(
+        requests, path, value, there, tree=tree, paths=_paths(tree), statics=statics
+    )
     made = [
         _axes(child, places.get(place, ()), (*path, steps[place]), tree, default)
         for place, child in enumerate(children)
@@ -205,16 +191,7 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     return unflatten_one(value, made)
 
 
-def _without_hash_nodes(node: Node, children: Sequence[Any]) -> list[tuple[str, Any]]:
-    pairs = zip(node.steps, children, strict=True)
-    return [(step, child) for step, child in pairs if not is_hash_node_type(type(child))]
-
-
 def _paths(tree: Any) -> Iterator[Steps]:
     """Yield the paths to all nodes and leaves, outer ones first."""
-    todo: list[tuple[Steps, Any]] = [((), tree)]
-    for path, value in todo:  # which grows
+    for path, _ in FlatTree(tree).walk():
         yield path
-        opened = open_node(value)
-        if opened is not None:
-            todo += [((*path, step), part) for step, part in _without_hash_nodes(*opened)]

@@ -23,13 +23,7 @@ from leafwise._trees.paths import field_name
 
 
 class Parts(NamedTuple):
-    """The parts of one value.
-
-    Attributes:
-        steps: The step to each.
-        read: Returns the part at a place among them.
-        opened: The value as a node, with its children; None if that was not asked for.
-    """
+    """The parts of one value."""
 
     steps: tuple[str, ...]
     read: Callable[[int], Any]
@@ -40,28 +34,14 @@ def parts_of(value: Any) -> Parts | None:
     """Return the parts of a node, statics included, or of a static value; None for a leaf."""
     kind: Any = type(value)
     if is_decorated(kind):
-        fields = _FIELDS.setdefault(kind, lambda: _Fields(kind))
-        return Parts(fields.steps, functools.partial(fields.read, value))
+        fields = spec_of(kind).fields
+        return _parts((f".{field.name}", getattr(value, field.name)) for field in fields)
     opened = open_node(value)
     if opened is None:
         return _plain_parts(value)
     node, children = opened
     values = (*children, *node.values)
     return Parts((*node.steps, *node.names), values.__getitem__, opened)
-
-
-class _Fields:
-    """The fields of a pytree class, found once."""
-
-    def __init__(self, kind: Any) -> None:
-        self._names = tuple(field.name for field in dataclasses.fields(kind))
-        self.steps = tuple(f".{name}" for name in self._names)
-
-    def read(self, value: Any, place: int) -> Any:
-        return getattr(value, self._names[place])
-
-
-_FIELDS: Final[ClassMap[_Fields]] = ClassMap()
 
 
 def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
@@ -90,20 +70,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
-    """Return a copy of a value with other parts, all of them at once.
-
-    A constructor that was generated runs, and validates, as in `leafwise.replace`. Where it
-    was written by hand, or does not take the fields that change, these are set.
-
-    Args:
-        value: What has the parts; it stays as it is.
-        parts: Its parts.
-        changes: The new ones by the steps to them.
-
-    Raises:
-        TypeError: There is no way to make a copy.
-        Exception: What constructors, converters and checks raise.
-    """
+    """Return a copy of a value with other parts, all of them at once."""
     kind: Any = type(value)
     maker = _MAKERS.get(kind)
     if maker is not None:
@@ -169,35 +136,22 @@ def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
     if parts.opened is None:
         raise _no_copy(value)
     node, children = parts.opened
-    rules = _RULES.setdefault(node.cls, lambda: _Rules(node.cls))
-    new = {step: rules.converted(step, item) for step, item in changes.items()}
+    # What equinox does at the end of every construction: convert, and check. A module with a key
+    # rebuilds it in its first check.
+    fields = dataclasses.fields(node.cls) if dataclasses.is_dataclass(node.cls) else ()
+    converters = {f".{each.name}": each.metadata.get("converter") for each in fields}
+    new = {
+        step: item if (convert := converters.get(step)) is None else convert(item)
+        for step, item in changes.items()
+    }
     pairs = zip(node.steps, children, strict=True)
     made = unflatten_one(value, [new.get(step, old) for step, old in pairs])
     for step in new.keys() - set(node.steps):
         object.__setattr__(made, step.removeprefix("."), new[step])
-    for check in rules.checks:
-        check(made)
+    for base in node.cls.__mro__:
+        if (check := base.__dict__.get("__check_init__")) is not None:
+            check(made)
     return made
-
-
-class _Rules:
-    """What equinox does at the end of every construction: convert, and check.
-
-    A module with a key rebuilds it in its first check.
-    """
-
-    def __init__(self, kind: type) -> None:
-        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-        self._converters = {f".{each.name}": each.metadata.get("converter") for each in fields}
-        found = [base.__dict__.get("__check_init__") for base in kind.__mro__]
-        self.checks: list[Any] = [check for check in found if check is not None]
-
-    def converted(self, step: str, value: Any) -> Any:
-        converter = self._converters.get(step)
-        return value if converter is None else converter(value)
-
-
-_RULES: Final[ClassMap[_Rules]] = ClassMap()
 
 
 def _with_attributes(value: Any, names: Mapping[str, Any]) -> Any:
@@ -237,10 +191,6 @@ def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:
     return made
 
 
-def _changed_frozen(value: Any, changes: Mapping[str, Any]) -> Any:
-    return FrozenMapping(_changed_mapping(dict(value), changes))
-
-
 def _changed_partial(value: Any, changes: Mapping[str, Any]) -> Any:
     func = changes.get(".func", value.func)
     args = changes.get(".args", value.args)
@@ -250,6 +200,6 @@ def _changed_partial(value: Any, changes: Mapping[str, Any]) -> Any:
 _MAKERS: Final[Mapping[type, Callable[[Any, Mapping[str, Any]], Any]]] = {
     **dict.fromkeys((list, tuple), _changed_sequence),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _changed_mapping),
-    FrozenMapping: _changed_frozen,
+    FrozenMapping: lambda value, new: FrozenMapping(_changed_mapping(dict(value), new)),
     **dict.fromkeys((functools.partial, jax.tree_util.Partial), _changed_partial),
 }

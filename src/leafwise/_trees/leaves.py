@@ -96,12 +96,7 @@ class Leaf(NamedTuple):
 
 
 class LeafRecorder:
-    """Makes a `Leaf` for each leaf of one call. Of the many that are alike, one is shared.
-
-    Args:
-        filtered: Whether all that is not an array is static, as under `equinox.filter_jit`.
-        abstract: Whether only the abstract value counts, as in `lower` and `eval_shape`.
-    """
+    """Makes a `Leaf` for each leaf of one call. Of the many that are alike, one is shared."""
 
     def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:
         self._filtered = filtered

@@ -29,17 +29,7 @@ Data = dict[str, Any]
 
 
 class Node:
-    """One node of a pytree, without the data of its leaves.
-
-    Attributes:
-        cls: Its class.
-        aux: Its aux_data, which JAX compares with ``!=``.
-        values: Its statics.
-        data: The values that its aux_data lists by name, for a node without statics.
-        children: Nodes, and the places of leaves among the leaves of the whole tree.
-        start: The place of its first leaf.
-        stop: The place behind its last leaf.
-    """
+    """One node of a pytree, without the data of its leaves."""
 
     __slots__ = (
         *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop"),
@@ -58,15 +48,15 @@ class Node:
         data: Data | None = None,
     ) -> None:
         self.cls = cls
-        self.aux = aux
+        self.aux = aux  # which JAX compares with `!=`
         self.data: Data = {} if data is None else data
         self._names = None if statics is None else statics[0]
         self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
         self._keys = keys
         self._steps: tuple[str, ...] | None = None
-        self.children = children
-        self.start = start
-        self.stop = stop
+        self.children = children  # nodes, and the places of leaves in the whole tree
+        self.start = start  # the place of its first leaf
+        self.stop = stop  # and of the one behind its last leaf
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,13 +95,7 @@ def is_hash_node_type(cls: type) -> bool:
 
 
 class FlatTree:
-    """A flattened tree: its leaves, and on demand its nodes and paths.
-
-    Attributes:
-        tree: The tree.
-        leaves: Its leaves, in JAX's order.
-        treedef: Its treedef.
-    """
+    """A flattened tree: its leaves, and on demand its nodes and paths."""
 
     def __init__(self, tree: Any) -> None:
         self.tree = tree
@@ -152,15 +136,7 @@ class FlatTree:
 
 
 class TreeWalk:
-    """A walk over trees that collects their leaves.
-
-    Args:
-        record: Returns what to collect of a leaf.
-        plain: Types that are known to be leaves.
-
-    Attributes:
-        leaves: What `record` returned for each leaf, in JAX's order.
-    """
+    """A walk over trees that collects their leaves."""
 
     def __init__(self, record: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
         self.leaves: list[Any] = []
@@ -168,15 +144,14 @@ class TreeWalk:
         self._plain = plain
 
     def node_or_leaf(self, value: Any) -> Node | int:
-        """Walk over one subtree; return its node, or the place of a leaf.
-
-        Raises:
-            TreeError: It is nested too deeply.
-        """
+        """Walk over one subtree; return its node, or the place of a leaf."""
         try:
             return self._node_or_leaf(value)
         except RecursionError as error:
-            raise TreeError(_too_deep(value)) from error
+            raise TreeError(
+                f"{type(value).__name__}: nested too deeply\n"
+                f"  fix: keep it flat, in one list or mapping"
+            ) from error
 
     def _node_or_leaf(self, value: Any) -> Node | int:
         leaves = self.leaves
@@ -192,35 +167,8 @@ class TreeWalk:
         return _node(value, pairs, aux, children, start, len(leaves))
 
 
-def _too_deep(tree: Any) -> str:
-    """Return the message for a tree that Python cannot walk over, with the way into its depth."""
-    # Level by level: what JAX calls inside a deep tree must not raise there.
-    todo: list[tuple[tuple[str, ...], int, Any]] = [((), 0, tree)]
-    way: tuple[str, ...] = ()
-    while todo:
-        way, depth, value = todo.pop()
-        if depth > _DEEP:
-            break
-        if (level := open_node(value)) is not None:
-            node, children = level
-            steps = [(*way, step)[:3] for step in node.steps]
-            todo += [(way, depth + 1, each) for way, each in zip(steps, children, strict=True)]
-    return (
-        f"{type(tree).__name__}{''.join(way)}...: nested too deeply\n"
-        f"  fix: keep it flat, in one list or mapping"
-    )
-
-
-_DEEP: Final = 100
-"""What lies below so many levels may be what is nested too deeply."""
-
-
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
-    """Return a node by itself, and the values of its children; None for a leaf.
-
-    Raises:
-        Exception: Whatever the flatten of its class raises.
-    """
+    """Return a node by itself, and the values of its children; None for a leaf."""
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
         return None

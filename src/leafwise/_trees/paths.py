@@ -8,13 +8,14 @@ import ast
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._objects.text import got, shorten
-from leafwise.errors import PathError
+from leafwise._objects.text import describe_array, got
+from leafwise._statics.key import KEY
+from leafwise.errors import PathError, TreeError
 
 Steps = tuple[str, ...]
 """The steps of a path."""
@@ -38,17 +39,10 @@ def step_of(key: Any) -> str:
     if kind is jax.tree_util.SequenceKey:
         return f"[{key.idx}]"
     if kind is jax.tree_util.DictKey:
-        return f"[{_text_of(key.key)}]"
+        return f"[{key.key!r}]"
     if kind is jax.tree_util.FlattenedIndexKey:
         return f"[<flat index {key.key}>]"
     return str(key)  # a text of ours, or a key type of the user's own
-
-
-def _text_of(key: Any) -> str:
-    try:
-        return repr(key)
-    except Exception:  # noqa: BLE001  # an int of thousands of digits, or the user's code
-        return shorten(key)
 
 
 @functools.lru_cache
@@ -79,12 +73,7 @@ def format_node(tree: Any, steps: Steps, cls: type) -> str:
 
 
 def steps_of(path: Any) -> Steps:
-    """Return the steps of a path: of a text, or of a key path of JAX.
-
-    Raises:
-        PathError: The text is not a path.
-        TypeError: It is neither.
-    """
+    """Return the steps of a path: of a text, or of a key path of JAX."""
     if isinstance(path, str):
         return parse(path)
     if isinstance(path, tuple) and not any(isinstance(key, str | int) for key in path):
@@ -97,11 +86,7 @@ def steps_of(path: Any) -> Steps:
 
 @functools.lru_cache
 def parse(text: str) -> Steps:
-    """Return the steps of a path's text.
-
-    Raises:
-        PathError: It is not a path.
-    """
+    """Return the steps of a path's text."""
     steps: list[str] = []
     place = 0
     while place < len(text):
@@ -152,11 +137,7 @@ _FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
 
 
 def place_of(steps: Sequence[str], wanted: str) -> int | None:
-    """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list.
-
-    Raises:
-        PathError: Several are: keys of a dict that print alike.
-    """
+    """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list."""
     if wanted in steps:
         several = steps.count(wanted)
         if several > 1:
@@ -184,16 +165,7 @@ def nowhere(
     siblings: Sequence[str],
     paths: Iterable[Steps],
 ) -> PathError:
-    """Return the error for a path that leads to no part of a tree.
-
-    Args:
-        path: The path as it was given.
-        wanted: Its steps.
-        wrong: Which of them is not there.
-        why: What is there instead, or what is wrong with it.
-        siblings: The steps that are there instead.
-        paths: All paths of the tree.
-    """
+    """Return the error for a path that leads to no part of a tree."""
     at = format_path(wanted[: wrong + 1])
     where = f", from {at!r} on" if len(wanted) > wrong + 1 else ""
     meant = nearest_path(wanted, wrong, siblings, paths)
@@ -232,9 +204,86 @@ def format_children(steps: Sequence[str]) -> str:
     items = [step for step in steps if step.startswith("[") and step[1:-1].isdecimal()]
     if len(items) == len(steps) > 1:
         return f"it has {items[0]} to {items[-1]}"
-    few = [step.removeprefix(".") for step in steps[:_FEW]]
-    more = ["..."] if len(steps) > _FEW else []
+    names = [step.removeprefix(".") for step in steps if not step.startswith(f".{KEY}")]
+    few, more = names[:_FEW], ["..."] if len(names) > _FEW else []
     return f"it has {', '.join(few + more)}" if few else "it has no parts"
 
 
 _FEW: Final = 12
+
+
+# Values that are to stand at places of a tree, passed down to its parts.
+
+
+class Request(NamedTuple):
+    """One value that is to stand at a place."""
+
+    key: Any
+    steps: Steps
+    value: Any
+
+
+def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
+    """Return the values by path as requests."""
+    if not isinstance(asked, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{whose} takes a mapping from paths to values, got {got(asked)}")
+    found = [Request(key, steps_of(key), value) for key, value in asked.items()]
+    for key, steps, _ in found:
+        if ANY in steps or DEEP in steps:
+            raise PathError(
+                f"{key!r}: {whose} takes the path of one place, not a pattern\n"
+                f"  fix: name each place; patterns are for lw.where"
+            )
+    return found
+
+
+def whole_request(requests: Sequence[Request], depth: int) -> Request | None:
+    """Return the request that ends here, for the whole value, if there is one."""
+    here = [request for request in requests if len(request.steps) == depth]
+    if here and len(requests) > 1:
+        other = next(request for request in requests if request is not here[0])
+        raise TreeError(
+            f"{_text_of(here[0])!r} and {_text_of(other)!r} meet: "
+            f"the one takes the place of the other\n  fix: leave one of them out"
+        )
+    return here[0] if here else None
+
+
+def _text_of(request: Request) -> str:
+    return request.key if isinstance(request.key, str) else format_path(request.steps)
+
+
+def group_by_part(
+    requests: Sequence[Request],
+    path: Steps,
+    value: Any,
+    steps: Sequence[str] | None,
+    *,
+    tree: Any,
+    paths: Iterable[Steps],
+    statics: Sequence[str] = (),
+) -> dict[int, list[Request]]:
+    """Group requests by the part, among those with these steps, that they lead into."""
+    found: dict[int, list[Request]] = {}
+    for request in requests:
+        step = request.steps[len(path)]
+        place = place_of(steps or (), step)
+        if place is None:
+            if step in statics:
+                why = f"{type(value).__name__}{step} is static: it is copied from the tree"
+            elif steps is not None:
+                why = f"{format_node(tree, path, type(value))}: {format_children(steps)}"
+            else:
+                why = f"{name_in(tree, path)} is {_described(value)}"
+            wanted = (*path, *request.steps[len(path) :])
+            text = _text_of(request)
+            raise nowhere(text, wanted, len(path), why, siblings=steps or (), paths=paths)
+        found.setdefault(place, []).append(request)
+    return found
+
+
+def _described(value: Any) -> str:
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return f"{got(value)}, which has no parts"
+    array = describe_array(value)
+    return f"{array}, which has no parts; for elements of an array: `x.at[0].set(...)`"

@@ -26,10 +26,8 @@ _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 class Names(NamedTuple):
     """The names of attributes, by their role.
 
-    Attributes:
-        static: Those that are not part of any leaf. For a class that declares no fields, only
-            those that its constructor takes or that are in the aux_data: others are caches.
-        dynamic: Those that are children, or in them.
+    For a class that declares no fields, static ones are those that its constructor takes or that
+    are in the aux_data: others are caches.
     """
 
     static: tuple[str, ...]
@@ -37,11 +35,7 @@ class Names(NamedTuple):
 
 
 def field_order(instance: Any) -> list[str]:
-    """Return the attributes that an instance is declared to hold, in order.
-
-    Those are the fields of a class that declares them, less those that JAX was told to drop, else
-    the attributes that are set now.
-    """
+    """Return the attributes that an instance is declared to hold, in order."""
     cls = type(instance)
     if dataclasses.is_dataclass(cls):
         aside = {KEY, *compat.dropped_fields(cls)}
@@ -200,9 +194,6 @@ def exchange(base: Any, name: str, value: Any) -> Any:
 
     A constructor may compute other fields from this one: these stay as they are, since
     a retrace must be due to this field alone.
-
-    Raises:
-        StaticFieldError: No key can be made of the value, and the class is one of leafwise's.
     """
     cls = type(base)
     if is_decorated(cls):

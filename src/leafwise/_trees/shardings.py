@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import hashlib
 import inspect
 import math
 import operator
@@ -11,6 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from leafwise._classes.annotations import is_array_or_number, resolve_known, unwrap
@@ -18,16 +21,23 @@ from leafwise._classes.fields import SHARDING
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
-from leafwise._jax.agreement import check_timeout
 from leafwise._jax.compat import current_mesh, is_tracing
+from leafwise._jax.processes import (
+    Pairs,
+    Words,
+    check_timeout,
+    differences_between,
+    exchange_in_groups,
+    grouped_by_digest,
+    processes,
+)
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.conditions import AtPath, field_metadata
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
-from leafwise._trees.spread import spread
-from leafwise.errors import ShardingError
+from leafwise._trees.where import AtPath, field_metadata
+from leafwise.errors import DifferentProcessesError, ShardingError
 
 T = TypeVar("T")
 
@@ -106,14 +116,20 @@ def shardings(
         >>> shardings(Params(jnp.ones((4, 2))), mesh).w.spec
         P('data', None)
     """
-    mesh = _check_mesh(mesh)
+    mesh = current_mesh() if mesh is None else mesh
+    if mesh is None:
+        raise ShardingError(
+            "there is no mesh to shard over\n"
+            "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
+        )
+    if not isinstance(mesh, Mesh | AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
     if not isinstance(paths, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"paths= takes a mapping from paths to shardings, got {got(paths)}")
     if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"default= takes a PartitionSpec, got {got(default)}")
-    cls = typing.get_origin(tree) or tree
-    if isinstance(cls, type):
-        tree = _of_class(cls, _bound_in(tree))
+    if isinstance(tree, type):
+        tree = _of_class(tree)
     flat = FlatTree(tree)
     declared = _declared(flat, _Declared("default", default, f"`default={_SPEC}`"))
     for path, given in paths.items():
@@ -163,7 +179,7 @@ def shard(
     """
     if isinstance(tree, type):
         raise TypeError(f"lw.shard takes an instance, got the class {tree.__name__}")
-    check_timeout(timeout, "lw.shard")
+    check_timeout(timeout, "lw.shard(timeout")
     places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
     wanted: list[Any] = jax.tree_util.tree_leaves(places)
     flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
@@ -205,17 +221,94 @@ def _promise(leaf: Any, sharding: Any) -> Any:
     return jax_.lax.with_sharding_constraint(leaf, sharding)
 
 
-def _check_mesh(mesh: Any) -> Any:
-    if mesh is None:
-        mesh = current_mesh()
-        if mesh is None:
-            raise ShardingError(
-                "there is no mesh to shard over\n"
-                "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
-            )
-    if not isinstance(mesh, Mesh | AbstractMesh):
-        raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
-    return mesh
+# ------------------------------------------------------------------- several processes
+
+
+def spread(
+    tree: Any, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
+) -> dict[int, Any]:
+    """Put leaves where not all devices are of this process; each process gives all of a leaf.
+
+    As `jax.device_put`, which compares such values, too. It takes neither keys nor NaNs nor what
+    was put on a device before, and names no leaf.
+    """
+    here = {
+        place: leaf for place, leaf in leaves.items() if getattr(leaf, "is_fully_addressable", True)
+    }
+    owners = {device.process_index for place in here for device in shardings[place].device_set}
+    if len(owners) == jax.process_count():  # else some process may not come here
+        _check_equal(tree, here, timeout)
+    return {place: put(leaf, shardings[place]) for place, leaf in leaves.items()}
+
+
+def put(leaf: Any, sharding: Any) -> Any:
+    """Put one leaf, of which each process has all or its part, without a comparison."""
+    if not getattr(leaf, "is_fully_addressable", True):
+        if not _is_key(leaf):
+            return jax.device_put(leaf, sharding)
+        data = jax.device_put(jax.random.key_data(leaf), sharding)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+    aval: Any = jax.typeof(leaf)
+    if aval.weak_type:  # which no other function of JAX keeps
+        scalar = leaf.item() if isinstance(leaf, jax.Array) and not leaf.ndim else leaf
+        return jax.device_put(scalar, sharding)
+    value = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf, aval.dtype)
+    return jax.make_array_from_callback(
+        aval.shape, sharding, lambda index: value[index], dtype=aval.dtype
+    )
+
+
+def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
+    flat = FlatTree(tree)
+    here = processes()
+    if here is None:
+        raise RuntimeError(
+            "lw.shard: the mesh spans processes, which cannot be compared\n"
+            "  fix: call `jax.distributed.initialize()` first"
+        )
+    words = Words("lw.shard", "", "does not call lw.shard for this mesh as often as the others")
+
+    def make() -> dict[str, str]:
+        found: dict[str, str] = {}
+        for place, leaf in leaves.items():
+            aval: Any = jax.typeof(leaf)
+            data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+            digest = _digest(f"{aval} {data.dtype}".encode() + data.tobytes())
+            found[flat.name_of(place)] = f"{describe_array(aval)} of digest {digest}"
+        return found
+
+    texts, groups = grouped_by_digest(
+        here, "lw.shard", make, lambda texts: _digest(repr(texts).encode()), timeout, words
+    )
+    if len(groups) == 1:
+        return
+    sent = exchange_in_groups(here, "lw.shard", groups, lambda: texts)
+    lines, found = differences_between(groups, sent, _differing)
+    raise DifferentProcessesError(
+        (
+            f"lw.shard: the mesh spans processes, and these have different values"
+            f"{''.join(lines)}\n"
+            f"  fix: create them from one seed in all processes, or take those of process 0: "
+            f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
+            f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
+        ),
+        found,
+    )
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Pairs:
+    for path in {**one, **other}:
+        mine, its = (each.get(path, "no such leaf") for each in (one, other))
+        if mine != its:
+            yield path, mine, its
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(jax.typeof(leaf).dtype, jax.dtypes.prng_key)
 
 
 # ------------------------------------------------------------------- what is declared
@@ -226,13 +319,7 @@ _SPEC: Final = "<spec>"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Declared:
-    """What is declared for a part of a tree.
-
-    Attributes:
-        where: Where it is declared: ``Layer.w``.
-        spec: The spec, or a tree of them, or a `Sharding`.
-        code: How that is written, with `_SPEC` in the place of the spec.
-    """
+    """What is declared for a part of a tree."""
 
     where: str
     spec: Any
@@ -272,12 +359,7 @@ def _declared(flat: FlatTree, default: _Declared) -> list[_Declared]:
 
 
 class _Judge:
-    """Makes shardings for one mesh, and collects what stands in their way.
-
-    Args:
-        mesh: The mesh.
-        rules: The rules for logical names, in order.
-    """
+    """Makes shardings for one mesh, and collects what stands in their way."""
 
     def __init__(self, mesh: Any, rules: Rules) -> None:
         pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
@@ -305,32 +387,32 @@ class _Judge:
     def sharding(self, flat: FlatTree, leaf: int, declared: _Declared) -> Any:
         """Return the sharding of a leaf, or note its problem."""
         value, spec, where = flat.leaves[leaf], declared.spec, declared.where
-        problem = None
-        aval: Any = None
+        problem: str | None
         try:
-            aval = None if value is MISSING else jax.typeof(value)
+            aval: Any = None if value is MISSING else jax.typeof(value)
         except Exception:  # noqa: BLE001  # whatever the type's own handler raises
             where = flat.name_of(leaf)
             problem = (
                 f"not an array: {got(value)}\n"
                 f"  fix: make it static, or take it out with `lw.partition`"
             )
-        if problem is None and isinstance(spec, Sharding):
-            return spec
-        if problem is None and not isinstance(spec, PartitionSpec):
-            what = "nothing for this part" if spec is MISSING else got(spec)
-            problem = (
-                f"its sharding has {what}, where a PartitionSpec is wanted\n"
-                f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
-            )
-        if problem is None:
-            entries = self._entries(_partitions(spec))
-            problem = self._misfit(declared, entries, aval)
-            if problem is None:
+        else:
+            if isinstance(spec, Sharding):
+                return spec
+            if isinstance(spec, PartitionSpec):
+                entries = self._entries(_partitions(spec))
+                problem = self._misfit(declared, entries, aval)
                 try:
-                    return NamedSharding(self._mesh, _on_mesh(spec, entries))
+                    if problem is None:
+                        return NamedSharding(self._mesh, _on_mesh(spec, entries))
                 except ValueError as error:  # of what a spec says besides its entries
                     problem = str(error)
+            else:
+                what = "nothing for this part" if spec is MISSING else got(spec)
+                problem = (
+                    f"its sharding has {what}, where a PartitionSpec is wanted\n"
+                    f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
+                )
         self._problems.setdefault((where, problem), []).append(flat.name_of(leaf))
         return None
 
@@ -434,20 +516,15 @@ def _as_code(entries: Iterable[Any]) -> str:
 # ------------------------------------------------------------------- a class without instance
 
 
-def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
-    """Return an instance with `MISSING` for each array, as far as the class says what is in it.
-
-    Raises:
-        ShardingError: It does not say enough.
-        TypeError: It is not a class of leafwise.
-    """
+def _of_class(cls: type) -> Any:
+    """Return an instance with `MISSING` for each array, as far as the class says what is in it."""
     if not is_decorated(cls):
         raise TypeError(
             f"{cls.__name__} is not a class that lw.pytree decorated, so that only an instance "
             f"says what is in it\n  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
         )
     problems: list[str] = []
-    made = _skeleton(cls, bound, problems)
+    made = _skeleton(cls, problems)
     if problems:
         fix = f"lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)"
         problems.append(f"  fix: an instance says it, or an abstract one: `{fix}`")
@@ -455,7 +532,7 @@ def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
     return made
 
 
-def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
+def _skeleton(cls: type, problems: list[str]) -> Any:
     values: dict[str, Any] = {}
     before = len(problems)
     spec = spec_of(cls)
@@ -463,7 +540,7 @@ def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
         where = f"{cls.__name__}.{field.name}"
         definition = field.definition
         if not field.static:
-            values[field.name] = _skeleton_of_field(cls, field, bound, where, problems)
+            values[field.name] = _skeleton_of_field(cls, field, where, problems)
         elif spec.has_own_init:
             problems.append(f"{where}: a static that the class's own __init__ decides about")
         elif not field.has_default:
@@ -476,15 +553,11 @@ def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
     return MISSING if len(problems) > before else rebuild(cls, values)
 
 
-def _skeleton_of_field(
-    cls: type, field: FieldSpec, bound: Mapping[Any, Any], where: str, problems: list[str]
-) -> Any:
+def _skeleton_of_field(cls: type, field: FieldSpec, where: str, problems: list[str]) -> Any:
     declared = field.definition.metadata.get(SHARDING)
-    kind = _substituted(_annotation_of(cls, field.definition), bound)
-    kind = unwrap(kind)
-    origin = typing.get_origin(kind) or kind
-    if isinstance(origin, type) and is_decorated(origin):
-        return _skeleton(origin, _bound_in(kind), problems)
+    kind = unwrap(_annotation_of(cls, field.definition))
+    if isinstance(kind, type) and is_decorated(kind):
+        return _skeleton(kind, problems)
     if not (is_array_or_number(kind) or (declared is not None and not _has_class(kind))):
         text = shorten(kind.__name__ if isinstance(kind, type) else kind)
         problems.append(f"{where}: what is in it depends on the instance: {text}")
@@ -500,34 +573,10 @@ def _annotation_of(cls: Any, definition: "dataclasses.Field[Any]") -> Any:
         name = definition.name
         bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
         base: Any = next(bases, cls)
-        own = {each.__name__: each for each in getattr(base, "__type_params__", ())}
-        kind = resolve_known(base, kind, [own])
+        kind = resolve_known(base, kind, [])
         if isinstance(kind, str):  # it names what only a function sees
             kind = getattr(cls.__init__, "__annotations__", {}).get(name, kind)
     return kind
-
-
-def _substituted(kind: Any, bound: Mapping[Any, Any]) -> Any:
-    """Return an annotation with what is known of its type variables."""
-    if isinstance(kind, TypeVar):
-        return bound.get(kind, kind)
-    alias: Any = None if inspect.isclass(kind) else kind
-    variables = getattr(alias, "__parameters__", ())
-    return alias[tuple(bound.get(each, each) for each in variables)] if variables else kind
-
-
-def _bound_in(kind: Any) -> dict[Any, Any]:
-    """Return the type variables of a class and its bases, and what ``Box[Layer]`` says they are."""
-    cls: Any = typing.get_origin(kind) or kind
-    own: dict[Any, Any] = dict(
-        zip(getattr(cls, "__parameters__", ()), typing.get_args(kind), strict=False)
-    )
-    found = dict(own)
-    for base in getattr(cls, "__orig_bases__", ()):
-        if typing.get_origin(base) is not typing.Generic:
-            inherited = _bound_in(base)
-            found |= {each: _substituted(what, own) for each, what in inherited.items()}
-    return found
 
 
 def _has_class(kind: Any) -> bool:

@@ -11,14 +11,7 @@ from leafwise._objects.attributes import has_generated_init
 from leafwise._objects.classes import is_a, qualname_of
 from leafwise._objects.text import got
 from leafwise._trees.exchange import copy_with_parts, parts_of
-from leafwise._trees.paths import Steps, name_in
-from leafwise._trees.requests import (
-    Request,
-    group_by_part,
-    no_such_part,
-    requests_of,
-    whole_request,
-)
+from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
 from leafwise.errors import LeafwiseError
 
 T = TypeVar("T")
@@ -70,20 +63,14 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
     if whole is not None:
         return whole.value
     parts = parts_of(value)
-    steps = () if parts is None else parts.steps
-
-    def make_error(request: Request) -> Exception:
-        there = None if parts is None else steps
-        return no_such_part(
-            request, path, value, steps=there, tree=tree, paths=lambda: _paths(tree)
-        )
-
-    places = group_by_part(requests, len(path), steps, make_error)
+    places = group_by_part(
+        requests, path, value, parts and parts.steps, tree=tree, paths=_paths(tree)
+    )
     if parts is None:  # then there is no request either: one that leads on would have raised
         return value
     changes: dict[str, Any] = {}
     for place, inside in places.items():
-        step = steps[place]
+        step = parts.steps[place]
         changes[step] = _updated(parts.read(place), inside, (*path, step), tree)
     try:
         return copy_with_parts(value, parts, changes)

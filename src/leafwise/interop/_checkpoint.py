@@ -20,7 +20,7 @@ from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import weakly_typed
-from leafwise._trees.spread import put
+from leafwise._trees.shardings import put
 from leafwise.errors import CheckpointError, CheckpointMismatchError
 
 T = TypeVar("T")
