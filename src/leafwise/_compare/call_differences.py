@@ -1,20 +1,17 @@
 """The differences between two calls outside their trees: configuration, arguments, devices."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from leafwise._compare.fixes import Cause
-from leafwise._compare.leaf_differences import static_reason
+from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, value_of
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.equality import jax_equal, same_entry
+from leafwise._trees.equality import How
 from leafwise._trees.leaves import Leaf, LeafKind, device_order
-
-if TYPE_CHECKING:
-    from leafwise._classes.options import By
 
 
 def call_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -34,7 +31,7 @@ _CONFIG_NAMES: Final = {
 
 
 def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    if jax_equal(before.config, after.config):
+    if before.config == after.config:
         return
     earlier, later = before.options, after.options
     named: set[str] = set()
@@ -42,7 +39,7 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         if name == "jax_disable_jit":  # nothing is jitted then: see `tree_differences`
             continue
         mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
-        if shown in named or (named and name == UNNAMED_CONFIG) or jax_equal(mine, its):
+        if shown in named or (named and name == UNNAMED_CONFIG) or mine == its:
             continue
         named.add(shown)
         path, cause = f"config.{shown}", Cause.CONFIG
@@ -126,8 +123,9 @@ def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Re
             cause = Cause.UNHASHABLE
             yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
             continue
+        shown = value_of(value)
+        how: How = "identity" if shown is not value else "entry"
+        if type(mine) is not type(value):
+            how = "unequal"
         if path in earlier:
-            equal = same_entry(mine, value) if type(mine) is type(value) else False
-            shown = value_of(value)
-            by: By | None = None if shown is value else "identity"
-            yield from static_reason(path, value_of(mine), shown, equal=equal, by=by)
+            yield from static_reasons(path, value_of(mine), shown, how, (mine, value))

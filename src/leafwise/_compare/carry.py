@@ -166,7 +166,7 @@ def _check_leaves(before: Signature) -> None:
 
 def _carry_changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
     for (path, mine), its in zip(before.leaves.items(), after.leaf_records, strict=True):
-        reasons = leaf_reasons(path, mine, its, config_differs=False)
+        reasons = leaf_reasons(path, mine, its)
         outcomes = [reason.outcome for reason in reasons]
         if outcomes:
             worst = max(outcomes, key=lambda each: each.severity)

@@ -7,21 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._classes.options import By
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
-from leafwise._objects.text import Verbatim, describe_array, got
-from leafwise._trees.equality import (
-    first_difference,
-    hidden_difference,
-    is_distinct,
-    jax_equal,
-)
+from leafwise._objects.text import Verbatim, got
+from leafwise._trees.equality import How, is_distinct, jax_equal, verdict_of
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
 
 
-def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> Iterator[Reason]:
+def leaf_reasons(
+    path: str, mine: Leaf, its: Leaf, *, config_differs: bool = False
+) -> Iterator[Reason]:
     """Yield the reasons that two traced leaves give.
 
     Args:
@@ -31,37 +27,38 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
         config_differs: Whether a change of the configuration explains what it did to leaves
             that are otherwise equal.
     """
+    if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
+        return
     traced: list[Reason] = []
     if mine.aval != its.aval and not (config_differs and mine.facts == its.facts):
         traced = list(aval_reasons(path, mine, its))
         yield from traced
-    if its.kind is LeafKind.TRACER:  # inlined into the trace around it
+    # A tracer is inlined into the trace around it.
+    if its.kind is LeafKind.TRACER or any(each.kind is ReasonKind.SHARDING for each in traced):
         return
-    if any(reason.kind is ReasonKind.SHARDING for reason in traced):
+    is_lowered, is_dispatched = same_lowering(mine, its), same_dispatch(mine, its)
+    placements = _format_placement(mine), _format_placement(its)
+    kinds = Verbatim(mine.kind), Verbatim(its.kind)
+    if not is_lowered:
+        kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
+        if mine.committed == its.committed:
+            kind, cause = ReasonKind.SHARDING, Cause.SHARDING
+        yield Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
+    elif traced:
         return
-    lowered = not same_lowering(mine, its)
-    if lowered:
-        yield _lowering_reason(path, mine, its)
-    if lowered or traced:
-        return
-    if mine.kind is LeafKind.TRACER:
-        kinds = Verbatim(mine.kind), Verbatim(its.kind)
+    elif mine.kind is LeafKind.TRACER:
         yield Reason(path, ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, Cause.TRACED)
-    elif not same_dispatch(mine, its):
-        if mine.kind is its.kind:
-            kind, cause = ReasonKind.SHARDING, Cause.DATA_MOVES
-            words = _format_placement(mine), _format_placement(its)
-        else:
-            kind, cause = ReasonKind.LEAF_KIND, Cause.SLOWER_CALL
-            words = Verbatim(mine.kind), Verbatim(its.kind)
-        yield Reason(path, kind, Outcome.DISPATCH, *words, cause)
+    elif not is_dispatched and mine.kind is its.kind:
+        yield Reason(path, ReasonKind.SHARDING, Outcome.DISPATCH, *placements, Cause.DATA_MOVES)
+    elif not is_dispatched:
+        yield Reason(path, ReasonKind.LEAF_KIND, Outcome.DISPATCH, *kinds, Cause.SLOWER_CALL)
 
 
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     """Yield what differs between two abstract values that are not equal."""
     retrace, is_explained = Outcome.RETRACE, False
     if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
-        avals = Verbatim(describe_array(mine)), Verbatim(describe_array(its))
+        avals = Verbatim(mine.aval.str_short()), Verbatim(its.aval.str_short())
         yield Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)
         return
     if mine.shape != its.shape:
@@ -102,47 +99,39 @@ def _format_placement(leaf: Leaf) -> Verbatim:
     return Verbatim(f"{how} {format_sharding(leaf.sharding)}")
 
 
-def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
-    """Return why leaves of one abstract value are lowered differently."""
-    if mine.committed == its.committed:
-        kind, cause = ReasonKind.SHARDING, Cause.SHARDING
-    else:
-        kind = ReasonKind.COMMITMENT
-        cause = Cause.COMMITTED
-    placements = _format_placement(mine), _format_placement(its)
-    return Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
-
-
-def static_reason(
-    path: str, mine: Any, its: Any, *, equal: bool | None, by: By | None = None
+def static_reasons(
+    path: str, one: Any, other: Any, how: How, keys: tuple[Any, Any] | None = None
 ) -> Iterator[Reason]:
     """Yield the reason that two static values of one path give, if any.
 
     Args:
         path: Where they stand.
-        mine: The value of the earlier call.
-        its: The value of the later call.
-        equal: Whether JAX takes them for equal; None if comparing them raises.
-        by: How functions are compared, if they stand in a field of leafwise.
+        one: The value of the earlier call; MISSING if there is none.
+        other: The value of the later call.
+        how: How JAX compares them.
+        keys: The keys of leafwise that it compares in their place.
 
     Yields:
         At most one reason; with the outcome "reuse" where they share a program though they
         are distinct.
     """
-    if equal is None:
-        cause = Cause.FAILING_COMPARISON
-        yield Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, mine, its, cause)
-    elif not equal:
-        step, kind = "", ReasonKind.STATIC
-        if by == "content":  # functions that differ inside have one text
-            step, mine, its = first_difference(mine, its, by=by)
-        yield Reason(path, kind, Outcome.RETRACE, mine, its, Cause.STATIC, (by, step))
-    elif by is None and is_distinct(mine, its):
-        yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, Cause.UNSOUND)
-    elif (hidden := hidden_difference(mine, its)) is not None:
-        step, one, other = hidden
-        cause = Cause.OWN_EQUALITY
-        yield Reason(path + step, ReasonKind.STATIC, Outcome.REUSE, one, other, cause)
+    word, step, before, after = verdict_of(one, other, how, keys)
+    if word == "equal":
+        return
+    by = how if how in ("identity", "content") else None
+    kind, outcome, cause = _OF_STATICS[word]
+    if word == "differ":
+        yield Reason(path, kind, outcome, before, after, cause, (by, step))
+    else:
+        yield Reason(path + step, kind, outcome, before, after, cause)
+
+
+_OF_STATICS: Final = {
+    "raises": (ReasonKind.COMPARISON, Outcome.ERROR, Cause.FAILING_COMPARISON),
+    "differ": (ReasonKind.STATIC, Outcome.RETRACE, Cause.STATIC),
+    "unsound": (ReasonKind.STATIC, Outcome.REUSE, Cause.UNSOUND),
+    "hidden": (ReasonKind.STATIC, Outcome.REUSE, Cause.OWN_EQUALITY),
+}
 
 
 class Tolerance(NamedTuple):

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.fixes import Cause, distinct_names
-from leafwise._compare.leaf_differences import leaf_reasons, static_reason
+from leafwise._compare.leaf_differences import leaf_reasons, static_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._display.words import count
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.equality import is_distinct, is_redefinition, jax_equal, same_entry
+from leafwise._trees.equality import is_redefinition, jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
 
@@ -47,7 +47,7 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     found = list(call_reasons(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
     trees = TreeComparison(before, after, config_differs=config_differs)
-    found += trees.compare()
+    found += trees.reasons()
     found = _with_reached_comparisons(found, after.root.names, raises=trees.equal is None)
     found += _undecided(before, after)
     if after.labels:
@@ -140,148 +140,115 @@ class TreeComparison:
         self.before = before
         self.after = after
         self.config_differs = config_differs
-        self._pairs: dict[tuple[int, int], tuple[Reason, ...]] = {}
+        self.known: dict[tuple[int, int], list[Reason]] = {}
         # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
         self.equal = same_entry(before.treedef, after.treedef)
 
-    def compare(self) -> Iterator[Reason]:
+    def reasons(self) -> Iterator[Reason]:
         """Yield all differences."""
-        before, after = self.before, self.after
-        mine, its = before.root, after.root
+        mine, its = self.before.root, self.after.root
         if self.equal is True and mine.steps == its.steps:
-            yield from self._compare_equal_trees("", mine, its)
+            yield from self._equal_tree_reasons("", mine, its)
             return
-        for step, children, treedefs in _common_children(
-            mine, its, (before.treedef, after.treedef)
-        ):
-            yield from self._compare_subtrees(step, *children, treedefs)
+        treedefs = self.before.treedef, self.after.treedef
+        for step, one, other, below in _common_children(mine, its, treedefs):
+            yield from self._part_reasons(step, one, other, below)
 
-    def _compare_subtrees(
+    def _part_reasons(
         self, path: str, mine: NodeOrIndex, its: NodeOrIndex, treedefs: "_Pair"
     ) -> Iterator[Reason]:
         """Compare what stands at one path of both trees."""
         if isinstance(mine, int) and isinstance(its, int):
-            yield from self.compare_leaf(path, mine, its)
-            return
-        if not (isinstance(mine, Node) and isinstance(its, Node)):
-            yield from self.mismatch_reasons(path, mine, its)
-            return
-        if same_entry(*treedefs) is True:
-            yield from self._compare_equal_trees(path, mine, its)
-            return
-        found = list(self._compare_nodes(path, mine, its))
-        if mine.cls is its.cls or mine.steps == its.steps:
-            for step, children, below in _common_children(mine, its, treedefs):
-                found += self._compare_subtrees(path + step, *children, below)
-        # Treedefs that differ retrace, which nothing milder explains.
-        if all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
-            aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
-        yield from found
+            yield from self.leaf_reasons(path, mine, its)
+        elif not (isinstance(mine, Node) and isinstance(its, Node)):
+            yield self.mismatch(path, mine, its)
+        elif same_entry(*treedefs) is True:
+            yield from self._equal_tree_reasons(path, mine, its)
+        else:
+            found = list(self._node_reasons(path, mine, its))
+            if mine.cls is its.cls or mine.steps == its.steps:
+                for step, one, other, below in _common_children(mine, its, treedefs):
+                    found += self._part_reasons(path + step, one, other, below)
+            # Treedefs that differ retrace, which nothing milder explains.
+            if all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
+                aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
+                yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
+            yield from found
 
-    def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    def _node_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
         if mine.cls is its.cls:
             yield from _step_reasons(path, mine, its)
             yield from _static_reasons(path, mine, its)
             yield from _data_reasons(path, mine, its)
+            yield from self.unnamed_reasons(path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
-            yield Reason(
-                path, ReasonKind.CLASS, Outcome.RETRACE, mine.cls, its.cls, Cause.REDEFINED
-            )
+            classes, cause = (mine.cls, its.cls), Cause.REDEFINED
+            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, cause)
         else:
-            yield from self.mismatch_reasons(path, mine, its)
+            yield self.mismatch(path, mine, its)
 
-    def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
+    def mismatch(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Reason:
         """Name two things of different kinds at one path."""
         words = Verbatim(_format_kind(self.before, mine)), Verbatim(_format_kind(self.after, its))
-        if isinstance(mine, Node) and isinstance(its, Node):
+        if words[0] == words[1] and isinstance(mine, Node) and isinstance(its, Node):
             one, other = distinct_names(mine.cls, its.cls)
-            if words[0] == words[1]:
-                words = Verbatim(one), Verbatim(other)
-        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
+            words = Verbatim(one), Verbatim(other)
+        return Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
 
-    def _compare_equal_trees(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterable[Reason]:  # noqa: ARG002, PLR6301
+        """Compare aux_data that JAX takes for equal, of nodes whose statics have no names."""
+        return ()
+
+    def _equal_tree_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
-        yield from self.compare_leaves(mine, its)
+        before = self.before.leaf_records[mine.start : mine.stop]
+        after = self.after.leaf_records[its.start : its.stop]
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            if self.known.get((id(one), id(other))) != []:  # most are pairs of known records
+                at = its.start + place
+                where = self.after.leaf_paths[at]
+                yield from self.leaf_reasons(where, mine.start + place, at)
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
-            yield from self.unsound_reasons(where, a, b)
+            if where:
+                yield from _unsound_reasons(where, a, b)
+                yield from self.unnamed_reasons(where, a, b)
             for step, left, right in zip(b.steps, a.children, b.children, strict=True):
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Yield statics that JAX takes for equal though they are distinct."""
-        if path and mine.aux is not its.aux and mine.names == its.names:
-            for name, one, other in zip(its.names, mine.values, its.values, strict=True):
-                by = its.compared_by(name)
-                yield from static_reason(path + name, one, other, equal=True, by=by)
-
-    def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare the leaves of trees that are equal to JAX."""
-        before = self.before.leaf_records[mine.start : mine.stop]
-        after = self.after.leaf_records[its.start : its.stop]
-        known = self._pairs  # most pairs of leaves are pairs of records compared before
-        for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
-            found = known.get((id(one), id(other)))
-            if found is None and one == other and one.kind is not LeafKind.STATIC:
-                found = known[id(one), id(other)] = ()
-            if found is None or found:
-                places = place - its.start + mine.start, place
-                yield from self._compare_records(places, self.after.leaf_paths[place], one, other)
-
-    def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
-        """Compare two leaves, given by their indices."""
-        records = self.before.leaf_records[mine], self.after.leaf_records[its]
-        return self._compare_records((mine, its), path, *records)
-
-    def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
-        """Return the reasons of two traced leaves, without their path."""
-        pair = id(one), id(other)
-        found = self._pairs.get(pair)
-        if found is None:
-            reasons = leaf_reasons("", one, other, config_differs=self.config_differs)
-            invalid = LeafKind.INVALID in (one.kind, other.kind)
-            found = self._pairs[pair] = () if invalid or one == other else tuple(reasons)
-        return found
-
-    def _compare_records(
-        self, places: tuple[int, int], path: str, one: Leaf, other: Leaf
-    ) -> Iterable[Reason]:
+    def leaf_reasons(self, path: str, mine: int, its: int) -> Iterable[Reason]:
+        """Compare two leaves, given by their places."""
+        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
         if LeafKind.STATIC in (one.kind, other.kind):
-            return self._compare_static_leaves(places[1], path, one, other)
-        return [self._at(path, places, reason) for reason in self._leaf_reasons(one, other)]
-
-    def _at(self, path: str, places: tuple[int, int], reason: Reason) -> Reason:
-        """Return a reason with its path, and with the numbers of which the fix is made."""
-        details = reason.details
-        if reason.cause in (Cause.DTYPE, Cause.WEAK_TYPE):
-            calls = (self.before, self.after)
-            numbers = (call.numbers.get(at) for call, at in zip(calls, places, strict=True))
-            details = (*details, *numbers)
-        return Reason(path, *reason[1:6], details)
-
-    def _compare_static_leaves(
-        self, place: int, path: str, one: Leaf, other: Leaf
-    ) -> Iterator[Reason]:
-        """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
-        if one.kind is other.kind:
-            equal = same_entry(one.value, other.value)
-            for each in static_reason(path, one.value, other.value, equal=equal):
-                if each.cause is not Cause.STATIC:
-                    yield each
-                    continue
-                holder = _holder(self.after.root, place)
-                facts = *each.details, holder.cls, len(holder.children)
-                yield each._replace(details=facts)
-        elif LeafKind.INVALID not in (one.kind, other.kind):
-            words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
+            holder = _holder(self.after.root, its)
+            return _static_leaf_reasons(path, one, other, holder)
+        found = self.known.get((id(one), id(other)))
+        if found is None:
+            found = list(leaf_reasons("", one, other, config_differs=self.config_differs))
+            self.known[id(one), id(other)] = found
+        numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
+        # The fix is made of both leaves, and of the numbers that they are.
+        details = [(*each.details, *numbers) if each.details else () for each in found]
+        pairs = zip(found, details, strict=True)
+        return [each._replace(path=path, details=facts) for each, facts in pairs]
 
 
 _Pair = tuple[Any, Any]
+
+
+def _static_leaf_reasons(path: str, one: Leaf, other: Leaf, holder: Node) -> Iterator[Reason]:
+    """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
+    if one.kind is other.kind:
+        for each in static_reasons(path, one.value, other.value, "entry"):
+            facts = holder.cls, len(holder.children)
+            details = (*each.details, *facts) if each.cause is Cause.STATIC else ()
+            yield each._replace(details=details)
+    elif LeafKind.INVALID not in (one.kind, other.kind):
+        words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
+        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
 
 
 def _holder(node: Node, leaf: int) -> Node:
@@ -297,15 +264,15 @@ def _holder(node: Node, leaf: int) -> Node:
 
 def _common_children(
     mine: Node, its: Node, treedefs: _Pair
-) -> Iterator[tuple[str, tuple[NodeOrIndex, NodeOrIndex], _Pair]]:
+) -> Iterator[tuple[str, NodeOrIndex, NodeOrIndex, _Pair]]:
     """Yield step, children and treedefs of the children that both nodes have."""
     before, after = treedefs[0].children(), treedefs[1].children()
     later = {step: place for place, step in enumerate(its.steps)}
     for place, step in enumerate(mine.steps):
         other = later.get(step)
         if other is not None and not mine.is_hash_node(place):
-            children = mine.children[place], its.children[other]
-            yield step, children, (before[place], after[other])
+            below = before[place], after[other]
+            yield step, mine.children[place], its.children[other], below
 
 
 def _format_kind(call: Signature, child: NodeOrIndex) -> str:
@@ -339,16 +306,11 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
 def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     """Compare the statics of two nodes of one class."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
-    for name, value in zip(its.names, its.values, strict=True):
-        old = earlier.pop(name, MISSING)
-        by = its.compared_by(name)
-        if by is not None:  # a key of leafwise compares types and values
-            equal: bool | None = mine.aux == its.aux or is_distinct(old, value, by) is False
-        else:
-            equal = jax_equal(old, value)
-        yield from static_reason(path + name, old, value, equal=equal, by=by)
-    for name, old in earlier.items():
-        yield from static_reason(path + name, old, MISSING, equal=False)
+    later = dict(zip(its.names, its.values, strict=True))
+    for name in {**later, **earlier}:
+        values = earlier.get(name, MISSING), later.get(name, MISSING)
+        how = its.compared_by(name) or "!="
+        yield from static_reasons(path + name, *values, how, (mine.aux, its.aux))
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -357,8 +319,16 @@ def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         return
     found: list[Reason] = []
     for name in {**mine.data, **its.data}:
-        one, other = mine.data.get(name, MISSING), its.data.get(name, MISSING)
-        found += static_reason(path + name, one, other, equal=jax_equal(one, other))
+        values = mine.data.get(name, MISSING), its.data.get(name, MISSING)
+        found += static_reasons(path + name, *values, "!=")
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     named = [each for each in acted if not each.path.removeprefix(path).startswith("._")]
     yield from named or acted
+
+
+def _unsound_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Yield statics that JAX takes for equal though they are distinct."""
+    if mine.aux is not its.aux and mine.names == its.names:
+        for name, one, other in zip(its.names, mine.values, its.values, strict=True):
+            how = its.compared_by(name) or "equal"
+            yield from static_reasons(path + name, one, other, how, (mine.aux, its.aux))

@@ -1,13 +1,66 @@
 """How static values compare, by ``!=`` as in JAX and by canonical forms, and where they differ."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.parts import kind_of
+from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.form import Canonicaliser, canonicalise, consists_of_parts
+
+
+How: TypeAlias = Literal["!=", "entry", "equal", "unequal", "identity", "content"]
+"""What JAX does with two statics: ``!=`` on aux_data, an entry of a hash table for what it hashes,
+the key of leafwise with functions by identity or content; or what it found is known."""
+
+
+class Verdict(NamedTuple):
+    """How two statics compare.
+
+    Attributes:
+        word: ``"unsound"`` if they are equal to JAX but differ in type or value, ``"hidden"`` if an
+            ``==`` of their own says that they are equal, though a part differs.
+        step: The way to the part that differs.
+        before: That part of the earlier one.
+        after: That of the later one.
+    """
+
+    word: Literal["equal", "raises", "differ", "unsound", "hidden"]
+    step: str
+    before: Any
+    after: Any
+
+
+def verdict_of(one: Any, other: Any, how: How, keys: tuple[Any, Any] | None = None) -> Verdict:
+    """Return how two statics compare.
+
+    Args:
+        one: The earlier value; MISSING if there is none.
+        other: The later value.
+        how: How JAX compares them.
+        keys: The keys of leafwise that it compares in their place.
+    """
+    is_keyed = how in ("identity", "content")
+    equal: bool | None = how == "equal"
+    if MISSING is one or MISSING is other:
+        equal = False
+    elif keys is not None and is_keyed:
+        equal = keys[0] == keys[1] or is_distinct(one, other, how) is False
+    elif how == "entry":
+        equal = same_entry(one, other)
+    elif how == "!=":
+        equal = jax_equal(one, other)
+    if equal is None:
+        return Verdict("raises", "", one, other)
+    if not equal:  # functions that differ inside have one text
+        parts = first_difference(one, other, by=how) if how == "content" else ("", one, other)
+        return Verdict("differ", *parts)
+    if not is_keyed and is_distinct(one, other):
+        return Verdict("unsound", "", one, other)
+    hidden = hidden_difference(one, other)
+    return Verdict("equal", "", one, other) if hidden is None else Verdict("hidden", *hidden)
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
