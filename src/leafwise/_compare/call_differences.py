@@ -10,7 +10,7 @@ from leafwise._compare.signature import Signature, value_of
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.equality import How
+from leafwise._trees.equality import How, StaticPair
 from leafwise._trees.leaves import Leaf, LeafKind, device_order
 
 
@@ -128,4 +128,5 @@ def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Re
         if type(mine) is not type(value):
             how = "unequal"
         if path in earlier:
-            yield from static_reasons(path, value_of(mine), shown, how, (mine, value))
+            pair = StaticPair(value_of(mine), shown, how, (mine, value))
+            yield from static_reasons(path, pair)

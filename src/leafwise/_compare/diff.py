@@ -6,12 +6,17 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.fixes import Advice
-from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reasons, value_reasons
+from leafwise._compare.leaf_differences import (
+    Tolerance,
+    aval_reasons,
+    static_reasons,
+    value_reasons,
+)
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import NodeOrIndex, TreeComparison
+from leafwise._compare.tree_differences import Part, TreeComparison, paired
 from leafwise._objects.text import Verbatim, got
-from leafwise._trees.equality import jax_equal
+from leafwise._trees.equality import StaticPair, jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import StructureMismatchError
@@ -121,11 +126,11 @@ def compare(label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None) -
         b: Another.
         tolerance: How the data of leaves is compared; None if it is not.
     """
-    trees = _ExactComparison(_recorded(label, a), _recorded(label, b), tolerance)
+    parts = paired(_recorded(label, a), _recorded(label, b), every=True)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
         each if len(set(each.words)) == 1 else each._replace(cause=Advice())
-        for each in trees.reasons()
+        for each in _ExactComparison(tolerance).reasons(parts)
     ]
 
 
@@ -162,8 +167,8 @@ def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
 class _ExactComparison(TreeComparison):
     """A comparison in which types count, also where JAX does not look at them."""
 
-    def __init__(self, before: Signature, after: Signature, tolerance: Tolerance | None) -> None:
-        super().__init__(before, after)
+    def __init__(self, tolerance: Tolerance | None) -> None:
+        super().__init__()
         self._tolerance = tolerance
 
     def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -172,31 +177,33 @@ class _ExactComparison(TreeComparison):
         if mine.aux is its.aux or is_named or not jax_equal(mine.aux, its.aux):
             return
         if not mine.data.keys() == its.data.keys() != set():
-            yield from static_reasons(path, mine.aux, its.aux, "equal")
+            yield from static_reasons(path, StaticPair(mine.aux, its.aux, "equal"))
         for name in mine.data.keys() & its.data.keys():
-            yield from static_reasons(path + name, mine.data[name], its.data[name], "equal")
+            pair = StaticPair(mine.data[name], its.data[name], "equal")
+            yield from static_reasons(path + name, pair)
 
-    def mismatch(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Reason:
+    def mismatch(self, part: Part) -> Reason:
         """Name another class, or another structure."""
-        classes = _class_of_node(mine), _class_of_node(its)
+        classes = _class_of_node(part.mine), _class_of_node(part.its)
         if None in classes:
-            return super().mismatch(path, mine, its)
-        return Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
+            return super().mismatch(part)
+        return Reason(part.path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
 
-    def leaf_reasons(self, path: str, mine: int, its: int) -> Iterator[Reason]:
+    def leaf_reasons(self, part: Part) -> Iterator[Reason]:
         """Compare two leaves."""
-        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
-        found = list(_type_reasons(path, one, other))
+        one: Any = part.mine
+        other: Any = part.its
+        found = list(_type_reasons(part.path, one, other))
         yield from found
         if self._tolerance is not None and not _INCOMPARABLE.intersection(r.kind for r in found):
-            pair = (one, self.before.numbers[mine]), (other, self.after.numbers[its])
-            yield from value_reasons(path, *pair, self._tolerance)
+            pair = (one, part.numbers[0]), (other, part.numbers[1])
+            yield from value_reasons(part.path, *pair, self._tolerance)
 
 
 _INCOMPARABLE: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
 
 
-def _class_of_node(child: NodeOrIndex) -> Any:
+def _class_of_node(child: Node | Leaf) -> Any:
     """Return the class of a node; None for a leaf, and for None itself."""
     return child.cls if isinstance(child, Node) and child.cls is not type(None) else None
 

@@ -10,7 +10,7 @@ import numpy as np
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.text import Verbatim, got
-from leafwise._trees.equality import How, is_distinct, jax_equal, verdict_of
+from leafwise._trees.equality import StaticPair, is_distinct, jax_equal, verdict_of
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
 
@@ -36,9 +36,9 @@ def leaf_reasons(
     # A tracer is inlined into the trace around it.
     if its.kind is LeafKind.TRACER or any(each.kind is ReasonKind.SHARDING for each in traced):
         return
-    is_lowered, is_dispatched = same_lowering(mine, its), same_dispatch(mine, its)
     placements = _format_placement(mine), _format_placement(its)
     kinds = Verbatim(mine.kind), Verbatim(its.kind)
+    is_lowered, is_dispatched = same_lowering(mine, its), same_dispatch(mine, its)
     if not is_lowered:
         kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
         if mine.committed == its.committed:
@@ -99,28 +99,19 @@ def _format_placement(leaf: Leaf) -> Verbatim:
     return Verbatim(f"{how} {format_sharding(leaf.sharding)}")
 
 
-def static_reasons(
-    path: str, one: Any, other: Any, how: How, keys: tuple[Any, Any] | None = None
-) -> Iterator[Reason]:
+def static_reasons(path: str, pair: StaticPair) -> Iterator[Reason]:
     """Yield the reason that two static values of one path give, if any.
-
-    Args:
-        path: Where they stand.
-        one: The value of the earlier call; MISSING if there is none.
-        other: The value of the later call.
-        how: How JAX compares them.
-        keys: The keys of leafwise that it compares in their place.
 
     Yields:
         At most one reason; with the outcome "reuse" where they share a program though they
         are distinct.
     """
-    word, step, before, after = verdict_of(one, other, how, keys)
+    word, step, before, after = verdict_of(pair)
     if word == "equal":
         return
-    by = how if how in ("identity", "content") else None
     kind, outcome, cause = _OF_STATICS[word]
     if word == "differ":
+        by = pair.how if pair.how in ("identity", "content") else None
         yield Reason(path, kind, outcome, before, after, cause, (by, step))
     else:
         yield Reason(path + step, kind, outcome, before, after, cause)

@@ -1,8 +1,8 @@
 """The differences between two signatures, and what JAX makes of each."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.fixes import Cause, distinct_names
@@ -12,12 +12,9 @@ from leafwise._compare.signature import Signature
 from leafwise._display.words import count
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.equality import is_redefinition, jax_equal, same_entry
+from leafwise._trees.equality import How, StaticPair, is_redefinition, jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
-
-NodeOrIndex = Node | int
-"""A node, or the index of a leaf among all leaves."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,10 +43,10 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     """
     found = list(call_reasons(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
-    trees = TreeComparison(before, after, config_differs=config_differs)
-    found += trees.reasons()
-    found = _with_reached_comparisons(found, after.root.names, raises=trees.equal is None)
     found += _undecided(before, after)
+    trees = paired(before, after)
+    found += TreeComparison(config_differs=config_differs).reasons(trees)
+    found = _with_reached_comparisons(found, after.root.names, raises=trees.same is None)
     if after.labels:
         found = [each._replace(path=after.show(each.path)) for each in found]
     if placed:
@@ -127,125 +124,187 @@ def _with_reached_comparisons(
     ]
 
 
-class TreeComparison:
-    """A comparison of the dynamic arguments of two calls.
+class Part(NamedTuple):
+    """What stands at one path of both trees.
 
     Attributes:
-        equal: Whether their treedefs are equal; None if comparing them raises.
+        path: The path.
+        mine: The node or the leaf of the earlier call.
+        its: That of the later call.
+        same: Whether the treedefs of two nodes are equal; None if comparing them raises.
+        below: The children that two nodes both have; if they are equal, the leaves below that
+            are not known to be.
+        numbers: The Python numbers that two leaves are, as far as they are known.
+        holder: The node above a leaf of the later call that is static.
     """
 
-    def __init__(
-        self, before: Signature, after: Signature, *, config_differs: bool = False
-    ) -> None:
+    path: str
+    mine: Node | Leaf
+    its: Node | Leaf
+    same: bool | None = False
+    below: Sequence["Part"] = ()
+    numbers: tuple[Any, Any] = (None, None)
+    holder: Node | None = None
+
+
+def paired(before: Signature, after: Signature, *, every: bool = False) -> Part:
+    """Return the parts of both trees, in pairs.
+
+    Args:
+        before: The earlier call.
+        after: The later call.
+        every: Whether equal leaves are among them.
+    """
+    treedefs = before.treedef, after.treedef
+    return _Pairing(before, after, every=every).part("", before.root, after.root, treedefs)
+
+
+class _Pairing:
+    def __init__(self, before: Signature, after: Signature, *, every: bool) -> None:
         self.before = before
         self.after = after
+        self.every = every
+        self.equal: dict[tuple[int, int], bool] = {}
+
+    def part(self, path: str, mine: Node | int, its: Node | int, treedefs: tuple[Any, Any]) -> Part:
+        """Pair what stands at one path of both trees; a leaf is given by its place."""
+        if isinstance(mine, int) and isinstance(its, int):
+            return self.leaf(path, mine, its)
+        if not (isinstance(mine, Node) and isinstance(its, Node)):
+            one = mine if isinstance(mine, Node) else self.before.leaf_records[mine]
+            return Part(path, one, its if isinstance(its, Node) else self.after.leaf_records[its])
+        # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
+        same = same_entry(*treedefs)
+        if same is True and (path or mine.steps == its.steps):
+            return Part(path, mine, its, same, self.leaves(mine, its))
+        if path and mine.cls is not its.cls and mine.steps != its.steps:
+            return Part(path, mine, its, same)
+        before, after = treedefs[0].children(), treedefs[1].children()
+        later = {step: place for place, step in enumerate(its.steps)}
+        below = [
+            self.part(path + step, child, its.children[other], (before[place], after[other]))
+            for place, (step, child) in enumerate(zip(mine.steps, mine.children, strict=True))
+            if (other := later.get(step)) is not None and not mine.is_hash_node(place)
+        ]
+        return Part(path, mine, its, None if same is None else False, below)
+
+    def leaves(self, mine: Node, its: Node) -> list[Part]:
+        """Pair the leaves of trees that are equal to JAX."""
+        before = self.before.leaf_records[mine.start : mine.stop]
+        after = self.after.leaf_records[its.start : its.stop]
+        found: list[Part] = []
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            equal = self.equal.get((id(one), id(other)))
+            if equal is None:  # most are pairs of records that were compared before
+                equal = one == other and one.kind is not LeafKind.STATIC and not self.every
+                self.equal[id(one), id(other)] = equal
+            if not equal:
+                at = its.start + place
+                found.append(self.leaf(self.after.leaf_paths[at], mine.start + place, at))
+        return found
+
+    def leaf(self, path: str, mine: int, its: int) -> Part:
+        """Pair two leaves, given by their places."""
+        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
+        numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
+        is_static = other.kind is LeafKind.STATIC
+        holder = _holder(self.after.root, its) if is_static else None
+        return Part(path, one, other, numbers=numbers, holder=holder)
+
+
+class TreeComparison:
+    """Words what differs between the parts of two trees."""
+
+    def __init__(self, *, config_differs: bool = False) -> None:
         self.config_differs = config_differs
         self.known: dict[tuple[int, int], list[Reason]] = {}
-        # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
-        self.equal = same_entry(before.treedef, after.treedef)
 
-    def reasons(self) -> Iterator[Reason]:
-        """Yield all differences."""
-        mine, its = self.before.root, self.after.root
-        if self.equal is True and mine.steps == its.steps:
-            yield from self._equal_tree_reasons("", mine, its)
-            return
-        treedefs = self.before.treedef, self.after.treedef
-        for step, one, other, below in _common_children(mine, its, treedefs):
-            yield from self._part_reasons(step, one, other, below)
-
-    def _part_reasons(
-        self, path: str, mine: NodeOrIndex, its: NodeOrIndex, treedefs: "_Pair"
-    ) -> Iterator[Reason]:
-        """Compare what stands at one path of both trees."""
-        if isinstance(mine, int) and isinstance(its, int):
-            yield from self.leaf_reasons(path, mine, its)
+    def reasons(self, part: Part) -> Iterator[Reason]:
+        """Yield all differences between two parts, and below them."""
+        path, mine, its, same, below, *_ = part
+        if isinstance(mine, Leaf) and isinstance(its, Leaf):
+            yield from self.leaf_reasons(part)
         elif not (isinstance(mine, Node) and isinstance(its, Node)):
-            yield self.mismatch(path, mine, its)
-        elif same_entry(*treedefs) is True:
-            yield from self._equal_tree_reasons(path, mine, its)
+            yield self.mismatch(part)
+        elif same or not path:  # the root is no node of the user's
+            for each in below:
+                yield from self.reasons(each)
+            yield from self._unsound_reasons(path, mine, its) if same else ()
         else:
-            found = list(self._node_reasons(path, mine, its))
-            if mine.cls is its.cls or mine.steps == its.steps:
-                for step, one, other, below in _common_children(mine, its, treedefs):
-                    found += self._part_reasons(path + step, one, other, below)
+            found = list(self._node_reasons(part, mine, its))
+            for each in below:
+                found += self.reasons(each)
             # Treedefs that differ retrace, which nothing milder explains.
             if all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
                 aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
                 yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
             yield from found
 
-    def _node_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    def _node_reasons(self, part: Part, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
         if mine.cls is its.cls:
-            yield from _step_reasons(path, mine, its)
-            yield from _static_reasons(path, mine, its)
-            yield from _data_reasons(path, mine, its)
-            yield from self.unnamed_reasons(path, mine, its)
+            yield from _step_reasons(part.path, mine, its)
+            yield from _static_reasons(part.path, mine, its)
+            yield from _data_reasons(part.path, mine, its)
+            yield from self.unnamed_reasons(part.path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
             classes, cause = (mine.cls, its.cls), Cause.REDEFINED
-            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, cause)
+            yield Reason(part.path, ReasonKind.CLASS, Outcome.RETRACE, *classes, cause)
         else:
-            yield self.mismatch(path, mine, its)
+            yield self.mismatch(part)
 
-    def mismatch(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Reason:
+    def mismatch(self, part: Part) -> Reason:
         """Name two things of different kinds at one path."""
-        words = Verbatim(_format_kind(self.before, mine)), Verbatim(_format_kind(self.after, its))
+        path, mine, its, *_ = part
+        words = Verbatim(_format_kind(mine)), Verbatim(_format_kind(its))
         if words[0] == words[1] and isinstance(mine, Node) and isinstance(its, Node):
             one, other = distinct_names(mine.cls, its.cls)
             words = Verbatim(one), Verbatim(other)
         return Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
 
-    def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterable[Reason]:  # noqa: ARG002, PLR6301
+    def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterable[Reason]:  # noqa: ARG002
         """Compare aux_data that JAX takes for equal, of nodes whose statics have no names."""
         return ()
 
-    def _equal_tree_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
-        before = self.before.leaf_records[mine.start : mine.stop]
-        after = self.after.leaf_records[its.start : its.stop]
-        for place, (one, other) in enumerate(zip(before, after, strict=True)):
-            if self.known.get((id(one), id(other))) != []:  # most are pairs of known records
-                at = its.start + place
-                where = self.after.leaf_paths[at]
-                yield from self.leaf_reasons(where, mine.start + place, at)
+    def _unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Yield statics that JAX takes for equal though they are distinct, in equal trees."""
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
-            if where:
-                yield from _unsound_reasons(where, a, b)
+            if where and a.aux is not b.aux:
+                if a.names == b.names:
+                    yield from _static_reasons(where, a, b, "equal")
                 yield from self.unnamed_reasons(where, a, b)
             for step, left, right in zip(b.steps, a.children, b.children, strict=True):
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def leaf_reasons(self, path: str, mine: int, its: int) -> Iterable[Reason]:
-        """Compare two leaves, given by their places."""
-        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
+    def leaf_reasons(self, part: Part) -> Iterable[Reason]:
+        """Compare two leaves."""
+        one: Any = part.mine
+        other: Any = part.its
         if LeafKind.STATIC in (one.kind, other.kind):
-            holder = _holder(self.after.root, its)
-            return _static_leaf_reasons(path, one, other, holder)
+            return _static_leaf_reasons(part.path, one, other, part.holder)
         found = self.known.get((id(one), id(other)))
         if found is None:
             found = list(leaf_reasons("", one, other, config_differs=self.config_differs))
             self.known[id(one), id(other)] = found
-        numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
         # The fix is made of both leaves, and of the numbers that they are.
-        details = [(*each.details, *numbers) if each.details else () for each in found]
+        details = [(*each.details, *part.numbers) if each.details else () for each in found]
         pairs = zip(found, details, strict=True)
-        return [each._replace(path=path, details=facts) for each, facts in pairs]
+        return [each._replace(path=part.path, details=facts) for each, facts in pairs]
 
 
-_Pair = tuple[Any, Any]
-
-
-def _static_leaf_reasons(path: str, one: Leaf, other: Leaf, holder: Node) -> Iterator[Reason]:
+def _static_leaf_reasons(
+    path: str, one: Leaf, other: Leaf, holder: Node | None
+) -> Iterator[Reason]:
     """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
     if one.kind is other.kind:
-        for each in static_reasons(path, one.value, other.value, "entry"):
-            facts = holder.cls, len(holder.children)
-            details = (*each.details, *facts) if each.cause is Cause.STATIC else ()
-            yield each._replace(details=details)
+        for each in static_reasons(path, StaticPair(one.value, other.value, "entry")):
+            facts: tuple[Any, ...] = ()
+            if each.cause is Cause.STATIC and holder is not None:
+                facts = holder.cls, len(holder.children)
+            yield each._replace(details=(*each.details, *facts))
     elif LeafKind.INVALID not in (one.kind, other.kind):
         words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
         yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
@@ -262,23 +321,10 @@ def _holder(node: Node, leaf: int) -> Node:
     return node
 
 
-def _common_children(
-    mine: Node, its: Node, treedefs: _Pair
-) -> Iterator[tuple[str, NodeOrIndex, NodeOrIndex, _Pair]]:
-    """Yield step, children and treedefs of the children that both nodes have."""
-    before, after = treedefs[0].children(), treedefs[1].children()
-    later = {step: place for place, step in enumerate(its.steps)}
-    for place, step in enumerate(mine.steps):
-        other = later.get(step)
-        if other is not None and not mine.is_hash_node(place):
-            below = before[place], after[other]
-            yield step, mine.children[place], its.children[other], below
-
-
-def _format_kind(call: Signature, child: NodeOrIndex) -> str:
-    if isinstance(child, int):
-        return str(call.leaf_records[child])
-    return "None" if child.cls is type(None) else child.cls.__qualname__
+def _format_kind(part: Node | Leaf) -> str:
+    if isinstance(part, Leaf):
+        return str(part)
+    return "None" if part.cls is type(None) else part.cls.__qualname__
 
 
 def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -303,14 +349,14 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
                 yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), cause)
 
 
-def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Compare the statics of two nodes of one class."""
+def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iterator[Reason]:
+    """Compare the statics of two nodes of one class, those without a key of leafwise as told."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     later = dict(zip(its.names, its.values, strict=True))
     for name in {**later, **earlier}:
         values = earlier.get(name, MISSING), later.get(name, MISSING)
-        how = its.compared_by(name) or "!="
-        yield from static_reasons(path + name, *values, how, (mine.aux, its.aux))
+        how = its.compared_by(name) or other
+        yield from static_reasons(path + name, StaticPair(*values, how, (mine.aux, its.aux)))
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -320,15 +366,7 @@ def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     found: list[Reason] = []
     for name in {**mine.data, **its.data}:
         values = mine.data.get(name, MISSING), its.data.get(name, MISSING)
-        found += static_reasons(path + name, *values, "!=")
+        found += static_reasons(path + name, StaticPair(*values, "!="))
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     named = [each for each in acted if not each.path.removeprefix(path).startswith("._")]
     yield from named or acted
-
-
-def _unsound_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Yield statics that JAX takes for equal though they are distinct."""
-    if mine.aux is not its.aux and mine.names == its.names:
-        for name, one, other in zip(its.names, mine.values, its.values, strict=True):
-            how = its.compared_by(name) or "equal"
-            yield from static_reasons(path + name, one, other, how, (mine.aux, its.aux))

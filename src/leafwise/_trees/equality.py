@@ -10,10 +10,25 @@ from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.form import Canonicaliser, canonicalise, consists_of_parts
 
-
 How: TypeAlias = Literal["!=", "entry", "equal", "unequal", "identity", "content"]
 """What JAX does with two statics: ``!=`` on aux_data, an entry of a hash table for what it hashes,
 the key of leafwise with functions by identity or content; or what it found is known."""
+
+
+class StaticPair(NamedTuple):
+    """Two statics of one path.
+
+    Attributes:
+        before: The earlier one; MISSING if there is none.
+        after: The later one.
+        how: How JAX compares them.
+        keys: The keys of leafwise that it compares in their place.
+    """
+
+    before: Any
+    after: Any
+    how: How
+    keys: tuple[Any, Any] | None = None
 
 
 class Verdict(NamedTuple):
@@ -33,34 +48,33 @@ class Verdict(NamedTuple):
     after: Any
 
 
-def verdict_of(one: Any, other: Any, how: How, keys: tuple[Any, Any] | None = None) -> Verdict:
-    """Return how two statics compare.
-
-    Args:
-        one: The earlier value; MISSING if there is none.
-        other: The later value.
-        how: How JAX compares them.
-        keys: The keys of leafwise that it compares in their place.
-    """
-    is_keyed = how in ("identity", "content")
-    equal: bool | None = how == "equal"
-    if MISSING is one or MISSING is other:
-        equal = False
-    elif keys is not None and is_keyed:
-        equal = keys[0] == keys[1] or is_distinct(one, other, how) is False
-    elif how == "entry":
-        equal = same_entry(one, other)
-    elif how == "!=":
-        equal = jax_equal(one, other)
+def verdict_of(pair: StaticPair) -> Verdict:
+    """Return how two statics compare."""
+    one, other, how, _ = pair
+    equal = _is_equal(pair)
     if equal is None:
         return Verdict("raises", "", one, other)
     if not equal:  # functions that differ inside have one text
         parts = first_difference(one, other, by=how) if how == "content" else ("", one, other)
         return Verdict("differ", *parts)
-    if not is_keyed and is_distinct(one, other):
+    if how not in ("identity", "content") and is_distinct(one, other):
         return Verdict("unsound", "", one, other)
     hidden = hidden_difference(one, other)
     return Verdict("equal", "", one, other) if hidden is None else Verdict("hidden", *hidden)
+
+
+def _is_equal(pair: StaticPair) -> bool | None:
+    """Return whether JAX takes two statics for equal; None if comparing them raises."""
+    one, other, how, keys = pair
+    if MISSING is one or MISSING is other:
+        return False
+    if how == "!=":
+        return jax_equal(one, other)
+    if how == "entry":
+        return same_entry(one, other)
+    if how in ("equal", "unequal") or keys is None:
+        return how == "equal"
+    return keys[0] == keys[1] or is_distinct(one, other, how) is False
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
@@ -130,18 +144,16 @@ def first_difference(
         by: How functions are compared: by content, they have parts.
         above: The ids of the values that lead here, which a function may lead back to.
     """
-    kind = kind_of(before)
-    whole = kind.name in _CODE and by == "identity"
-    if type(before) is type(after) and not whole and kind.is_ordered and len(path) < _DEEPEST:
-        mine, its = kind.parts(before), kind.parts(after)
-        if [step for step, _ in mine] == [step for step, _ in its]:
-            above = (*above, id(before))
-            for (step, one), (_, other) in zip(mine, its, strict=True):
-                if one is other or id(one) in above:
-                    continue
-                same = is_distinct(one, other, by) is False
-                if not same or (by == "identity" and jax_equal(one, other) is not True):
-                    return first_difference(one, other, path + step, by, above)
+    is_whole = by == "identity" and kind_of(before).name in _CODE
+    if is_whole or len(path) >= _DEEPEST:
+        return path, before, after
+    above = (*above, id(before))
+    for step, one, other in _pairs_of_parts(before, after, same_steps=True):
+        if one is other or id(one) in above:
+            continue
+        same = is_distinct(one, other, by) is False
+        if not same or (by == "identity" and jax_equal(one, other) is not True):
+            return first_difference(one, other, path + step, by, above)
     return path, before, after
 
 
@@ -154,20 +166,32 @@ def hidden_difference(
         The path to the first such part, and both; None if there is none that is plain. A part
         that one of them alone has, or that is None in one, is taken for a cache.
     """
-    cls, kind = type(one), kind_of(one)
-    if one is other or cls is not type(other) or id(one) in above or not kind.is_ordered:
+    if one is other or id(one) in above:
         return None
+    cls = type(one)
     is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
-    its = dict(kind.parts(other))
-    for step, part in kind.parts(one):
-        found = hidden_difference(part, its.get(step, part), path + step, (*above, id(one)))
-        if found is None and is_own and part is not None and its.get(step) is not None:
-            where, *ends = first_difference(part, its[step], path + step)
+    for step, part, its in _pairs_of_parts(one, other):
+        found = hidden_difference(part, its, path + step, (*above, id(one)))
+        if found is None and is_own and part is not None and its is not None:
+            where, *ends = first_difference(part, its, path + step)
             is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in ends)
             found = (where, *ends) if is_plain and is_distinct(*ends) else None
         if found is not None:
             return found
     return None
+
+
+def _pairs_of_parts(
+    one: Any, other: Any, *, same_steps: bool = False
+) -> list[tuple[str, Any, Any]]:
+    """Return the parts that two values of one type have in common, each with the way to it."""
+    kind = kind_of(one)
+    if type(one) is not type(other) or not kind.is_ordered:
+        return []
+    mine, its = kind.parts(one), dict(kind.parts(other))
+    if same_steps and [step for step, _ in mine] != list(its):
+        return []
+    return [(step, part, its[step]) for step, part in mine if step in its]
 
 
 _DEEPEST: Final = 2_000
