@@ -118,14 +118,7 @@ def assert_same_structure(
 
 
 def compare(label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None) -> list[Reason]:
-    """Return all differences between two trees.
-
-    Args:
-        label: What the trees are called: the first step of every path.
-        a: A tree.
-        b: Another.
-        tolerance: How the data of leaves is compared; None if it is not.
-    """
+    """Return all differences between two trees, which paths call `label`."""
     parts = paired(_recorded(label, a), _recorded(label, b), every=True)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
@@ -189,15 +182,15 @@ class _ExactComparison(TreeComparison):
             return super().mismatch(part)
         return Reason(part.path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
 
-    def leaf_reasons(self, part: Part) -> Iterator[Reason]:
+    def leaf_reasons(self, part: Part) -> list[Reason]:
         """Compare two leaves."""
         one: Any = part.mine
         other: Any = part.its
         found = list(_type_reasons(part.path, one, other))
-        yield from found
         if self._tolerance is not None and not _INCOMPARABLE.intersection(r.kind for r in found):
             pair = (one, part.numbers[0]), (other, part.numbers[1])
-            yield from value_reasons(part.path, *pair, self._tolerance)
+            found += value_reasons(part.path, *pair, self._tolerance)
+        return found
 
 
 _INCOMPARABLE: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}

@@ -82,16 +82,7 @@ def digest_of(record: Record) -> str:
 
 
 def describe(tree: Any, *, in_order: bool = False) -> Record:
-    """Return the record of a tree that a digest is made of.
-
-    Args:
-        tree: Any pytree, or a key.
-        in_order: Whether the members of sets come in the order in which a loop meets them, and
-            arrays with the devices that they are committed to, as a program depends on both.
-
-    Raises:
-        DigestError: A static means nothing to another process.
-    """
+    """Return the record of a tree or key; in order, sets as a loop meets them, and devices."""
     reader, to_leaf = DigestReader(in_order=in_order), LeafRecorder()
     described = describe_tree(tree, lambda leaf: aval_entry(to_leaf(leaf), placed=in_order), reader)
     record = described.record
@@ -107,12 +98,7 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
 
 
 def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
-    """Return the record of a call, and what means nothing elsewhere.
-
-    Returns:
-        The record, in which the members of sets come in the order of a loop; and by path
-        what another process could not read, with its type.
-    """
+    """Return the record of a call, and by path what another process could not read."""
 
     def entry(found: Any) -> dict[str, Json] | None:
         is_leaf = isinstance(found, Leaf)
@@ -169,13 +155,7 @@ def _devices(sharding: Any) -> str:
 
 
 class DigestReader(PortableReader):
-    """Reads statics for a digest.
-
-    Attributes:
-        definitions: What the classes that were met are, by name.
-        refused: The paths of what means nothing to another process: each with the value and its
-            type as text, the reason, and the fix.
-    """
+    """Reads statics for a digest; what means nothing to another process is refused, by path."""
 
     def __init__(self, *, in_order: bool = False) -> None:
         super().__init__()

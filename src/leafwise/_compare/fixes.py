@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
 
 class Advice(NamedTuple):
-    """A difference in words, and what to do about it.
-
-    Attributes:
-        change: What differs; empty where the two values say it.
-        fix: What to do; empty where there is nothing.
-    """
+    """A difference in words, empty where the values say it, and what to do about it."""
 
     change: str = ""
     fix: str = ""
@@ -234,11 +229,7 @@ def _or_by_content(found: Advice) -> Advice:
 
 
 def rebuilt(reason: "Reason") -> str | None:
-    """Return the class of a static that is built again, with functions in it that are recreated.
-
-    An optimizer, for example. None where a static differs in another way, or has no class of its
-    own.
-    """
+    """Return the class of a static that is built again with recreated functions: an optimizer."""
     if reason.cause is not Cause.STATIC or reason.details[0] == "content":
         return None
     cls = type(reason.before)
@@ -302,10 +293,7 @@ def is_function(value: Any) -> bool:
 
 
 def definition_of(value: Any, depth: int = 5) -> Any:
-    """Return what all functions of one definition have in common; None if nothing is known.
-
-    The functions that one captures belong to it, and how JAX transforms them: ``argnums``.
-    """
+    """Return what all functions of one definition have in common; None if nothing is known."""
     if is_a(value, functools.partial):
         return definition_of(value.func, depth)
     code = getattr(value, "__code__", None)
@@ -375,13 +363,7 @@ def fresh_object(name: str, change: str = "") -> Advice:
 
 
 def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -> Advice:
-    """Word a function that is recreated.
-
-    Args:
-        other: The new one.
-        change: What it captures that differs, as text.
-        shared: The variables that it reads and that may have changed.
-    """
+    """Word a function that is recreated, and what it captures or reads that differs."""
     if is_a(other, types.MethodType | BoundMethod):
         how = "keep one object, or pass that and call its method"
         return Advice("a method of another object", how)

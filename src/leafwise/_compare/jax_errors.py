@@ -23,11 +23,7 @@ class Explaining(contextlib.ContextDecorator):
     """A block whose exceptions say by path which parts of two trees differ."""
 
     def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block.
-
-        Raises:
-            TypeError: It is a generator or a coroutine function, which runs later.
-        """
+        """Decorate a function with this block, if it does not run later."""
         refuse_to_decorate(func, "debug.explain_errors()")
         return super().__call__(func)
 

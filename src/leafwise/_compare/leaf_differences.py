@@ -18,15 +18,7 @@ from leafwise.errors import TracerComparisonError
 def leaf_reasons(
     path: str, mine: Leaf, its: Leaf, *, config_differs: bool = False
 ) -> Iterator[Reason]:
-    """Yield the reasons that two traced leaves give.
-
-    Args:
-        path: Where they stand.
-        mine: The leaf of the earlier call.
-        its: The leaf of the later call.
-        config_differs: Whether a change of the configuration explains what it did to leaves
-            that are otherwise equal.
-    """
+    """Yield the reasons that two traced leaves give; another configuration explains what it did."""
     if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
         return
     traced: list[Reason] = []
@@ -100,12 +92,7 @@ def _format_placement(leaf: Leaf) -> Verbatim:
 
 
 def static_reasons(path: str, pair: StaticPair) -> Iterator[Reason]:
-    """Yield the reason that two static values of one path give, if any.
-
-    Yields:
-        At most one reason; with the outcome "reuse" where they share a program though they
-        are distinct.
-    """
+    """Yield the one reason that two static values of one path give, if any."""
     word, step, before, after = verdict_of(pair)
     if word == "equal":
         return
@@ -135,17 +122,7 @@ class Tolerance(NamedTuple):
 def value_reasons(
     path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any], tolerance: Tolerance
 ) -> Iterator[Reason]:
-    """Yield the reason that the data of two leaves give, if any.
-
-    Args:
-        path: Where they stand.
-        mine: The record of the earlier leaf, and the leaf.
-        its: The record of the later leaf, and the leaf; of the same shape and dtype.
-        tolerance: How far apart their elements may be.
-
-    Raises:
-        TracerComparisonError: One is a tracer, and the other is not the same tracer.
-    """
+    """Yield the reason that the data of two leaves of one shape and dtype give, if any."""
     one, other = mine[1], its[1]
     if one is other:
         return
@@ -250,10 +227,7 @@ def _element_reasons(
 def unequal(
     one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]", tolerance: Tolerance
 ) -> "np.ndarray[Any, Any]":
-    """Return which elements of two arrays of one shape and dtype differ.
-
-    Zeros of two signs differ, NaN and NaN do not.
-    """
+    """Return which elements of two arrays differ: zeros of two signs do, NaN and NaN do not."""
     mine, its = _widened(one), _widened(other)
     if jnp.issubdtype(one.dtype, jnp.complexfloating):
         parts = (_elements_differ(mine.real, its.real), _elements_differ(mine.imag, its.imag))

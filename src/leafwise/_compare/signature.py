@@ -215,11 +215,7 @@ class StaticArguments:
     def checked(
         cls, numbers: int | Iterable[int] | None, names: str | Iterable[str] | None
     ) -> "StaticArguments":
-        """Return the static arguments in the forms that `jax.jit` takes.
-
-        Raises:
-            TypeError: They have another form.
-        """
+        """Return the static arguments in the forms that `jax.jit` takes, or raise TypeError."""
         return cls(
             _as_tuple("static_argnums takes integers", numbers, int),
             _as_tuple("static_argnames takes names", names, str),
@@ -258,16 +254,7 @@ def record(
     abstract: bool = False,
     labels: Mapping[str, str] = _NO_LABELS,
 ) -> Signature:
-    """Record one call.
-
-    Args:
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        statics: Which of them are static.
-        filtered: Whether leaves that are not arrays are static.
-        abstract: Whether the call is only traced, which takes a ShapeDtypeStruct for an array.
-        labels: The names of the parameters, by the paths of the arguments.
-    """
+    """Record one call; where it is only traced, a ShapeDtypeStruct stands for an array."""
     static_places = statics.resolved(len(args))
     named = [(f"args[{place}]", place in static_places, arg) for place, arg in enumerate(args)]
     named += [(f"kwargs[{name!r}]", name in statics.names, kwargs[name]) for name in sorted(kwargs)]

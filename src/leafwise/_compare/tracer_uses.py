@@ -27,12 +27,7 @@ _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> list[str]:
-    """Return a line for each dynamic value that JAX needed to know while it traced.
-
-    Args:
-        error: What JAX raised.
-        given: The arguments of the call; None for those in JAX's frames.
-    """
+    """Return a line for each dynamic value that JAX needed to know while it traced."""
     text = str(error)
     if found := _NOT_DATA.search(text):
         scopes = _arguments(frames_of(error)) if given is None else [given]

@@ -19,13 +19,7 @@ from leafwise._trees.nodes import Node
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Differences:
-    """What differs between two calls.
-
-    Attributes:
-        outcome: What JAX does for the second call after the first.
-        reasons: The differences that JAX acts upon, ranked.
-        unsound: Statics that JAX takes for equal though they are distinct.
-    """
+    """What JAX does for a second call, ranked reasons, and statics that it takes for equal."""
 
     outcome: Outcome
     reasons: tuple[Reason, ...]
@@ -33,14 +27,7 @@ class Differences:
 
 
 def differences(before: Signature, after: Signature, *, placed: bool = False) -> Differences:
-    """Compare the record of an earlier call with that of a later one.
-
-    Args:
-        before: The earlier call.
-        after: The later call.
-        placed: Whether the function itself says on which device its arguments lie: JAX then
-            moves them, and does not compile for where they were.
-    """
+    """Compare two calls; a function that is placed moves its arguments, and does not compile."""
     found = list(call_reasons(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
     found += _undecided(before, after)
@@ -100,13 +87,7 @@ _HASHED: Final = frozenset(
 def _with_reached_comparisons(
     found: list[Reason], arguments: tuple[str, ...], *, raises: bool
 ) -> list[Reason]:
-    """Return the reasons, with a retrace where JAX does not reach a comparison that raises.
-
-    Args:
-        found: The reasons.
-        arguments: The paths of static arguments, which are hashed; static fields are not.
-        raises: Whether comparing the structures raises.
-    """
+    """Return the reasons, with a retrace where JAX does not reach a comparison that raises."""
     hashed = any(
         reason.kind in _HASHED
         or (reason.kind is ReasonKind.STATIC and reason.path in arguments)
@@ -148,68 +129,69 @@ class Part(NamedTuple):
 
 
 def paired(before: Signature, after: Signature, *, every: bool = False) -> Part:
-    """Return the parts of both trees, in pairs.
-
-    Args:
-        before: The earlier call.
-        after: The later call.
-        every: Whether equal leaves are among them.
-    """
+    """Return the parts of both trees, in pairs; of equal leaves only if asked for every one."""
     treedefs = before.treedef, after.treedef
-    return _Pairing(before, after, every=every).part("", before.root, after.root, treedefs)
+    (root,) = _Pairing(before, after, every=every).parts("", before.root, after.root, treedefs)
+    return root
 
 
 class _Pairing:
     def __init__(self, before: Signature, after: Signature, *, every: bool) -> None:
-        self.before = before
-        self.after = after
+        self.before, self.after = before.leaf_records, after.leaf_records
+        self.numbers = before.numbers, after.numbers
+        self.last = after
         self.every = every
-        self.equal: dict[tuple[int, int], bool] = {}
+        self.known: dict[tuple[int, int], bool] = {}
 
-    def part(self, path: str, mine: Node | int, its: Node | int, treedefs: tuple[Any, Any]) -> Part:
-        """Pair what stands at one path of both trees; a leaf is given by its place."""
+    def parts(
+        self, path: str, mine: Node | int, its: Node | int, treedefs: tuple[Any, Any]
+    ) -> list[Part]:
+        """Pair what stands at one path of both trees, if it is no equal leaf."""
         if isinstance(mine, int) and isinstance(its, int):
-            return self.leaf(path, mine, its)
+            return [] if self.is_equal(mine, its) else [self.leaf(path, mine, its)]
         if not (isinstance(mine, Node) and isinstance(its, Node)):
-            one = mine if isinstance(mine, Node) else self.before.leaf_records[mine]
-            return Part(path, one, its if isinstance(its, Node) else self.after.leaf_records[its])
+            one = mine if isinstance(mine, Node) else self.before[mine]
+            return [Part(path, one, its if isinstance(its, Node) else self.after[its])]
         # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
         same = same_entry(*treedefs)
         if same is True and (path or mine.steps == its.steps):
-            return Part(path, mine, its, same, self.leaves(mine, its))
+            return [Part(path, mine, its, same, self.leaves(mine, its))]
         if path and mine.cls is not its.cls and mine.steps != its.steps:
-            return Part(path, mine, its, same)
+            return [Part(path, mine, its, same)]
         before, after = treedefs[0].children(), treedefs[1].children()
         later = {step: place for place, step in enumerate(its.steps)}
-        below = [
-            self.part(path + step, child, its.children[other], (before[place], after[other]))
-            for place, (step, child) in enumerate(zip(mine.steps, mine.children, strict=True))
-            if (other := later.get(step)) is not None and not mine.is_hash_node(place)
-        ]
-        return Part(path, mine, its, None if same is None else False, below)
+        below: list[Part] = []
+        for place, (step, child) in enumerate(zip(mine.steps, mine.children, strict=True)):
+            other = later.get(step)
+            if other is not None and not mine.is_hash_node(place):
+                pair = before[place], after[other]
+                below += self.parts(path + step, child, its.children[other], pair)
+        return [Part(path, mine, its, None if same is None else False, below)]
 
     def leaves(self, mine: Node, its: Node) -> list[Part]:
         """Pair the leaves of trees that are equal to JAX."""
-        before = self.before.leaf_records[mine.start : mine.stop]
-        after = self.after.leaf_records[its.start : its.stop]
-        found: list[Part] = []
-        for place, (one, other) in enumerate(zip(before, after, strict=True)):
-            equal = self.equal.get((id(one), id(other)))
-            if equal is None:  # most are pairs of records that were compared before
-                equal = one == other and one.kind is not LeafKind.STATIC and not self.every
-                self.equal[id(one), id(other)] = equal
-            if not equal:
-                at = its.start + place
-                found.append(self.leaf(self.after.leaf_paths[at], mine.start + place, at))
-        return found
+        places = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
+        return [
+            self.leaf(self.last.leaf_paths[other], one, other)
+            for one, other in places
+            if not self.is_equal(one, other)
+        ]
+
+    def is_equal(self, mine: int, its: int) -> bool:
+        """Return whether two leaves need no comparison."""
+        one, other = self.before[mine], self.after[its]
+        known = self.known.get((id(one), id(other)))
+        if known is None:  # most are pairs of records that were compared before
+            known = one == other and one.kind is not LeafKind.STATIC and not self.every
+            self.known[id(one), id(other)] = known
+        return known
 
     def leaf(self, path: str, mine: int, its: int) -> Part:
         """Pair two leaves, given by their places."""
-        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
-        numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
-        is_static = other.kind is LeafKind.STATIC
-        holder = _holder(self.after.root, its) if is_static else None
-        return Part(path, one, other, numbers=numbers, holder=holder)
+        one, other = self.before[mine], self.after[its]
+        numbers = self.numbers[0].get(mine), self.numbers[1].get(its)
+        holder = _holder(self.last.root, its) if other.kind is LeafKind.STATIC else None
+        return Part(path, one, other, False, (), numbers, holder)  # noqa: FBT003
 
 
 class TreeComparison:
@@ -219,26 +201,24 @@ class TreeComparison:
         self.config_differs = config_differs
         self.known: dict[tuple[int, int], list[Reason]] = {}
 
-    def reasons(self, part: Part) -> Iterator[Reason]:
-        """Yield all differences between two parts, and below them."""
+    def reasons(self, part: Part) -> list[Reason]:
+        """Return all differences between two parts, and below them."""
+        if isinstance(part.mine, Leaf) and isinstance(part.its, Leaf):
+            return self.leaf_reasons(part)
         path, mine, its, same, below, *_ = part
-        if isinstance(mine, Leaf) and isinstance(its, Leaf):
-            yield from self.leaf_reasons(part)
-        elif not (isinstance(mine, Node) and isinstance(its, Node)):
-            yield self.mismatch(part)
-        elif same or not path:  # the root is no node of the user's
-            for each in below:
-                yield from self.reasons(each)
-            yield from self._unsound_reasons(path, mine, its) if same else ()
-        else:
-            found = list(self._node_reasons(part, mine, its))
-            for each in below:
-                found += self.reasons(each)
-            # Treedefs that differ retrace, which nothing milder explains.
-            if all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
-                aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
-                yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
-            yield from found
+        if not (isinstance(mine, Node) and isinstance(its, Node)):
+            return [self.mismatch(part)]
+        is_compared = not same and path  # the root is no node of the user's
+        found = list(self._node_reasons(part, mine, its)) if is_compared else []
+        for each in below:
+            found += self.reasons(each)
+        if same:
+            found += self._unsound_reasons(path, mine, its)
+        # Treedefs that differ retrace, which nothing milder explains.
+        elif path and all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
+            aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
+            found.insert(0, Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause))
+        return found
 
     def _node_reasons(self, part: Part, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
@@ -279,20 +259,21 @@ class TreeComparison:
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def leaf_reasons(self, part: Part) -> Iterable[Reason]:
+    def leaf_reasons(self, part: Part) -> list[Reason]:
         """Compare two leaves."""
         one: Any = part.mine
         other: Any = part.its
-        if LeafKind.STATIC in (one.kind, other.kind):
-            return _static_leaf_reasons(part.path, one, other, part.holder)
         found = self.known.get((id(one), id(other)))
         if found is None:
+            if LeafKind.STATIC in (one.kind, other.kind):
+                return list(_static_leaf_reasons(part.path, one, other, part.holder))
             found = list(leaf_reasons("", one, other, config_differs=self.config_differs))
             self.known[id(one), id(other)] = found
-        # The fix is made of both leaves, and of the numbers that they are.
-        details = [(*each.details, *part.numbers) if each.details else () for each in found]
-        pairs = zip(found, details, strict=True)
-        return [each._replace(path=part.path, details=facts) for each, facts in pairs]
+        path, numbers = part.path, part.numbers  # the fix is made of both leaves and of these
+        return [
+            Reason(path, *each[1:6], (*each.details, *numbers) if each.details else ())
+            for each in found
+        ]
 
 
 def _static_leaf_reasons(

@@ -14,13 +14,7 @@ _LEAST_ROOM: Final = 24
 
 
 class Span(NamedTuple):
-    """A text and its role, which decides on its colour.
-
-    Attributes:
-        role: ``name``, ``node``, ``leaf``, ``static``, ``problem``, ``note``, ``guide``,
-            ``size`` or nothing.
-        text: The text.
-    """
+    """A text and its role, which decides on its colour."""
 
     role: str
     text: str

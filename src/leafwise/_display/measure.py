@@ -18,13 +18,7 @@ Trail: TypeAlias = "tuple[Trail, Node, int] | None"
 
 
 class Totals(NamedTuple):
-    """The bytes and leaves of a branch.
-
-    Attributes:
-        nbytes: The bytes of its arrays, each array counted once.
-        unknown: How many leaves have an unknown size.
-        leaves: How many leaves it has.
-    """
+    """The bytes of a branch, each array once; its leaves, and how many have an unknown size."""
 
     nbytes: int = 0
     unknown: int = 0

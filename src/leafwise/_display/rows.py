@@ -75,13 +75,7 @@ _Entry = tuple[str, Branch | _Static]
 
 
 def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
-    """Yield the rows of a tree, from the top down.
-
-    Args:
-        tree: Any pytree.
-        depth: How many levels below the root; None for as many as fit into a diagram.
-        most: How many children of one node.
-    """
+    """Yield the rows of a tree, from the top down; by default as deep as fits into a diagram."""
     root = measure(tree)
     deepest = _fitting_depth(root, most) if depth is None else depth
     todo: list[tuple[Row, Branch | None]]

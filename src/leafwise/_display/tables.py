@@ -48,11 +48,7 @@ _LONGEST_PLACE: Final = 26
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the findings, the functions, what was compiled outside them, and the warnings.
-
-    The longest come first; the last line says how much time went into repeats. No line is wider
-    than the console, but for code in a fix.
-    """
+    """Print the findings, the functions, what was compiled outside them, and the warnings."""
     found = findings(report)
     if not is_empty(report):
         for each in found[:MOST_FINDINGS]:

@@ -16,14 +16,7 @@ the key of leafwise with functions by identity or content; or what it found is k
 
 
 class StaticPair(NamedTuple):
-    """Two statics of one path.
-
-    Attributes:
-        before: The earlier one; MISSING if there is none.
-        after: The later one.
-        how: How JAX compares them.
-        keys: The keys of leafwise that it compares in their place.
-    """
+    """Two statics of one path, how JAX compares them, and the keys that it compares instead."""
 
     before: Any
     after: Any
@@ -74,7 +67,8 @@ def _is_equal(pair: StaticPair) -> bool | None:
         return same_entry(one, other)
     if how in ("equal", "unequal") or keys is None:
         return how == "equal"
-    return keys[0] == keys[1] or is_distinct(one, other, how) is False
+    by: By = "content" if how == "content" else "identity"
+    return keys[0] == keys[1] or is_distinct(one, other, by) is False
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
@@ -86,11 +80,7 @@ def jax_equal(one: Any, other: Any) -> bool | None:
 
 
 def same_entry(one: Any, other: Any) -> bool | None:
-    """Return whether two values find one entry of a hash table: equal, and with one hash.
-
-    Returns:
-        None if hashing or comparing them raises. With different hashes nothing is compared.
-    """
+    """Return whether two values find one entry of a hash table; None if that raises."""
     try:
         return hash(one) == hash(other) and jax_equal(one, other)
     except Exception:  # noqa: BLE001  # the value's own code
@@ -98,16 +88,7 @@ def same_entry(one: Any, other: Any) -> bool | None:
 
 
 def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
-    """Return whether two values differ in type or value, all the way down.
-
-    Args:
-        one: A value.
-        other: Another.
-        by: How functions are compared.
-
-    Returns:
-        None if that cannot be known: there is a value of which no key can be made.
-    """
+    """Return whether two values differ in type or value, all the way down; None if unknown."""
     if one is other:
         return False
     mine, its = _form(one, by), _form(other, by)
@@ -135,15 +116,7 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 def first_difference(
     before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any]:
-    """Return the path to the first parts of two values that differ, and these parts.
-
-    Args:
-        before: The earlier value.
-        after: The later value.
-        path: The path so far.
-        by: How functions are compared: by content, they have parts.
-        above: The ids of the values that lead here, which a function may lead back to.
-    """
+    """Return the path to the first parts of two values that differ, and these parts."""
     is_whole = by == "identity" and kind_of(before).name in _CODE
     if is_whole or len(path) >= _DEEPEST:
         return path, before, after
@@ -160,12 +133,7 @@ def first_difference(
 def hidden_difference(
     one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any] | None:
-    """Return what differs inside two objects that are equal by an ``==`` of their own.
-
-    Returns:
-        The path to the first such part, and both; None if there is none that is plain. A part
-        that one of them alone has, or that is None in one, is taken for a cache.
-    """
+    """Return what differs inside two objects that are equal by an ``==`` of their own, if plain."""
     if one is other or id(one) in above:
         return None
     cls = type(one)
