@@ -234,11 +234,6 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
         *(np.array([None, 1], object), np.array([None, 1.0], object)),
         "1 (int) at [1] -> 1.0 (float) (1 of 2",
     ),
-    "long texts": ("x" * 500 + "a", "x" * 500, "'xxxxxxxxxxa' from [490] on -> 'xxxxxxxxxx'"),
-    "long bytes": (
-        *(b"x" * 500 + b"a", b"x" * 500 + b"b"),
-        "b'xxxxxxxxxxa' from [490] on -> b'xxxxxxxxxxb'",
-    ),
     "no words": (Same(), Same(), "same (tests.compare.test_diff.Same) -> same (tests"),
     "abstract": (F3, jnp.ones(3), "float32[3] -> float32[3] (jax array)"),
     "both abstract": (F3, F3.update(), ""),

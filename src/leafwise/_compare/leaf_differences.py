@@ -1,7 +1,7 @@
 """The differences between two leaves, or two statics, of one path, and what JAX makes of each."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -126,21 +126,23 @@ def value_reasons(
     one, other = mine[1], its[1]
     if one is other:
         return
+    texts = str(mine[0]), str(its[0])
     if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
         if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
             yield from _object_array_reasons(path, one, other)
         elif _are_unequal(one, other):
-            yield _value_reason(path, *_format_distinct(str(mine[0]), str(its[0]), one, other))
+            yield _value_reason(path, *texts)
         return
     plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
     one, other = (_data_of(path, leaf, value, plain=plain) for leaf, value in (mine, its))
     if one is not None and other is not None:
         yield from _element_reasons(path, one, other, tolerance)
     elif one is not None or other is not None:
-        yield _value_reason(path, str(mine[0]), str(its[0]))
+        yield _value_reason(path, *texts)
 
 
 def _value_reason(path: str, before: str, after: str) -> Reason:
+    after = f"{after}, which is not equal" if before == after else after
     return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
 
 
@@ -149,40 +151,34 @@ def _are_unequal(one: Any, other: Any) -> bool:
     return jax_equal(one, other) is not True if differ is None else differ
 
 
-def _object_array_reasons(
-    path: str, one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]"
-) -> Iterator[Reason]:
+_Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def _object_array_reasons(path: str, one: _Array, other: _Array) -> Iterator[Reason]:
     """Compare arrays that are not arrays to JAX, such as those of texts, by their elements."""
-    flat = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
-    differing = [(place, pair) for place, pair in enumerate(flat) if _are_unequal(*pair)]
-    if one.dtype != other.dtype and not differing:
+    pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+    mask = np.array([_are_unequal(*pair) for pair in pairs], bool).reshape(one.shape)
+    if mask.any():
+        at = _first(mask)
+        before, after = (got(each.astype(object)[at]) for each in (one, other))
+        yield _elements_reason(path, before, after, mask)
+    elif one.dtype != other.dtype:
         yield _value_reason(path, str(one.dtype), str(other.dtype))
-    if not differing:
-        return
-    place, pair = differing[0]
-    before, after = _format_distinct(got(pair[0]), got(pair[1]), *pair)
-    if one.ndim:
-        index = ", ".join(str(int(each)) for each in np.unravel_index(place, one.shape))
-        before += f" at [{index}]"
-        after += f" ({len(differing)} of {one.size} elements differ)"
-    yield _value_reason(path, before, after)
 
 
-def _format_distinct(before: str, after: str, one: Any, other: Any) -> tuple[str, str]:
-    """Return the texts of two unequal values; where they are equal, others that are not."""
-    if before != after:
-        return before, after
-    if isinstance(one, str | bytes) and isinstance(other, str | bytes) and one != other:
-        # The texts are cut, before the first difference: show that part.
-        pairs = enumerate(zip(one, other, strict=False))
-        same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
-        start = max(same - 10, 0)
-        ends = [repr(each[start : same + 30]) for each in (one, other)]
-        return f"{ends[0]} from [{start}] on", ends[1]
-    return before, f"{after}, which is not equal"
+def _first(mask: _Array) -> tuple[int, ...]:
+    return tuple(int(index) for index in np.argwhere(mask)[0])
 
 
-def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> "np.ndarray[Any, Any] | None":
+def _elements_reason(path: str, before: str, after: str, mask: _Array, most: str = "") -> Reason:
+    """Return how two arrays differ in some elements, given the first of each as text."""
+    if mask.ndim:
+        before += f" at [{', '.join(map(str, _first(mask)))}]"
+        after += f" ({mask.sum()} of {mask.size} elements differ{most})"
+    return _value_reason(path, before, after)
+
+
+def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
     """Return the data of a leaf; None if it has none."""
     if leaf.kind is LeafKind.TRACER:
         raise TracerComparisonError(
@@ -202,78 +198,54 @@ _EMPTY: Final = {LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID}
 
 
 def _element_reasons(
-    path: str, one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]", tolerance: Tolerance
+    path: str, one: _Array, other: _Array, tolerance: Tolerance
 ) -> Iterator[Reason]:
     # A view of the bytes costs no memory where an array is contiguous.
     flat = [np.ascontiguousarray(each).reshape(-1) for each in (one, other)]
     if np.array_equal(flat[0].view(np.uint8), flat[1].view(np.uint8)):
         return
-    mask = unequal(one, other, tolerance)
-    count = int(mask.sum())
-    if not count:
+    mask = _unequal(one, other, tolerance)
+    if not mask.any():
         return
-    first = tuple(int(index) for index in np.argwhere(mask)[0])
-    before, after = str(one[first]), str(other[first])
+    at = _first(mask)
+    before, after = str(one[at]), str(other[at])
     if before == after:  # of a dtype whose texts have too few digits
-        before, after = repr(one[first].item()), repr(other[first].item())
-    if mask.ndim:
-        before += f" at [{', '.join(map(str, first))}]"
-        most = _largest_distance(one[mask], other[mask])
-        by = f", by {most} at most" if most is not None else ""
-        after += f" ({count} of {mask.size} elements differ{by})"
-    yield _value_reason(path, before, after)
+        before, after = repr(one[at].item()), repr(other[at].item())
+    most = _largest_distance(one[mask], other[mask])
+    yield _elements_reason(path, before, after, mask, f", by {most} at most" if most else "")
 
 
-def unequal(
-    one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]", tolerance: Tolerance
-) -> "np.ndarray[Any, Any]":
+def _unequal(one: _Array, other: _Array, tolerance: Tolerance) -> _Array:
     """Return which elements of two arrays differ: zeros of two signs do, NaN and NaN do not."""
     mine, its = _widened(one), _widened(other)
-    if jnp.issubdtype(one.dtype, jnp.complexfloating):
-        parts = (_elements_differ(mine.real, its.real), _elements_differ(mine.imag, its.imag))
-        mask: Any = parts[0] | parts[1]
-    else:
-        mask = _elements_differ(mine, its)
+    mask: Any = mine != its
+    if mine.dtype.kind in "fc":
+        mask = _floats_differ(mine.real, its.real) | _floats_differ(mine.imag, its.imag)
     if any(tolerance) and one.dtype != np.bool_:
         relative, absolute = tolerance
         mask = mask & ~np.isclose(mine, its, rtol=relative, atol=absolute, equal_nan=True)
     return np.asarray(mask)
 
 
-def _widened(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return an array in a dtype of NumPy's own that holds all its values."""
-    for kind, wide in _WIDE:
-        if jnp.issubdtype(array.dtype, kind):
-            return array.astype(wide)
-    return array
+def _floats_differ(one: Any, other: Any) -> Any:
+    same = (one == other) & (np.signbit(one) == np.signbit(other))
+    return ~(same | np.isnan(one) & np.isnan(other))
 
 
-_WIDE: Final[tuple[tuple[Any, Any], ...]] = (
-    (jnp.complexfloating, np.complex128),
-    (jnp.floating, np.float64),
-    (jnp.unsignedinteger, np.uint64),
-    (jnp.signedinteger, np.int64),
-)
+def _widened(array: _Array) -> _Array:
+    """Return an array of floats in a dtype of NumPy's own that holds all its values."""
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
-def _elements_differ(one: Any, other: Any) -> Any:
-    if one.dtype != np.float64:
-        return one != other
-    signs = np.signbit(one) != np.signbit(other)
-    same = (one == other) & ~signs | np.isnan(one) & np.isnan(other)
-    return ~same
-
-
-def _largest_distance(one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]") -> str | None:
-    """Return the largest distance between two elements as text; None if there is none."""
-    mine, its = _widened(one), _widened(other)
-    if mine.dtype.kind in "ui":
-        # As unsigned, the difference of two numbers of 64 bits does not overflow.
-        wrapped = np.where(mine > its, mine - its, its - mine)
-        return str(wrapped.astype(np.uint64).max())
-    if mine.dtype.kind not in "fc":
-        return None
+def _largest_distance(one: _Array, other: _Array) -> str:
+    """Return the largest distance between two elements as text; empty if there is none."""
+    if jnp.issubdtype(one.dtype, jnp.integer):
+        return str(np.abs(one.astype(object) - other.astype(object)).max())
+    if not jnp.issubdtype(one.dtype, jnp.inexact):
+        return ""
     with np.errstate(all="ignore"):
-        apart = np.abs(mine - its)
+        apart = np.abs(_widened(one) - _widened(other))
     known = apart[~np.isnan(apart)]
-    return f"{known.max():.6g}" if known.size else None
+    return f"{known.max():.6g}" if known.size else ""
