@@ -192,3 +192,4 @@ def test_a_long_static() -> None:
     signatures = [lw.signature(each, static_argnums=0) for each in long]
     (reason,) = lw.explain(*signatures).reasons
     assert reason.change == "`True` -> `False` (at ['train'])"
+    assert reason.words == ("...True...", "...False...")

@@ -174,13 +174,15 @@ def _weak_type(reason: "Reason") -> Advice:
 
 def _config(reason: "Reason") -> Advice:
     name = reason.path.removeprefix("config.")
-    if name == "jax_enable_x64":
-        return fix("set `jax_enable_x64` once, at the start")
-    if name == "mesh":
-        return fix("make all calls under one `jax.set_mesh`")
-    if name == "eager_constant_folding":
-        return fix("make all calls under `jax.ensure_compile_time_eval`, or none")
-    return fix(f"make all calls under one setting of `{name}`")
+    usual = f"make all calls under one setting of `{name}`"
+    return fix(_CONFIG_FIXES.get(name, usual))
+
+
+_CONFIG_FIXES: Final = {
+    "jax_enable_x64": "set `jax_enable_x64` once, at the start",
+    "mesh": "make all calls under one `jax.set_mesh`",
+    "eager_constant_folding": "make all calls under `jax.ensure_compile_time_eval`, or none",
+}
 
 
 def _unsound(reason: "Reason") -> Advice:
@@ -314,8 +316,6 @@ def definition_of(value: Any, depth: int = 5) -> Any:
 
 def changed_part(one: Any, other: Any) -> str:
     """Return what two recreated functions hold that differs, as "`rate`, 0.1 -> 0.2"."""
-    if _holds_nothing(one) and _holds_nothing(other) and one.__code__ == other.__code__:
-        return ""
     with contextlib.suppress(Exception):  # code of the values' own classes
         if all(hasattr(each, "__wrapped__") for each in (one, other)):
             one, other = inspect.unwrap(one), inspect.unwrap(other)
@@ -327,12 +327,6 @@ def changed_part(one: Any, other: Any) -> str:
         if name and before != after and " at 0x" not in after:
             return f"`{name}`, {before} -> {after}"
     return ""
-
-
-def _holds_nothing(value: Any) -> bool:
-    return is_a(value, types.FunctionType) and not any(
-        (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
-    )
 
 
 def _shared_data(one: Any, other: Any) -> list[str]:

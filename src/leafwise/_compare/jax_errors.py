@@ -44,9 +44,7 @@ class Explaining(contextlib.ContextDecorator):
         note = ""
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
-            notes = getattr(error, "__notes__", ())
-            if not any(isinstance(each, str) and each.startswith(_HEADER) for each in notes):
-                note = explanation(error)
+            note = "" if _is_explained(error) else explanation(error)
         if kept:
             with contextlib.suppress(Exception):
                 hide_frames(error)
@@ -74,11 +72,14 @@ def add_uses(
     """Add a note to an error of a call, if a dynamic value was used as a static one."""
     # Whatever goes wrong here, the user's exception is the one to see.
     with contextlib.suppress(Exception):
-        notes = getattr(error, "__notes__", ())
-        if not any(isinstance(each, str) and each.startswith(_HEADER) for each in notes):
-            found = uses_in(error, named_arguments(fun, args, kwargs))
-            if found:
-                error.add_note(_HEADER + "\n".join(found))
+        found = uses_in(error, named_arguments(fun, args, kwargs))
+        if found and not _is_explained(error):
+            error.add_note(_HEADER + "\n".join(found))
+
+
+def _is_explained(error: Exception) -> bool:
+    notes = getattr(error, "__notes__", ())
+    return any(isinstance(each, str) and each.startswith(_HEADER) for each in notes)
 
 
 def _is_refused(reason: Reason, pair: Refusal) -> bool:

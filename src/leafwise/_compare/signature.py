@@ -55,9 +55,10 @@ class Signature:
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
         found: dict[str, Any] = {}
-        for path, node in self._nodes():
-            pairs = zip(node.names, node.values, strict=True)
-            found.update((self.show(path + name), value_of(value)) for name, value in pairs)
+        for path, node in self._walk(leaves=False):
+            if isinstance(node, Node):
+                pairs = zip(node.names, node.values, strict=True)
+                found.update((self.show(path + name), value_of(value)) for name, value in pairs)
         return MappingProxyType(found)
 
     @property
@@ -78,7 +79,10 @@ class Signature:
     @property
     def classes(self) -> Mapping[str, type]:
         """The classes of the nodes by path; the arguments themselves are not listed."""
-        found = {self.show(path): node.cls for path, node in self._nodes() if path}
+        found: dict[str, type] = {}
+        for path, node in self._walk(leaves=False):
+            if path and isinstance(node, Node):
+                found[self.show(path)] = node.cls
         return MappingProxyType(found)
 
     @cached_property
@@ -98,28 +102,17 @@ class Signature:
                 return label + path[len(start) :]
         return path
 
-    def _nodes(self) -> Iterator[tuple[str, Node]]:
-        """Yield the nodes that `_walk` yields, without a step for each leaf."""
-        todo = [("", self.root)]
-        while todo:
-            path, node = todo.pop()
-            yield path, node
-            below = [
-                (path + node.steps[at], child)
-                for at, child in enumerate(node.children)
-                if isinstance(child, Node) and not node.is_hash_node(at)
-            ]
-            todo += below[::-1]
-
-    def _walk(self) -> Iterator[tuple[str, Node | int]]:
+    def _walk(self, *, leaves: bool = True) -> Iterator[tuple[str, Node | int]]:
+        """Yield the nodes with their paths, and the places of leaves if asked for."""
         todo: list[tuple[str, Node | int]] = [("", self.root)]
         while todo:
             path, node = todo.pop()
             yield path, node
             if isinstance(node, Node):
-                steps = enumerate(zip(node.steps, node.children, strict=True))
                 below = [
-                    (path + each[0], each[1]) for at, each in steps if not node.is_hash_node(at)
+                    (path + node.steps[at], child)
+                    for at, child in enumerate(node.children)
+                    if (leaves or isinstance(child, Node)) and not node.is_hash_node(at)
                 ]
                 todo += below[::-1]
 

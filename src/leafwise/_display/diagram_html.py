@@ -40,10 +40,6 @@ _DIAGRAM_STYLE: Final = f"""\
 .lw-show .lw-size {{ white-space: nowrap; min-width: 12em; text-align: right;
   background: linear-gradient(var(--lw-bar), var(--lw-bar)) no-repeat left center;
   background-size: calc(var(--lw-share, 0) * 5.5em) .8em; }}
-@media (max-width: 36rem) {{
-  .lw-show .lw-size {{ min-width: 0; background: none; }}
-  .lw-show .lw-in {{ margin-left: .3em; padding-left: .4em; }}
-}}
 .lw-show b {{ font-weight: 600; }}
 """ + "".join(f".lw-show .lw-{role} {{ color: var(--lw-{role}); }}\n" for role in ROLES)
 
@@ -55,9 +51,6 @@ body { margin: 1rem; background: var(--lw-back); color: var(--lw-text); }
 _ALL_OPEN: Final = 80
 """Up to so many rows all branches are open; of more only the first two levels."""
 
-_DEEPEST_PATH: Final = 64
-"""Down to which depth a row has its path: paths of deeper rows would outweigh the page."""
-
 
 def _tree(rows: Sequence[Row]) -> str:
     """Return the rows, each branch around those below it."""
@@ -67,7 +60,7 @@ def _tree(rows: Sequence[Row]) -> str:
     for place, row in enumerate(rows):
         path[row.depth :] = [row.step]
         following = rows[place + 1].depth if place + 1 < len(rows) else 0
-        line = _row(row, "".join(path) if row.depth <= _DEEPEST_PATH else "", whole)
+        line = _row(row, "".join(path), whole)
         if following > row.depth:
             is_open = " open" if len(rows) <= _ALL_OPEN or row.depth < 2 else ""  # noqa: PLR2004
             lines.append(f'<details{is_open}><summary>{line}</summary><div class="lw-in">')

@@ -10,9 +10,6 @@ from leafwise._objects.classes import is_a
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 
-_DEEPEST: Final = 10_000
-"""At this depth it gives up on a class that makes new children whenever it is flattened."""
-
 Trail: TypeAlias = "tuple[Trail, Node, int] | None"
 """The way to a branch: that of the node above, the node, and which child it is."""
 
@@ -105,16 +102,14 @@ class _Measurement:
             branch.first = (self.above[id(value)],)
             branch.problem = "leads back to itself"
             return
-        if len(self.above) >= _DEEPEST:
-            branch.problem = f"{_DEEPEST:,} levels deep: not flattened"
-            return
         try:
             opened = None if type(value) in LEAF_TYPES else open_node(value)
             if opened is None:
                 self.measure_leaf(branch, self.record(value))
                 return
         except Exception as error:  # noqa: BLE001  # a picture must come out
-            branch.problem = f"cannot be flattened: {type(error).__name__}: {_first_line(error)}"
+            line = str(error).strip().partition("\n")[0]
+            branch.problem = f"cannot be flattened: {type(error).__name__}: {line}"
             return
         node, values = opened
         branch.node = node
@@ -145,13 +140,6 @@ _SHARED: Final = frozenset(
     }
 )
 """What two branches can share. Scalars and structs count at each."""
-
-
-def _first_line(error: Exception) -> str:
-    try:
-        return str(error).strip().partition("\n")[0]
-    except Exception:  # noqa: BLE001  # the user's own code
-        return "?"
 
 
 def is_deleted(leaf: Leaf) -> bool:

@@ -222,12 +222,10 @@ def _format_placement(value: Any, leaf: Leaf) -> list[str]:
         return []
     try:
         devices = set(sharding.device_set)
-        memory, usual = sharding.memory_kind, next(iter(devices)).default_memory().kind
         default: Any = jax.config.jax_default_device
         if default is None or isinstance(default, str):
             default = jax.local_devices(backend=default)[0]
-        notes = [] if devices == {default} else [format_sharding(sharding)]
-        return notes + ([f"in {memory}"] if memory not in (None, usual) else [])
+        return [] if devices == {default} else [format_sharding(sharding)]
     except Exception:  # noqa: BLE001  # an abstract mesh has no devices
         return [shorten(sharding)]
 

@@ -170,8 +170,5 @@ _CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", 
 
 def is_redefinition(one: type, other: type) -> bool:
     """Return whether two classes are definitions of one name."""
-    return one is not other and _name(one) == _name(other)
-
-
-def _name(cls: type) -> tuple[str, str]:
-    return cls.__module__, cls.__qualname__.removesuffix(f" ({REDEFINED})")
+    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
+    return one is not other and one.__module__ == other.__module__ and names[0] == names[1]
