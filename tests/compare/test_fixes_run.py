@@ -61,17 +61,6 @@ def test_of_dtypes_and_weak_types() -> None:
         assert same.outcome.severity < lw.types.Outcome.RECOMPILE.severity, (one, other, reason.fix)
 
 
-def test_int_then_float() -> None:
-    """An integer that becomes a float is to be a float in the earlier call."""
-    result = jnp.add(0, jnp.float32(0.5))
-    (reason,) = lw.explain(lw.signature(0), lw.signature(result)).reasons
-    assert reason.fix == "`jnp.float32(0)` in the earlier call"
-    (reason,) = lw.explain(lw.signature(0), lw.signature(0.5)).reasons
-    assert reason.fix == "`0.0` in the earlier call"
-    (reason,) = lw.explain(lw.signature(0.5), lw.signature(0)).reasons
-    assert reason.fix == "`0.0` in this call"
-
-
 def test_the_code_is_made_of_the_users_own() -> None:
     """The code has the number that was passed, the name of the argument, or the way into it."""
 
@@ -150,19 +139,6 @@ def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
         assert "envs.pendulum.State" in text
     (difference,) = lw.diff(*states)
     assert "envs.acrobot.State -> envs.pendulum.State" in str(difference)
-
-
-def test_classes_of_one_name_in_a_storm(states: tuple[Any, Any]) -> None:
-    """So they are in the warning of a storm."""
-
-    @lw.jit
-    def step(state: Any) -> Any:
-        return state.w
-
-    step.trace(states[0])
-    said = pytest.warns(lw.errors.RetraceStormWarning, match=r"envs\.pendulum\.")
-    with lw.storm_guard(1), said:
-        step.trace(states[1])
 
 
 def test_statics_of_one_name() -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 import leafwise as lw
 from leafwise._compare.carry import always_exact
@@ -76,28 +76,13 @@ def sharded(state: State, x: jax.Array) -> State:
 
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[], State], Callable[[], Any]]] = {
     "weak type": (lambda: fresh(train), lambda: State(jnp.ones(8), 0.5), lambda: jnp.ones(8)),
-    "NumPy": (
-        lambda: fresh(train),
-        lambda: State(np.ones(8, np.float32), np.float32(0.5), jnp.int32(0)),
-        lambda: jnp.ones(8),
-    ),
     "commitment of an argument": (
         lambda: fresh(train),
         lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
         lambda: jax.device_put(jnp.ones(8), jax.devices()[3]),
     ),
-    "commitment of a leaf": (
-        lambda: fresh(train),
-        lambda: State(jax.device_put(jnp.ones(8), jax.devices()[0]), jnp.float32(0.5)),
-        lambda: jnp.ones(8),
-    ),
     "a constraint inside": (
         lambda: fresh(sharded),
-        lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
-        lambda: jnp.ones(8),
-    ),
-    "out_shardings": (
-        lambda: fresh(train, out_shardings=SingleDeviceSharding(jax.devices()[0])),
         lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
         lambda: jnp.ones(8),
     ),
@@ -109,7 +94,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[], State], Callable[[], Any]
 }
 
 
-MOVES = {"a constraint inside", "a sharded argument", "out_shardings"}
+MOVES = {"a constraint inside", "a sharded argument"}
 
 
 @pytest.mark.slow

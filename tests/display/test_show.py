@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import html
 import io
 import re
@@ -342,19 +341,6 @@ def test_values_cannot_spoil_the_text() -> None:
     assert "<Raises whose repr raises RuntimeError>" in drawn(tree)
     assert all(len(line) <= 80 for line in drawn(tree).splitlines())
     lw.show(tree).html().encode()
-
-
-@dataclasses.dataclass
-class Lookup:
-    tables: tuple[Any, ...]
-
-    def __call__(self) -> None: ...
-
-
-def test_array_in_a_static_is_not_printed() -> None:
-    """A static array of another library is a dtype and a shape, inside others as well."""
-    made = jax.tree_util.Partial(Lookup((jnp.ones((2, 2)), np.ones(10**6))))
-    assert "func = Lookup(tables=(float32[2,2], float64[1000000]))" in drawn(made)
 
 
 # ------------------------------------------------------------------ text
