@@ -1,8 +1,7 @@
 """`stable_carry`: a carry that keeps its dtypes, weak types and placement from step to step."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
 import jax
@@ -163,19 +162,14 @@ class _Loop:
 
     def settle(self, state: _State) -> _State:
         """Return types that the step returns as it gets them."""
-        earlier = [state]
+        before = state
         for _ in range(_MOST_ROUNDS):
             new = self._after(state)
             if new == state:
                 return state
-            if new in earlier:  # a cycle: a type that holds all of its types may be stable
-                new = _joined(earlier[earlier.index(new) :]) or new
-            if new in earlier:
-                break
-            earlier.append(new)
-            state = new
-        after = self._after(state)
-        raise CarryError(self._format_changes(state, after, _FIX_DTYPE, "its type never settles: "))
+            before, state = state, new
+        fix = "return it with one dtype: `.astype(carry.dtype)` in the step"
+        raise CarryError(self._format_changes(before, state, fix, "its type never settles: "))
 
     def _after(self, state: _State) -> _State:
         """Return the types of the carry that the step returns."""
@@ -262,7 +256,8 @@ class _Loop:
             if new == state:
                 return state
             state, earlier = new, state
-        raise CarryError(self._format_changes(earlier, state, _FIX_SHARDING))
+        fix = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
+        raise CarryError(self._format_changes(earlier, state, fix))
 
 
 def _committed(state: _State, others: Iterable[Any]) -> _State:
@@ -310,22 +305,6 @@ _FIX_SHAPE: Final = (
     "start with the shape that it has in the end (`jnp.broadcast_to`), or write into an array "
     "of a fixed shape (`x.at[i].set(...)`)"
 )
-_FIX_DTYPE: Final = "return it with one dtype: `.astype(carry.dtype)` in the step"
-_FIX_SHARDING: Final = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
-
-
-def _joined(states: Sequence[_State]) -> _State | None:
-    """Return types that hold the values of all states; None if there are no such types."""
-    try:
-        return tuple(functools.reduce(_promoted, column) for column in zip(*states, strict=True))
-    except (TypeError, ValueError):  # of PRNG keys, or of float8 types
-        return None
-
-
-def _promoted(one: Any, other: Any) -> Any:
-    is_same = one.dtype == other.dtype
-    dtype = one.dtype if is_same else jnp.promote_types(one.dtype, other.dtype)
-    return one.update(dtype=dtype, weak_type=one.weak_type and other.weak_type)
 
 
 def _loss_of(path: str, leaf: Any, dtype: Any) -> str | None:

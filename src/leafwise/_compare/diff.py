@@ -1,7 +1,7 @@
 """The differences between two trees, by path."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import jax
 
@@ -187,13 +187,11 @@ class _ExactComparison(TreeComparison):
         one: Any = part.mine
         other: Any = part.its
         found = list(_type_reasons(part.path, one, other))
-        if self._tolerance is not None and not _INCOMPARABLE.intersection(r.kind for r in found):
+        unlike = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
+        if self._tolerance is not None and unlike.isdisjoint(each.kind for each in found):
             pair = (one, part.numbers[0]), (other, part.numbers[1])
             found += value_reasons(part.path, *pair, self._tolerance)
         return found
-
-
-_INCOMPARABLE: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
 
 
 def _class_of_node(child: Node | Leaf) -> Any:
@@ -207,13 +205,11 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
         if one.aval is not other.aval or one.stored is not other.stored:
             yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Verbatim(one), Verbatim(other))
         return
-    found = [each for each in aval_reasons(path, one, other) if each.kind in _OF_TYPES]
-    yield from found
+    for each in aval_reasons(path, one, other):
+        if each.kind is not ReasonKind.SHARDING:
+            yield each
     stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
     known = not any(each is None or isinstance(each, type) for each in stored)
     if known and one.dtype == other.dtype and stored[0] != stored[1]:
         dtypes = Verbatim(stored[0]), Verbatim(stored[1])
         yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *dtypes)
-
-
-_OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}

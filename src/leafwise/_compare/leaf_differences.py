@@ -185,16 +185,13 @@ def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
             f"{got(value)}\n  fix: compare outside the jitted function, or leave out `values=`"
         )
-    if leaf.kind in _EMPTY:
+    if leaf.kind in (LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID):
         return None
     if leaf.kind is LeafKind.PRNG_KEY:
         return np.asarray(jax.random.key_data(value))
     if leaf.kind is LeafKind.REF:
         value = value[...]
     return np.asarray(value) if plain else np.asarray(value).astype(leaf.dtype)
-
-
-_EMPTY: Final = {LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID}
 
 
 def _element_reasons(

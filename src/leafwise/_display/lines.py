@@ -1,7 +1,5 @@
 """A diagram as lines of text: spans, each with the role that decides on its colour."""
 
-import itertools
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -85,7 +83,7 @@ def lines_of(rows: Sequence[Row], width: int, glyphs: Glyphs) -> Iterator[list[S
         lines.append(
             [Span("guide", guides), *_fitted(spans_of(row, glyphs.more), room, glyphs.more)]
         )
-    taken = [sum(_columns(span.text) for span in line) for line in lines]
+    taken = [sum(len(span.text) for span in line) for line in lines]
     right = max(taken) + 2 + widest
     for row, line, columns, text in zip(rows, lines, taken, sizes, strict=True):
         gap = " " * (right - columns - len(text))
@@ -103,28 +101,14 @@ def _in_ascii(row: Row) -> Row:
 
 def _fitted(spans: Sequence[Span], room: int, more: str) -> list[Span]:
     """Return spans that take no more than `room` columns."""
-    if sum(_columns(span.text) for span in spans) <= room:
+    if sum(len(span.text) for span in spans) <= room:
         return list(spans)
     room -= len(more)
     kept: list[Span] = []
     for role, text in spans:
-        widths = itertools.accumulate(map(_columns, text))
-        fitting = text[: sum(width <= room for width in widths)]
-        kept.append(Span(role, fitting if fitting == text else fitting + more))
-        if fitting != text:
+        fits = len(text) <= room
+        kept.append(Span(role, text if fits else text[:room] + more))
+        if not fits:
             break
-        room -= _columns(text)
+        room -= len(text)
     return kept
-
-
-def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    no_column = ("Mn", "Me", "Cf")  # marks over or around a letter, and format controls
-    shown = [
-        char
-        for char in text
-        if not unicodedata.combining(char) and unicodedata.category(char) not in no_column
-    ]
-    return len(shown) + sum(unicodedata.east_asian_width(char) in "WF" for char in shown)
