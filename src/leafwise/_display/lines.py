@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from leafwise._display.measure import Totals
-from leafwise._display.rows import Kind, Row
+from leafwise._display.rows import Kind, Row, Totals
 from leafwise._display.words import count, size
 
 _LEAST_ROOM: Final = 24
