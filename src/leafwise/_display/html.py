@@ -23,21 +23,11 @@ COLORS: Final = f"""\
 @media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}
 """
 
-_LONGEST: Final = 400
-
-
-def safe(text: str, longest: int = _LONGEST) -> str:
-    """Return a text for HTML, in an element or in a quoted attribute."""
-    return html.escape(cut(text, longest))
-
 
 def preformatted(text: str) -> str:
     """Return lines of text as an element of a notebook's page."""
-    lines = (safe(line, _LONGEST_LINE) for line in text.splitlines())
+    lines = (html.escape(cut(line, 1000)) for line in text.splitlines())
     return "<pre>{}</pre>".format("\n".join(lines))
-
-
-_LONGEST_LINE: Final = 1000
 
 
 def document(title: str, style: str, body: str) -> str:

@@ -44,32 +44,24 @@ def sum_totals(branches: Iterable["Branch"]) -> Totals:
     return Totals(nbytes, unknown, leaves)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Branch:
     """One node or leaf, while a tree is drawn: it keeps the values below alive.
 
     Attributes:
-        value: The node or leaf itself.
-        trail: The way to it.
-        node: The node; None for a leaf.
-        leaf: The record of the leaf; None for a node.
-        children: The branches below a node, with the index of each child.
-        totals: Its bytes and leaves.
         first: The way to the first branch with this array, or to the container that this one
             leads back to, in a tuple of one; None if this is the first.
         problem: Why it was not flattened; empty if it was.
     """
 
-    __slots__ = ("children", "first", "leaf", "node", "problem", "totals", "trail", "value")
-
-    def __init__(self, value: Any, trail: Trail) -> None:
-        self.value = value
-        self.trail = trail
-        self.node: Node | None = None
-        self.leaf: Leaf | None = None
-        self.children: list[tuple[int, Branch]] = []
-        self.totals = Totals()
-        self.first: tuple[Trail] | None = None
-        self.problem = ""
+    value: Any
+    trail: Trail
+    node: Node | None = None
+    leaf: Leaf | None = None
+    children: "list[tuple[int, Branch]]" = dataclasses.field(default_factory=list)
+    totals: Totals = dataclasses.field(default_factory=Totals)
+    first: tuple[Trail] | None = None
+    problem: str = ""
 
 
 def path_of(trail: Trail) -> str:
@@ -194,18 +186,7 @@ class Kind(StrEnum):
 
 
 class Row(NamedTuple):
-    """One row: texts only, nothing of the tree itself.
-
-    Attributes:
-        depth: How many nodes it is below the root.
-        last: Whether it is the last of its node.
-        kind: What it shows.
-        step: The step from the node above: ``.w``, ``[0]``, ``['k']``; empty for the root.
-        text: A class, a dtype and shape, or a static value.
-        notes: Remarks on it, such as its kind or device.
-        totals: Its bytes and leaves; None for a static.
-        opened: Whether what is below it has rows of its own.
-    """
+    """One row: texts only, nothing of the tree itself; a static has no totals."""
 
     depth: int
     last: bool
@@ -232,7 +213,7 @@ def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
     root = measure(tree)
     deepest = _fitting_depth(root, most) if depth is None else depth
     todo: list[tuple[Row, Branch | None]]
-    todo = [(_branch_row(root, "", 0, last=True, opened=_has_entries(root)), root)]
+    todo = [(_branch_row(root, "", 0, last=True, opened=bool(_entries_of(root))), root)]
     while todo:
         row, branch = todo.pop()
         if branch is not None and row.opened:
@@ -282,7 +263,7 @@ def _below(branch: Branch, depth: int, most: int) -> list[tuple[Row, Branch | No
         if hidden.start <= place < hidden.stop:
             continue
         if isinstance(found, Branch):
-            row = _branch_row(found, step, depth + 1, last=last, opened=_has_entries(found))
+            row = _branch_row(found, step, depth + 1, last=last, opened=bool(_entries_of(found)))
             rows.append((row, found))
         else:
             text = _format_value(found.value) if found.printed else "..."
@@ -388,12 +369,6 @@ def _format_value(value: Any) -> str:
         return describe(value, DescribeOptions(short=True))
     except Exception:  # noqa: BLE001  # too deep, or the user's own code
         return shorten(value)
-
-
-def _has_entries(branch: Branch) -> bool:
-    return bool(
-        branch.children or (branch.node is not None and _statics(branch.node, branch.value))
-    )
 
 
 def _entries_of(branch: Branch) -> list[_Entry]:
