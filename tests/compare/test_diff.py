@@ -4,7 +4,6 @@ import dataclasses
 import pickle
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -307,19 +306,6 @@ def test_assert_same_structure() -> None:
     )
     again = pickle.loads(pickle.dumps(wrong.value))  # noqa: S301  # our own
     assert (str(again), str(again.differences)) == (str(wrong.value), str(wrong.value.differences))
-
-
-def test_chex_does_not_see_what_is_seen_here() -> None:
-    """chex compares structures as JAX does: a class and the type of a static pass."""
-    for a, b in ((A(1.0), B(1.0)), (A(1.0, 1), A(1.0, True))):
-        chex.assert_trees_all_equal_structs(a, b)
-        with pytest.raises(lw.errors.StructureMismatchError):
-            lw.assert_same_structure(a, b)
-    with pytest.raises(AssertionError) as theirs:
-        chex.assert_trees_all_equal_structs(A(1.0, 1), A(1.0, 2))
-    assert "s: static" not in str(theirs.value)
-    with pytest.raises(AssertionError, match=r"s \(static\): 1 -> 2"):
-        lw.assert_same_structure(A(1.0, 1), A(1.0, 2))
 
 
 def test_distance_is_that_of_numbers() -> None:

@@ -304,14 +304,6 @@ def test_a_function_without_a_name_counts_by_what_it_holds(make: Any, field: str
     assert lw.digest(P(X, **{field: lambda: 1})) == lw.digest(P(X, **{field: lambda: 2}))
 
 
-def test_a_function_whose_name_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function is its name only while that leads to it."""
-    old = local_function
-    found = lw.digest(P(X, old))
-    monkeypatch.setitem(globals(), "local_function", one_field)
-    assert lw.digest(P(X, old)) != found
-
-
 def test_the_version_of_its_package_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code of a function without a name may be another one in another version."""
     activation = eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(0)).final_activation

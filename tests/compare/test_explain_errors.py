@@ -146,20 +146,6 @@ def test_nested_blocks_say_it_once() -> None:
     assert len(notes(noted)) == 2
 
 
-def test_block_inside_of_a_trace() -> None:
-    """A block in a traced function explains; JAX's boundary outside hides its frames as ever."""
-
-    def inner(x: Any) -> Any:
-        with lw.debug.explain_errors():
-            return wrong(x)
-
-    noted = plainly(lambda: jax.jit(inner)(1.0))
-    assert [note.startswith(NOTE) for note in notes(noted)] == [True, False]
-    assert "primals[0].a (static): 2 -> 3" in notes(noted)[0]
-    names = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(noted.__traceback__)]
-    assert not any(name.startswith("jax.") for name in names)
-
-
 def test_decorator() -> None:
     """A block decorates functions, again and again, and refuses those that run later."""
     guarded = lw.debug.explain_errors()(wrong)

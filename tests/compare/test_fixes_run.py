@@ -95,14 +95,6 @@ def test_leaves_that_differ_alike_are_one_line() -> None:
     assert "args[0][0], args[0][1] and 3 more: weak type" in str(found)
 
 
-def test_two_ways_to_make_a_key() -> None:
-    """A key of `PRNGKey` after one of `key` is one reason, with one fix."""
-    keys = jax.random.key(0), jax.random.PRNGKey(0)
-    (reason,) = lw.explain(*map(lw.signature, keys)).reasons
-    assert reason.words == ("key<fry>[]", "uint32[2]")
-    assert "or `PRNGKey` in every call" in reason.fix
-
-
 @pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="JAX does not name its options")
 def test_calls_at_compile_time() -> None:
     """A call under `jax.ensure_compile_time_eval` is told that, and no name of JAX's own."""

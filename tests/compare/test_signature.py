@@ -107,9 +107,6 @@ CONTAINERS: dict[str, tuple[Any, list[str], dict[str, Any]]] = {
         {"args[0].func": function},
     ),
     "None": ({"a": None, "b": 1.0}, ["args[0]['b']"], {}),
-    "empty": ([(), {}, None], [], {}),
-    "a leaf": (1.0, ["args[0]"], {}),
-    "number keys": ({1: 1.0, 2: 2.0}, ["args[0][1]", "args[0][2]"], {}),
 }
 
 
@@ -154,15 +151,6 @@ def test_a_leaf(name: str) -> None:
     assert leaf.weak_type is weak
     assert leaf.committed is False
     assert str(kind) in str(leaf)
-
-
-def test_sharding_and_commitment() -> None:
-    """They are those of the array."""
-    array = jax.device_put(jnp.ones(3), jax.devices()[-1])
-    (leaf,) = lw.signature(array).leaves.values()
-    assert leaf.committed is True
-    assert leaf.sharding == array.sharding
-    assert str(jax.devices()[-1]) in str(leaf)
 
 
 def test_the_configuration_is_recorded() -> None:

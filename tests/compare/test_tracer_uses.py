@@ -49,7 +49,6 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     ),
     "range": (lambda p: list(range(p.several[1].n)), (TREE,), STATIC_N),
     "zeros": (lambda p: jnp.zeros(p.inner.n), (TREE,), STATIC_N),
-    "in a dict": (lambda d: jnp.zeros(d["p"].inner.n), ({"p": TREE},), STATIC_N),
     "in a scan": (
         lambda p: jax.lax.scan(lambda c, _: (c, jnp.zeros(p.inner.n)), 0.0, p.w),
         (TREE,),
@@ -82,11 +81,6 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (Inner(), ONES),
         "`Inner.act` is dynamic, and a function: make it `act: lw.Static[Callable[..., Any]] = "
         "jax.nn.relu`, or wrap it: `jax.tree_util.Partial(...)`",
-    ),
-    "a function in a list": (
-        lambda ps: ps[1].act(1.0),
-        ([no_act(), Inner()],),
-        "`Inner.act` is dynamic, and a function",
     ),
     "a function as an argument": (
         lambda f, x: f(x),

@@ -133,11 +133,8 @@ def test_hidden_child_and_hidden_value() -> None:
     ("leaf", "expected", "nbytes"),
     [
         (jnp.zeros((2, 3)), "float32[2,3]", 24),
-        (jnp.zeros(3, jnp.bfloat16), "bfloat16[3]", 6),
-        (jnp.asarray(1.0) * 1, "float32[]", 4),
         (1.5, "float32[]  Python float 1.5, weak type", 4),
         (True, "bool[]  Python bool True", 1),
-        (np.float16(2), "float16[]  numpy scalar 2.0", 2),
         (np.zeros(3), "float64[3]  numpy", 24),
         (np.array([{}, 1]), "object[2]  which JAX refuses", 16),
         (np.ma.array([1.0]), "float64[1]  MaskedArray", 8),
@@ -145,7 +142,6 @@ def test_hidden_child_and_hidden_value() -> None:
         (2**70, f"{2**70}  int, which JAX refuses", 0),
         ("relu", "'relu'  str, not an array", 0),
         (max, "<function max>  builtin_function_or_method, not an array", 0),
-        ({1}, "{1}  set, not an array", 0),
     ],
     ids=str,
 )

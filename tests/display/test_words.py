@@ -71,9 +71,7 @@ def test_a_recompile_is_a_finding() -> None:
     "changed",
     [
         {"site": site(41)},
-        {"name": "other"},
         {"explanation": explained(reason("state.step"))},
-        {"explanation": explained(reason(kind="shape"))},
         {"role": "vmap"},
         {"site": None},
     ],
