@@ -21,7 +21,6 @@ RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
 
 
 Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # the old way is a specimen, too
-Couple = namedtuple("Couple", ["a", "b"])  # noqa: PYI024  # and so is another of the same fields
 
 
 def helper(n: int = 1) -> int:

@@ -369,13 +369,9 @@ def _comparable(array: Any) -> Any:
     """Return an array in which numbers of all dtypes compare exactly."""
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         return array.astype(np.complex128)
-    if jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize > _EXACT_IN_FLOAT64:
+    if jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize > 4:  # noqa: PLR2004
         return array.astype(object)
     return array.astype(np.float64)
-
-
-_EXACT_IN_FLOAT64: Final = 4
-"""Integers up to this size in bytes are exact in float64."""
 
 
 def _converted(leaf: Any, spec: Any) -> Any:

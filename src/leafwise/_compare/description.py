@@ -74,17 +74,7 @@ def describe_signature(
 
 
 class Described:
-    """A tree and its record.
-
-    Attributes:
-        root: What its paths begin with in messages: the name of its class.
-        record: What it is.
-        leaf_paths: The path of each leaf in JAX's order; None for one that is not an array.
-        leaves: All leaves in JAX's order.
-        opaque: Statics that mean nothing to another process: paths, and what they are.
-        problems: Leaves of which something is wrong: paths, and what.
-        twice: Paths that two places of the tree have.
-    """
+    """A tree, its record, its leaves, and what of it cannot be saved, by path."""
 
     def __init__(
         self, leaves: list[Any], root: str, leaf_entry: LeafEntry, reader: PortableReader | None

@@ -112,6 +112,9 @@ _OF_STATICS: Final = {
 }
 
 
+_Array: TypeAlias = np.ndarray[Any, Any]
+
+
 class Tolerance(NamedTuple):
     """How far apart two numbers may be, as in `numpy.isclose`; by default not at all."""
 
@@ -128,9 +131,9 @@ def value_reasons(
         return
     texts = str(mine[0]), str(its[0])
     if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
-        if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
-            yield from _object_array_reasons(path, one, other)
-        elif _are_unequal(one, other):
+        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+            one, other = one.tolist(), other.tolist()
+        if _are_unequal(one, other):
             yield _value_reason(path, *texts)
         return
     plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
@@ -149,33 +152,6 @@ def _value_reason(path: str, before: str, after: str) -> Reason:
 def _are_unequal(one: Any, other: Any) -> bool:
     differ = is_distinct(one, other)
     return jax_equal(one, other) is not True if differ is None else differ
-
-
-_Array: TypeAlias = np.ndarray[Any, Any]
-
-
-def _object_array_reasons(path: str, one: _Array, other: _Array) -> Iterator[Reason]:
-    """Compare arrays that are not arrays to JAX, such as those of texts, by their elements."""
-    pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
-    mask = np.array([_are_unequal(*pair) for pair in pairs], bool).reshape(one.shape)
-    if mask.any():
-        at = _first(mask)
-        before, after = (got(each.astype(object)[at]) for each in (one, other))
-        yield _elements_reason(path, before, after, mask)
-    elif one.dtype != other.dtype:
-        yield _value_reason(path, str(one.dtype), str(other.dtype))
-
-
-def _first(mask: _Array) -> tuple[int, ...]:
-    return tuple(int(index) for index in np.argwhere(mask)[0])
-
-
-def _elements_reason(path: str, before: str, after: str, mask: _Array, most: str = "") -> Reason:
-    """Return how two arrays differ in some elements, given the first of each as text."""
-    if mask.ndim:
-        before += f" at [{', '.join(map(str, _first(mask)))}]"
-        after += f" ({mask.sum()} of {mask.size} elements differ{most})"
-    return _value_reason(path, before, after)
 
 
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
@@ -204,12 +180,16 @@ def _element_reasons(
     mask = _unequal(one, other, tolerance)
     if not mask.any():
         return
-    at = _first(mask)
+    at = tuple(int(index) for index in np.argwhere(mask)[0])
     before, after = str(one[at]), str(other[at])
     if before == after:  # of a dtype whose texts have too few digits
         before, after = repr(one[at].item()), repr(other[at].item())
-    most = _largest_distance(one[mask], other[mask])
-    yield _elements_reason(path, before, after, mask, f", by {most} at most" if most else "")
+    if mask.ndim:
+        most = _largest_distance(one[mask], other[mask])
+        by = f", by {most} at most" if most else ""
+        before += f" at [{', '.join(map(str, at))}]"
+        after += f" ({mask.sum()} of {mask.size} elements differ{by})"
+    yield _value_reason(path, before, after)
 
 
 def _unequal(one: _Array, other: _Array, tolerance: Tolerance) -> _Array:
