@@ -161,14 +161,6 @@ def test_deleted_array_has_no_bytes() -> None:
     assert drawn(array) == "float32[3]  deleted  0 B"
 
 
-def test_unknown_size_is_said() -> None:
-    """A symbolic dimension gives no number, and the branch says that one is missing."""
-    (b,) = jax.export.symbolic_shape("b")
-    text = drawn([jax.ShapeDtypeStruct((b,), jnp.float32), jnp.ones(2)])
-    assert text.splitlines()[0].endswith("  8 B + ?")
-    assert text.splitlines()[1] == "├─ [0]: float32[b]  abstract        ?"
-
-
 def test_abstract_values_and_tracers() -> None:
     """The result of `eval_shape` and the arguments of a traced function can be drawn."""
     model = Dense(jnp.zeros((2, 3)), b=1.0)
