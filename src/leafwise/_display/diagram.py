@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 import html
 from collections.abc import Sequence
 
-from leafwise._display.html import COLORS, DARK, FONT, LIGHT, ROLES, document
+from leafwise._display.html import COLORS, DARK, FONT, LIGHT, ROLES
 from leafwise._display.lines import exact_size, size_of, spans_of
 from leafwise._display.rows import Kind
 
@@ -211,7 +211,14 @@ def _checked(function: str, name: str, value: Any, least: int) -> int:
 
 def diagram_page(rows: Sequence[Row]) -> str:
     """Return a diagram as a page of its own."""
-    return document(html.escape(rows[0].text), _DIAGRAM_STYLE + _PAGE_STYLE, _tree(rows))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{html.escape(rows[0].text)}</title>\n"
+        f"<style>\n{COLORS}{_DIAGRAM_STYLE}{_PAGE_STYLE}</style>\n</head>\n<body>\n"
+        f"{_tree(rows)}\n</body>\n</html>\n"
+    )
 
 
 def diagram_fragment(rows: Sequence[Row]) -> str:

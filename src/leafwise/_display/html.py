@@ -1,4 +1,4 @@
-"""HTML: colours, text, and a page of its own."""
+"""HTML: colours and text."""
 
 import html
 from typing import Final
@@ -28,14 +28,3 @@ def preformatted(text: str) -> str:
     """Return lines of text as an element of a notebook's page."""
     lines = (html.escape(cut(line, 1000)) for line in text.splitlines())
     return "<pre>{}</pre>".format("\n".join(lines))
-
-
-def document(title: str, style: str, body: str) -> str:
-    """Return a page of its own, from a title and a body that are HTML already."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{title}</title>\n<style>\n{COLORS}{style}</style>\n</head>\n<body>\n"
-        f"{body}\n</body>\n</html>\n"
-    )

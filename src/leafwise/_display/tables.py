@@ -27,11 +27,11 @@ from leafwise._display.words import (
     NOTHING,
     audit_lines,
     cache_lines,
+    clean,
     count,
     cut,
     described,
     duration,
-    home,
     is_empty,
     lost,
     paths_of,
@@ -175,7 +175,7 @@ def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
         compiles = each["compiles"] + each["cache_hits"]
         table.add_row(
             Text(cut(each["name"], 80), "bold"),
-            Text(_shorten_place(home(each))),
+            Text(_shorten_place(f"{clean(each['file'])}:{each['line']}" if each["file"] else "")),
             f"{each['traces']:,}",
             f"{compiles:,}",
             duration(lost(each)),

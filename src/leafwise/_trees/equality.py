@@ -25,15 +25,7 @@ class StaticPair(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How two statics compare.
-
-    Attributes:
-        word: ``"unsound"`` if they are equal to JAX but differ in type or value, ``"hidden"`` if an
-            ``==`` of their own says that they are equal, though a part differs.
-        step: The way to the part that differs.
-        before: That part of the earlier one.
-        after: That of the later one.
-    """
+    """How two statics compare, and the first parts that differ, which "hidden" ones do inside."""
 
     word: Literal["equal", "raises", "differ", "unsound", "hidden"]
     step: str
