@@ -161,3 +161,16 @@ def test_a_long_static() -> None:
     (reason,) = lw.explain(*signatures).reasons
     assert reason.change == "`True` -> `False` (at ['train'])"
     assert reason.words == ("...True...", "...False...")
+
+
+def test_by_position_and_by_keyword() -> None:
+    """An argument that is given in two ways is named once, and so is one that is static now."""
+    step = lw.jit(lambda x, lr: x * lr)
+    step(1.0, 0.1)
+    (reason,) = step.explain(1.0, lr=0.1).reasons
+    assert str(reason).startswith(
+        "lr (arguments): by position -> by keyword\n  fix: pass it in one"
+    )
+    calls = [lw.signature(1.0, 2), lw.signature(1.0, 2, static_argnums=1)]
+    (reason,) = lw.explain(*calls).reasons
+    assert str(reason) == "args[1] (arguments): traced before, static now"

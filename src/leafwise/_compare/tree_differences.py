@@ -180,27 +180,25 @@ def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield arguments that only one of the calls has, or that are given in two ways."""
     if before.root.steps == after.root.steps and before.root.names == after.root.names:
         return
-    mine, its = (
-        {**dict.fromkeys(call.root.steps, "traced"), **dict.fromkeys(call.root.names, "static")}
-        for call in (before, after)
-    )
-    old = {before.show(path): path for path in mine if path not in its}
-    new = {after.show(path): path for path in its if path not in mine}
-    kind, retrace = ReasonKind.ARGUMENTS, Outcome.RETRACE
-    for path in dict.fromkeys([*mine, *its]):
-        given = mine.get(path), its.get(path)
-        shown = after.show(path) if path in its else before.show(path)
-        if given[0] == given[1] or (path in its and shown in old):
+    mine, its = _given(before), _given(after)
+    for name in {**mine, **its}:
+        old, new = mine.get(name), its.get(name)
+        if old == new:
             continue
-        if shown in new and path in mine:
-            one, other = (
-                Verbatim("by position" if each.startswith("args") else "by keyword")
-                for each in (path, new[shown])
-            )
-            yield Reason(shown, kind, retrace, one, other, Cause.MOVED_ARGUMENT)
-        else:
-            old_way, new_way = (MISSING if each is None else Verbatim(each) for each in given)
-            yield Reason(shown, kind, retrace, old_way, new_way, Cause.ARGUMENT)
+        place, cause = 0, Cause.ARGUMENT
+        if old is not None and new is not None and old[0] == new[0]:
+            place, cause = 1, Cause.MOVED_ARGUMENT
+        one, other = (MISSING if each is None else Verbatim(each[place]) for each in (old, new))
+        yield Reason(name, ReasonKind.ARGUMENTS, Outcome.RETRACE, one, other, cause)
+
+
+def _given(call: Signature) -> dict[str, tuple[str, str]]:
+    """Return by name whether each argument is traced, and how it is given."""
+    kinds = dict.fromkeys(call.root.steps, "traced") | dict.fromkeys(call.root.names, "static")
+    return {
+        call.show(path): (kind, "by position" if path.startswith("args") else "by keyword")
+        for path, kind in kinds.items()
+    }
 
 
 def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
