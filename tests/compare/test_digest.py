@@ -120,16 +120,6 @@ def test_values_of_other_types_or_bits_differ() -> None:
     assert texts == [lw.digest(P(X, value)) for value in DISTINCT]
 
 
-@pytest.mark.slow
-def test_lambdas_of_packages() -> None:
-    """The default activations of an equinox network have no name, and are the same everywhere."""
-    network = eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(0))
-    found = lw.digest(network)
-    assert found == lw.digest(eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(1)))
-    assert found != lw.digest(eqx.nn.MLP(2, 2, 4, 2, jnp.sin, key=jax.random.key(0)))
-    assert found != lw.digest(eqx.nn.MLP(2, 2, 4, 2, lambda x: x, key=jax.random.key(0)))
-
-
 def test_devices_and_meshes_have_digests() -> None:
     """A mesh counts by its axes and devices, and a sharding by its mesh."""
     one, other = (
@@ -192,9 +182,7 @@ CLASSES: dict[str, list[Callable[[], Any]]] = {
     "dataclasses": [
         lambda: one_field()(1),
         lambda: one_field(float)(1),
-        lambda: one_field("Rate")(1),
         lambda: one_field(int | None)(1),
-        lambda: one_field(list[int])(1),
         lambda: one_field(Callable[[int], Any])(1),
         lambda: one_field(order=True)(1),
         lambda: one_field(slots=True)(1),
@@ -210,7 +198,6 @@ CLASSES: dict[str, list[Callable[[], Any]]] = {
     "pytrees": [
         a_pytree,
         lambda: a_pytree(many_statics=True),
-        lambda: a_pytree(order=True),
         lambda: a_pytree_of_other_fields(float),
         lambda: a_pytree_of_other_fields(int, by="content"),
         lambda: a_pytree_of_other_fields(int, static=False),
@@ -302,14 +289,6 @@ def test_a_function_without_a_name_counts_by_what_it_holds(make: Any, field: str
     assert found == lw.digest(P(X, **{field: make(1)}))
     assert found != lw.digest(P(X, **{field: make(True)}))
     assert lw.digest(P(X, **{field: lambda: 1})) == lw.digest(P(X, **{field: lambda: 2}))
-
-
-def test_a_function_whose_name_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function is its name only while that leads to it."""
-    old = local_function
-    found = lw.digest(P(X, old))
-    monkeypatch.setitem(globals(), "local_function", one_field)
-    assert lw.digest(P(X, old)) != found
 
 
 def test_the_version_of_its_package_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,12 +364,3 @@ def test_all_reasons_are_given_and_ranked() -> None:
         ("args[1]", RECOMPILE),
         ("args[0].x['a']", DISPATCH),
     ]
-
-
-def test_pairs_are_named() -> None:
-    """In a long list of names and values, as flax.nnx has them, the name and both values show."""
-    made = [[*((f"name_{n}", n) for n in range(40)), ("depth", end)] for end in (1, 2)]
-    frozen = [tuple(each) for each in made]
-    (reason,) = lw.explain(*(lw.signature(1.0, each, static_argnums=1) for each in frozen)).reasons
-    assert reason.change == "`1` -> `2` (at ['depth'])"
-    assert reason.words == ("...1...", "...2...")

@@ -100,12 +100,6 @@ def test_none_for_a_cotangent_is_no_difference() -> None:
     assert "None" not in note
 
 
-def test_only_the_place_is_named() -> None:
-    """Of a big tree the note has the one place, and no leaf that agrees."""
-    _, note = raised(HIDDEN["dtype"][0])
-    assert note.count("layer") == 1
-
-
 def test_what_jax_says_itself() -> None:
     """Where JAX's message has the path, there is no note."""
     message, note = raised(

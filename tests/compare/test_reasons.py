@@ -102,14 +102,6 @@ def test_a_reason_is_sent_as_it_is_shown(cause: Cause, sent: Callable[[Reason], 
     assert repr(reason).endswith(f"fix={reason.fix!r})")
 
 
-def test_equal_facts_are_equal_reasons() -> None:
-    """Two comparisons of the same calls give the same reasons, and other causes others."""
-    found = [[reason_of(cause) for cause in (Cause.DTYPE, Cause.STATIC)] for _ in range(2)]
-    assert found[0] == found[1]
-    assert len({*found[0], *found[1]}) == 2
-    assert reason_of(Cause.SHAPE) != reason_of(Cause.LENGTH)
-
-
 class Loud:
     """A static that counts how often its text is asked for."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 import leafwise as lw
 from leafwise._compare.carry import always_exact
@@ -76,28 +76,13 @@ def sharded(state: State, x: jax.Array) -> State:
 
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[], State], Callable[[], Any]]] = {
     "weak type": (lambda: fresh(train), lambda: State(jnp.ones(8), 0.5), lambda: jnp.ones(8)),
-    "NumPy": (
-        lambda: fresh(train),
-        lambda: State(np.ones(8, np.float32), np.float32(0.5), jnp.int32(0)),
-        lambda: jnp.ones(8),
-    ),
     "commitment of an argument": (
         lambda: fresh(train),
         lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
         lambda: jax.device_put(jnp.ones(8), jax.devices()[3]),
     ),
-    "commitment of a leaf": (
-        lambda: fresh(train),
-        lambda: State(jax.device_put(jnp.ones(8), jax.devices()[0]), jnp.float32(0.5)),
-        lambda: jnp.ones(8),
-    ),
     "a constraint inside": (
         lambda: fresh(sharded),
-        lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
-        lambda: jnp.ones(8),
-    ),
-    "out_shardings": (
-        lambda: fresh(train, out_shardings=SingleDeviceSharding(jax.devices()[0])),
         lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
         lambda: jnp.ones(8),
     ),
@@ -109,7 +94,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[], State], Callable[[], Any]
 }
 
 
-MOVES = {"a constraint inside", "a sharded argument", "out_shardings"}
+MOVES = {"a constraint inside", "a sharded argument"}
 
 
 @pytest.mark.slow
@@ -207,10 +192,8 @@ def test_nothing_is_run_and_nothing_traced_twice() -> None:
         (lambda c: c * 1.0, 3, "float32", True),
         (lambda c: c * jnp.float32(1), True, "float32", False),
         (lambda c: 1.0, jnp.float32(2), "float32", True),
-        (lambda c: c * 0 + jnp.asarray(2.0), jnp.arange(3), "float32", True),
         (lambda c: c.astype(jnp.bfloat16), jnp.ones(3), "bfloat16", False),
         (lambda c: c * 1j, np.float32(2), "complex64", False),
-        (lambda c: c + np.int16(1), np.int8(3), "int16", False),
         (lambda c: c, np.array([1, 2], np.int8), "int8", False),
     ],
 )
@@ -249,66 +232,43 @@ class Twin:
     count: Any = 0
 
 
-REFUSED: dict[str, tuple[Step, Any, dict[str, Any], str]] = {
-    "shape": (
-        grow,
-        jnp.ones(3),
-        {},
-        r"carry: its shape changes: float32\[3\] goes .* float32\[6\]",
-    ),
+REFUSED: dict[str, tuple[Step, Any, str]] = {
+    "shape": (grow, jnp.ones(3), r"carry: its shape changes: float32\[3\] goes .* float32\[6\]"),
     "dtype": (
         lambda c: c.astype("int32" if c.dtype == jnp.float32 else "float32"),
         jnp.ones(3),
-        {},
         "c: its type never settles: .*\n  fix: return it with one dtype",
     ),
     "value": (
         lambda c: {"n": c["n"] + jnp.float32(1)},
         {"n": jnp.int32(2**24 + 1)},
-        {},
         r"c\['n'\]: the step makes float32 of int32\[\], and 16777217 would become 16777216.0",
     ),
-    "rounded": (
-        lambda c: c.astype(jnp.bfloat16),
-        jnp.float32(0.1),
-        {},
-        "c: .* would become 0.1000",
-    ),
-    "imaginary": (lambda c: c.real, jnp.complex64(1j), {}, "c: .* 1j would become 0.0"),
+    "rounded": (lambda c: c.astype(jnp.bfloat16), jnp.float32(0.1), "c: .* would become 0.1000"),
+    "imaginary": (lambda c: c.real, jnp.complex64(1j), "c: .* 1j would become 0.0"),
     "static": (
         lambda s: lw.replace(s, act="tanh"),
         State(1.0, 1.0),
-        {},
         r"s.act \(static\): 'relu' -> ",
     ),
-    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), {}, r"s \(structure\): State -> Twin"),
-    "structure": (lambda s: [*s, 1.0], [1.0], {}, r"s \(structure\): 1 element -> 2 elements"),
-    "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, {}, r"s\['m'\] \(structure\): None -> "),
-    "pair": (lambda s: (s, s), jnp.ones(2), {}, "fix: .* pass has_aux=True"),
-    "no pair": (lambda s: s, jnp.ones(2), {"has_aux": True}, "returns a pair .* got ShapeDtype"),
-    "no leaf": (
-        lambda s: s,
-        {"f": print, "w": 1},
-        {},
-        r"s\['f'\]: not a leaf of a carry: <built-in",
-    ),
-    "a shape": (
-        lambda s: s,
-        jax.ShapeDtypeStruct((), "f4"),
-        {},
-        "s: not a leaf of a carry: float32",
-    ),
-    "masked": (lambda s: s, {"m": np.ma.ones(2)}, {}, r"s\['m'\]: not a leaf of a carry: float"),
-    "too large": (lambda s: s, 2**40, {}, "s: not a leaf of a carry: 1099511627776"),
+    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), r"s \(structure\): State -> Twin"),
+    "structure": (lambda s: [*s, 1.0], [1.0], r"s \(structure\): 1 element -> 2 elements"),
+    "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, r"s\['m'\] \(structure\): None -> "),
+    "pair": (lambda s: (s, s), jnp.ones(2), "fix: .* pass has_aux=True"),
+    "no pair": (lambda s: s, jnp.ones(2), "returns a pair .* got ShapeDtype"),
+    "no leaf": (lambda s: s, {"f": print, "w": 1}, r"s\['f'\]: not a leaf of a carry: <built-in"),
+    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), "s: not a leaf of a carry: float32"),
+    "masked": (lambda s: s, {"m": np.ma.ones(2)}, r"s\['m'\]: not a leaf of a carry: float"),
+    "too large": (lambda s: s, 2**40, "s: not a leaf of a carry: 1099511627776"),
 }
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_no_fixed_point_is_said_by_path(kind: str) -> None:
     """Where there is no carry, the error says where, what goes in, what comes out, and a fix."""
-    step, start, options, message = REFUSED[kind]
+    step, start, message = REFUSED[kind]
     with pytest.raises(lw.errors.CarryError, match=message) as caught:
-        lw.stable_carry(step, start, **options)
+        lw.stable_carry(step, start, has_aux=kind == "no pair")
     assert "fix: " in str(caught.value) or kind == "no pair"
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
     assert str(again) == str(caught.value)
@@ -360,22 +320,6 @@ def test_exact_conversions_keep_every_value() -> None:
             assert always_exact(source, target) == exact, (source, target)
 
 
-@pytest.mark.parametrize("name", ["call", "method", "lw.jit"])
-def test_steps_of_every_kind(name: str) -> None:
-    """A callable object, a bound method and a function of lw.jit are steps, too."""
-
-    class Model:
-        def step(self, carry: Any, x: Any) -> Any:
-            return carry + x
-
-        __call__ = step
-
-    step = {"call": Model(), "method": Model().step, "lw.jit": lw.jit(lambda carry, x: carry + x)}
-    carry, changes = lw.stable_carry(step[name], 0, jnp.float32(1))
-    assert carry.dtype == "float32"
-    assert changes[0].path == "carry"
-
-
 def test_an_explicit_mesh_is_settled() -> None:
     """Under an explicit mesh the carry lies where the step leaves it."""
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -418,3 +362,9 @@ def test_a_weakly_typed_bool() -> None:
     for _ in range(3):
         carry = jitted(carry)
     assert jitted._cache_size() == 1
+
+
+def test_a_function_of_ours_is_a_step() -> None:
+    """As is one of `jax.jit`."""
+    carry, changes = lw.stable_carry(lw.jit(lambda carry, x: carry + x), 0, jnp.float32(1))
+    assert (carry.dtype, changes[0].path) == ("float32", "carry")

@@ -49,11 +49,6 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     ),
     "range": (lambda p: list(range(p.several[1].n)), (TREE,), STATIC_N),
     "zeros": (lambda p: jnp.zeros(p.inner.n), (TREE,), STATIC_N),
-    "reshape": (lambda p: p.w.reshape(p.inner.n, 1), (TREE,), STATIC_N),
-    "int": (lambda p: int(p.inner.n), (TREE,), STATIC_N),
-    "index": (lambda p: [1, 2, 3][p.inner.n], (TREE,), STATIC_N),
-    "comparison": (lambda p: 1 if p.inner.n + 1 > 2 else 2, (TREE,), STATIC_N),
-    "in a dict": (lambda d: jnp.zeros(d["p"].inner.n), ({"p": TREE},), STATIC_N),
     "in a scan": (
         lambda p: jax.lax.scan(lambda c, _: (c, jnp.zeros(p.inner.n)), 0.0, p.w),
         (TREE,),
@@ -86,11 +81,6 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (Inner(), ONES),
         "`Inner.act` is dynamic, and a function: make it `act: lw.Static[Callable[..., Any]] = "
         "jax.nn.relu`, or wrap it: `jax.tree_util.Partial(...)`",
-    ),
-    "a function in a list": (
-        lambda ps: ps[1].act(1.0),
-        ([no_act(), Inner()],),
-        "`Inner.act` is dynamic, and a function",
     ),
     "a function as an argument": (
         lambda f, x: f(x),
@@ -131,13 +121,6 @@ def test_of_other_libraries() -> None:
         with pytest.raises(TypeError) as error, lw.debug.explain_errors():
             jax.jit(lambda p: jnp.zeros(p.n))(value)
         assert words in "".join(error.value.__notes__)
-
-
-def test_other_errors_have_no_note() -> None:
-    """An error that is not about a dynamic value is left alone."""
-    with pytest.raises(TypeError) as error, lw.debug.explain_errors():
-        jax.jit(lambda x: x @ "text")(ONES)
-    assert not [each for each in getattr(error.value, "__notes__", ()) if "leafwise" in each]
 
 
 def test_jit_adds_the_notes() -> None:

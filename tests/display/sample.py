@@ -127,22 +127,3 @@ def usual() -> Report:
     """Return a first call, and two retraces of one line with the same reason."""
     changed = [explained(reason(before=f"0.{n}", after=f"0.{n + 1}")) for n in (1, 2)]
     return report([*call(0.5, FIRST), *call(2, changed[0]), *call(4, changed[1])])
-
-
-def crowded(events: int = 5000, threads: int = 4, functions: int = 60) -> Report:
-    """Return a report with much more than can be shown, each call of a line of its own."""
-    paths = (f"state.layers[{n}].{'x' * 300}" for n in range(40))
-    why = explained(*(reason(path, fix=f"Fix {path}.") for path in paths))
-    made = [
-        event(
-            "trace" if n % 2 else "compile",
-            n / 100,
-            0.015,
-            name=f"step_{n % functions}",
-            thread=f"worker-{n % threads}",
-            site=site(n + 1),
-            explanation=why if n % 2 else None,
-        )
-        for n in range(events)
-    ]
-    return report(made, seconds=events / 100)

@@ -46,15 +46,6 @@ def test_a_call_of_a_jitted_function() -> None:
     assert found.fixes() == ["make it an array"]
 
 
-def test_other_causes_and_lines_are_others() -> None:
-    """Each line and each cause is a finding, the costliest first."""
-    slow = event(start=5, seconds=3.0, name="slow", explanation=explained(reason()))
-    fast = event(start=1, seconds=0.1, name="slow", explanation=explained(reason("x")))
-    there = event(start=9, seconds=0.2, name="slow", site=site(41), explanation=explained(reason()))
-    found = findings(report([fast, slow, there]))
-    assert [round(each.seconds, 1) for each in found] == [3.0, 0.2, 0.1]
-
-
 def test_first_calls_are_none() -> None:
     """The first program of a function in each role is no finding, and nothing was made again."""
     given = [

@@ -5,8 +5,8 @@ Pure: values in, values out. Nothing here runs, warns or raises for a call of th
 
 - `signature`: the record of one call, `Signature`. Start reading here.
 - `reasons`: `Outcome`, `ReasonKind`, `Reason`, and `format_value`, the text of a value.
-- `tree_differences`: `differences` of two signatures, by `leaf_differences` (two leaves or statics)
-  and `call_differences` (configuration, devices, which arguments there are).
+- `tree_differences`: `differences` of two signatures: `call_differences` (configuration, devices,
+  which arguments there are), then the parts of both trees in pairs, then `leaf_differences`.
 - `fixes`: `Cause`, what makes calls differ, which words the sentence that says what to do.
 - `explain`: `Explanation` of a call, against the nearest of several earlier ones.
 - `description`: a tree as JSON, for a comparison with another process; `digest`: `lw.digest`.

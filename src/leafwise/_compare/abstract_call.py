@@ -17,12 +17,7 @@ class AbstractCall(NamedTuple):
 
 
 def abstract_call(signature: Signature) -> AbstractCall:
-    """Return a call that one program serves with the one that was recorded.
-
-    Raises:
-        ValueError: JAX refused an argument of it, or it is a mutable array.
-        Exception: Whatever the unflatten of a class raises.
-    """
+    """Return a call that one program serves with the recorded one, or raise ValueError."""
     pairs = zip(signature.leaf_paths, signature.leaf_records, strict=True)
     leaves = [_argument(signature.show(path), leaf) for path, leaf in pairs]
     root = signature.root

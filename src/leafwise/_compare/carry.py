@@ -1,9 +1,8 @@
 """`stable_carry`: a carry that keeps its dtypes, weak types and placement from step to step."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -51,25 +50,8 @@ _SAVED: Final = {
 }
 
 
-class _LeafSpec(NamedTuple):
-    """The type and placement of a leaf of the carry; a sharding only where it is committed."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    weak_type: bool
-    sharding: Any = None
-
-    def struct(self) -> Any:
-        shape, dtype, weak, sharding = self
-        make: Any = jax.ShapeDtypeStruct
-        return make(shape, dtype, weak_type=weak, sharding=sharding)
-
-    def __str__(self) -> str:
-        weak = ", weakly typed" if self.weak_type else ""
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]{weak}"
-
-
-_Specs = tuple[_LeafSpec, ...]
+_State: TypeAlias = tuple[Any, ...]
+"""A `jax.ShapeDtypeStruct` for each leaf; with a sharding where it is committed."""
 
 
 def stable_carry(
@@ -118,15 +100,14 @@ def stable_carry(
     leaves: list[Any]
     treedef: Any
     leaves, treedef = jax.tree.flatten(carry)
-    loop = _Loop(step, treedef, before, args, kwargs, has_aux=has_aux)
+    loop = _Loop(step, treedef, before, args, kwargs, has_aux)
+    struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
+    start = tuple(
+        struct(each.shape, each.dtype, sharding=each.lowered_sharding, weak_type=each.weak_type)
+        for each in before.leaf_records
+    )
     try:
-        specs = tuple(
-            _LeafSpec(
-                tuple(each.aval.shape), each.aval.dtype, each.weak_type, each.lowered_sharding
-            )
-            for each in before.leaf_records
-        )
-        state = loop.place(loop.settle(specs))
+        state = loop.place(loop.settle(start))
     except CarryError:
         raise
     except Exception as error:
@@ -136,12 +117,7 @@ def stable_carry(
     losses = [loss for path, leaf, spec in named if (loss := _loss_of(path, leaf, spec.dtype))]
     if losses:
         raise CarryError("\n".join(losses))
-    stable: T = treedef.unflatten(
-        [
-            _converted(leaf, spec.dtype, spec.sharding, weak=spec.weak_type)
-            for _, leaf, spec in named
-        ]
-    )
+    stable: T = treedef.unflatten([_converted(leaf, spec) for _, leaf, spec in named])
     return stable, tuple(_carry_changes(before, _recorded(step, stable)))
 
 
@@ -166,65 +142,49 @@ def _check_leaves(before: Signature) -> None:
 
 def _carry_changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
     for (path, mine), its in zip(before.leaves.items(), after.leaf_records, strict=True):
-        reasons = leaf_reasons(path, mine, its, config_differs=False)
+        reasons = leaf_reasons(path, mine, its)
         outcomes = [reason.outcome for reason in reasons]
         if outcomes:
             worst = max(outcomes, key=lambda each: each.severity)
             yield CarryChange(path, mine, its, worst)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Loop:
     """A step, with its other arguments."""
 
-    def __init__(
-        self,
-        step: Callable[..., Any],
-        treedef: Any,
-        before: Signature,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        has_aux: bool,
-    ) -> None:
-        self.step: Any = step
-        self.treedef = treedef
-        self.before = before
-        self.args = args
-        self.kwargs = kwargs
-        self.has_aux = has_aux
-        self.is_jitted = isinstance(step, jax.stages.Wrapped)
+    step: Any
+    treedef: Any
+    before: Signature
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    has_aux: bool
 
-    def settle(self, state: _Specs) -> _Specs:
+    def settle(self, state: _State) -> _State:
         """Return types that the step returns as it gets them."""
-        earlier = [state]
+        before = state
         for _ in range(_MOST_ROUNDS):
             new = self._after(state)
             if new == state:
                 return state
-            if new in earlier:  # a cycle: a type that holds all of its types may be stable
-                new = _joined(earlier[earlier.index(new) :]) or new
-            if new in earlier:
-                break
-            earlier.append(new)
-            state = new
-        after = self._after(state)
-        raise CarryError(self._format_changes(state, after, _FIX_DTYPE, "its type never settles: "))
+            before, state = state, new
+        fix = "return it with one dtype: `.astype(carry.dtype)` in the step"
+        raise CarryError(self._format_changes(before, state, fix, "its type never settles: "))
 
-    def _after(self, state: _Specs) -> _Specs:
+    def _after(self, state: _State) -> _State:
         """Return the types of the carry that the step returns."""
-        carry = self.treedef.unflatten([spec.struct() for spec in state])
+        carry = self.treedef.unflatten(state)
         out = self._carry_of(self._eval_shape(carry))
         self._check_structure(carry, out)
-        new = tuple(
-            _LeafSpec(tuple(leaf.shape), leaf.dtype, leaf.weak_type, spec.sharding)
-            for leaf, spec in zip(jax.tree.leaves(out), state, strict=True)
-        )
+        pairs = zip(jax.tree.leaves(out), state, strict=True)
+        new = tuple(leaf.update(sharding=spec.sharding) for leaf, spec in pairs)
         if any(one.shape != other.shape for one, other in zip(state, new, strict=True)):
             raise CarryError(self._format_changes(state, new, _FIX_SHAPE, "its shape changes: "))
         return new
 
     def _eval_shape(self, carry: Any) -> Any:
-        if self.is_jitted:
+        is_jitted = isinstance(self.step, jax.stages.Wrapped)
+        if is_jitted:
             return self.step.eval_shape(carry, *self.args, **self.kwargs)
         others: list[Any]
         structure: Any
@@ -265,15 +225,9 @@ class _Loop:
         head = f"{name}: the step returns another tree than it gets"
         raise CarryError("\n".join([head, *(f"  {each}" for each in wrong), f"  fix: {fix}"]))
 
-    def _format_changes(
-        self,
-        state: _Specs,
-        new: _Specs,
-        fix: str,
-        what: str = "",
-        show: Callable[[_LeafSpec], str] = str,
-    ) -> str:
+    def _format_changes(self, state: _State, new: _State, fix: str, what: str = "") -> str:
         """Return a message with a line for each leaf that changes."""
+        show = _format_type if what else _format_sharding
         lines = [
             f"{path}: {what}{show(one)} goes into the step, {show(other)} comes out"
             for path, one, other in zip(self.before.leaves, state, new, strict=True)
@@ -281,7 +235,7 @@ class _Loop:
         ]
         return "\n".join([*lines, f"  fix: {fix}"])
 
-    def place(self, state: _Specs) -> _Specs:
+    def place(self, state: _State) -> _State:
         """Return the types with the shardings that the step leaves its results with."""
         others = jax.tree.leaves((self.args, self.kwargs))
         kinds = {leaf.kind for leaf in self.before.leaf_records}
@@ -289,23 +243,24 @@ class _Loop:
         if LeafKind.TRACER in kinds:  # the enclosing trace decides
             return state
         state = earlier = _committed(state, others)
-        if not self.is_jitted:
+        if not isinstance(self.step, jax.stages.Wrapped):
             return state
         for _ in range(_MOST_ROUNDS):
-            carry = self.treedef.unflatten([spec.struct() for spec in state])
+            carry = self.treedef.unflatten(state)
             lowered = self.step.lower(carry, *self.args, **self.kwargs)
             if not is_committed(lowered):
                 return state
             shardings = jax.tree.leaves(self._carry_of(lowered.compile().output_shardings))
             pairs = zip(state, shardings, strict=True)
-            new = tuple(spec._replace(sharding=sharding) for spec, sharding in pairs)
+            new = tuple(spec.update(sharding=sharding) for spec, sharding in pairs)
             if new == state:
                 return state
             state, earlier = new, state
-        raise CarryError(self._format_changes(earlier, state, _FIX_SHARDING, show=_format_sharding))
+        fix = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
+        raise CarryError(self._format_changes(earlier, state, fix))
 
 
-def _committed(state: _Specs, others: Iterable[Any]) -> _Specs:
+def _committed(state: _State, others: Iterable[Any]) -> _State:
     """Commit all leaves to the one device that some leaf or argument is committed to."""
     given = [leaf.sharding for leaf in others if getattr(leaf, "committed", False)]
     given += [spec.sharding for spec in state if spec.sharding is not None]
@@ -313,14 +268,18 @@ def _committed(state: _Specs, others: Iterable[Any]) -> _Specs:
     if len(devices) != 1:
         return state
     there = jax.sharding.SingleDeviceSharding(devices.pop())
-    return tuple(spec._replace(sharding=spec.sharding or there) for spec in state)
+    return tuple(spec.update(sharding=spec.sharding or there) for spec in state)
 
 
 def _is_pair(out: Any) -> bool:
     return isinstance(out, tuple) and len(out) == 2  # noqa: PLR2004
 
 
-def _format_sharding(spec: _LeafSpec) -> str:
+def _format_type(spec: Any) -> str:
+    return f"{describe_array(spec)}{', weakly typed' if spec.weak_type else ''}"
+
+
+def _format_sharding(spec: Any) -> str:
     if spec.sharding is None:
         return "an array that is not committed"
     return format_sharding(spec.sharding)
@@ -346,23 +305,6 @@ _FIX_SHAPE: Final = (
     "start with the shape that it has in the end (`jnp.broadcast_to`), or write into an array "
     "of a fixed shape (`x.at[i].set(...)`)"
 )
-_FIX_DTYPE: Final = "return it with one dtype: `.astype(carry.dtype)` in the step"
-_FIX_SHARDING: Final = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
-
-
-def _joined(states: Sequence[_Specs]) -> _Specs | None:
-    """Return types that hold the values of all states; None if there are no such types."""
-    try:
-        return tuple(functools.reduce(_promoted, column) for column in zip(*states, strict=True))
-    except (TypeError, ValueError):  # of PRNG keys, or of float8 types
-        return None
-
-
-def _promoted(one: _LeafSpec, other: _LeafSpec) -> _LeafSpec:
-    if one.dtype == other.dtype:
-        return one._replace(weak_type=one.weak_type and other.weak_type)
-    weak = one.weak_type and other.weak_type
-    return one._replace(dtype=jnp.promote_types(one.dtype, other.dtype), weak_type=weak)
 
 
 def _loss_of(path: str, leaf: Any, dtype: Any) -> str | None:
@@ -427,23 +369,20 @@ def _comparable(array: Any) -> Any:
     """Return an array in which numbers of all dtypes compare exactly."""
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         return array.astype(np.complex128)
-    if jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize > _EXACT_IN_FLOAT64:
+    if jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize > 4:  # noqa: PLR2004
         return array.astype(object)
     return array.astype(np.float64)
 
 
-_EXACT_IN_FLOAT64: Final = 4
-"""Integers up to this size in bytes are exact in float64."""
-
-
-def _converted(leaf: Any, dtype: Any, sharding: Any, *, weak: bool) -> Any:
+def _converted(leaf: Any, spec: Any) -> Any:
     """Return a leaf as a JAX array of a dtype and weak type, committed to a sharding if given."""
     aval = jax.typeof(leaf)
     # `jnp.array` copies: a NumPy array may be changed later.
     array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
-    if array.dtype != dtype or bool(getattr(aval, "weak_type", False)) != weak:
-        array = _cast(array, dtype)
-        array = weakly_typed(array) if weak else jnp.asarray(array, dtype)
+    if array.dtype != spec.dtype or bool(getattr(aval, "weak_type", False)) != spec.weak_type:
+        array = _cast(array, spec.dtype)
+        array = weakly_typed(array) if spec.weak_type else jnp.asarray(array, spec.dtype)
+    sharding = spec.sharding
     if sharding is not None and not is_tracer(array):
         committed = array.committed and array.sharding == sharding
         array = array if committed else jax.device_put(array, sharding)

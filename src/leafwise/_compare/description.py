@@ -50,11 +50,7 @@ def of_kind(record: Record, kind: str) -> dict[str, Json]:
 def describe_tree(
     tree: Any, leaf_entry: LeafEntry, reader: PortableReader | None = None, start: str = ""
 ) -> "Described":
-    """Describe a tree, which stands at a path; its leaves may be `jax.ShapeDtypeStruct`.
-
-    Raises:
-        StaticMutatedError: A static of a leafwise class changed in place.
-    """
+    """Describe a tree, which stands at a path; its leaves may be `jax.ShapeDtypeStruct`."""
     walk = TreeWalk(lambda leaf: leaf, frozenset())
     described = Described(walk.leaves, type(tree).__name__, leaf_entry, reader)
     described.add(walk.node_or_leaf(tree), start)
@@ -78,17 +74,7 @@ def describe_signature(
 
 
 class Described:
-    """A tree and its record.
-
-    Attributes:
-        root: What its paths begin with in messages: the name of its class.
-        record: What it is.
-        leaf_paths: The path of each leaf in JAX's order; None for one that is not an array.
-        leaves: All leaves in JAX's order.
-        opaque: Statics that mean nothing to another process: paths, and what they are.
-        problems: Leaves of which something is wrong: paths, and what.
-        twice: Paths that two places of the tree have.
-    """
+    """A tree, its record, its leaves, and what of it cannot be saved, by path."""
 
     def __init__(
         self, leaves: list[Any], root: str, leaf_entry: LeafEntry, reader: PortableReader | None
@@ -205,10 +191,7 @@ def _atoms(value: Any) -> Iterator[Any]:
 def differences(
     saved: Record, target: Record, root: str = "", fits: Fits = operator.eq
 ) -> tuple[Difference, ...]:
-    """Return all differences. Those between arrays are where one does not fit the other.
-
-    Where one has a node and the other has not, what is below is left out.
-    """
+    """Return all differences; where one alone has a node, what is below is left out."""
     paths = dict.fromkeys((*target, *saved))
     cut = [
         path

@@ -1,17 +1,22 @@
 """The differences between two trees, by path."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 
 from leafwise._compare.fixes import Advice
-from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
+from leafwise._compare.leaf_differences import (
+    Tolerance,
+    aval_reasons,
+    static_reasons,
+    value_reasons,
+)
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import NodeOrIndex, TreeComparison
+from leafwise._compare.tree_differences import Part, TreeComparison, paired
 from leafwise._objects.text import Verbatim, got
-from leafwise._trees.equality import jax_equal
+from leafwise._trees.equality import StaticPair, jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import StructureMismatchError
@@ -113,19 +118,12 @@ def assert_same_structure(
 
 
 def compare(label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None) -> list[Reason]:
-    """Return all differences between two trees.
-
-    Args:
-        label: What the trees are called: the first step of every path.
-        a: A tree.
-        b: Another.
-        tolerance: How the data of leaves is compared; None if it is not.
-    """
-    trees = _ExactComparison((label, a), (label, b), tolerance)
+    """Return all differences between two trees, which paths call `label`."""
+    parts = paired(_recorded(label, a), _recorded(label, b), every=True)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
         each if len(set(each.words)) == 1 else each._replace(cause=Advice())
-        for each in trees.compare()
+        for each in _ExactComparison(tolerance).reasons(parts)
     ]
 
 
@@ -138,78 +136,65 @@ class _VerbatimLeaf(Leaf):
         return str(self.value)
 
 
-class _RecordedTree:
-    """The signature of one tree, and the values of its leaves."""
+def _recorded(label: str, tree: Any) -> Signature:
+    """Return the signature of one tree, with the values of all its leaves as its numbers."""
+    to_leaf = LeafRecorder()
+    walk = TreeWalk(lambda value: (_leaf_of(to_leaf(value), value), value), LEAF_TYPES)
+    child = walk.node_or_leaf(tree)
+    pairs: list[tuple[Leaf, Any]] = walk.leaves
+    root = Node(tuple, None, ((), ()), [label], [child], 0, len(pairs))
+    leaves, values = tuple(leaf for leaf, _ in pairs), dict(enumerate(value for _, value in pairs))
+    return Signature(jax.tree.structure([tree]), (), root, leaves, {}, values)
 
-    def __init__(self, label: str, tree: Any) -> None:
-        self.values: list[Any] = []
-        self._recorder = LeafRecorder()
-        walk = TreeWalk(self._record, LEAF_TYPES)
-        child = walk.node_or_leaf(tree)
-        leaves = tuple(walk.leaves)
-        root = Node(tuple, None, ((), ()), [label], [child], 0, len(leaves))
-        self.signature = Signature(jax.tree.structure([tree]), (), root, leaves, {}, {})
 
-    def _record(self, value: Any) -> Leaf:
-        self.values.append(value)
-        leaf = self._recorder(value)
-        if leaf.aval is None:
-            return _VerbatimLeaf(leaf.kind, None, type(value), value=got(value))
-        if leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
-            text = f"{leaf.aval.str_short()}{' (weakly typed)' if leaf.weak_type else ''}"
-            return _VerbatimLeaf(leaf.kind, leaf.aval, leaf.stored, value=text)
-        return leaf
+def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
+    """Return the record of a leaf, with its text where that is not JAX's."""
+    if leaf.aval is None:
+        return _VerbatimLeaf(leaf.kind, None, type(value), value=got(value))
+    if leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
+        text = f"{leaf.aval.str_short()}{' (weakly typed)' if leaf.weak_type else ''}"
+        return _VerbatimLeaf(leaf.kind, leaf.aval, leaf.stored, value=text)
+    return leaf
 
 
 class _ExactComparison(TreeComparison):
     """A comparison in which types count, also where JAX does not look at them."""
 
-    def __init__(
-        self, before: tuple[str, Any], after: tuple[str, Any], tolerance: Tolerance | None
-    ) -> None:
-        one, other = _RecordedTree(*before), _RecordedTree(*after)
-        super().__init__(one.signature, other.signature)
-        self._values = one.values, other.values
+    def __init__(self, tolerance: Tolerance | None) -> None:
+        super().__init__()
         self._tolerance = tolerance
 
-    def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        yield from super()._compare_nodes(path, mine, its)
-        if mine.cls is its.cls and jax_equal(mine.aux, its.aux):
-            yield from _unnamed_aux_reasons(path, mine, its)
+    def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Compare aux_data that JAX takes for equal, of nodes whose statics have no names."""
+        is_named = mine.is_keyed or mine.names or its.names
+        if mine.aux is its.aux or is_named or not jax_equal(mine.aux, its.aux):
+            return
+        if not mine.data.keys() == its.data.keys() != set():
+            yield from static_reasons(path, StaticPair(mine.aux, its.aux, "equal"))
+        for name in mine.data.keys() & its.data.keys():
+            pair = StaticPair(mine.data[name], its.data[name], "equal")
+            yield from static_reasons(path + name, pair)
 
-    def unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Yield what only types distinguish; of aux_data without names as well."""
-        yield from super().unsound_reasons(path, mine, its)
-        yield from _unnamed_aux_reasons(path, mine, its)
-
-    def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
+    def mismatch(self, part: Part) -> Reason:
         """Name another class, or another structure."""
-        classes = _class_of_node(mine), _class_of_node(its)
+        classes = _class_of_node(part.mine), _class_of_node(part.its)
         if None in classes:
-            yield from super().mismatch_reasons(path, mine, its)
-        else:
-            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
+            return super().mismatch(part)
+        return Reason(part.path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
 
-    def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare the leaves below two nodes of one structure."""
-        pairs = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
-        for one, other in pairs:
-            yield from self.compare_leaf(self.after.leaf_paths[other], one, other)
-
-    def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
+    def leaf_reasons(self, part: Part) -> list[Reason]:
         """Compare two leaves."""
-        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
-        found = list(_type_reasons(path, one, other))
-        yield from found
-        if self._tolerance is not None and not _INCOMPARABLE.intersection(r.kind for r in found):
-            pair = (one, self._values[0][mine]), (other, self._values[1][its])
-            yield from value_reasons(path, *pair, self._tolerance)
+        one: Any = part.mine
+        other: Any = part.its
+        found = list(_type_reasons(part.path, one, other))
+        unlike = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
+        if self._tolerance is not None and unlike.isdisjoint(each.kind for each in found):
+            pair = (one, part.numbers[0]), (other, part.numbers[1])
+            found += value_reasons(part.path, *pair, self._tolerance)
+        return found
 
 
-_INCOMPARABLE: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
-
-
-def _class_of_node(child: NodeOrIndex) -> Any:
+def _class_of_node(child: Node | Leaf) -> Any:
     """Return the class of a node; None for a leaf, and for None itself."""
     return child.cls if isinstance(child, Node) and child.cls is not type(None) else None
 
@@ -220,23 +205,11 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
         if one.aval is not other.aval or one.stored is not other.stored:
             yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Verbatim(one), Verbatim(other))
         return
-    found = [each for each in aval_reasons(path, one, other) if each.kind in _OF_TYPES]
-    yield from found
+    for each in aval_reasons(path, one, other):
+        if each.kind is not ReasonKind.SHARDING:
+            yield each
     stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
     known = not any(each is None or isinstance(each, type) for each in stored)
     if known and one.dtype == other.dtype and stored[0] != stored[1]:
         dtypes = Verbatim(stored[0]), Verbatim(stored[1])
         yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *dtypes)
-
-
-_OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}
-
-
-def _unnamed_aux_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Yield aux_data that JAX takes for equal, of nodes whose statics have no names."""
-    if mine.aux is its.aux or mine.is_keyed or mine.names or its.names:
-        return
-    if not mine.data.keys() == its.data.keys() != set():
-        yield from static_reason(path, mine.aux, its.aux, equal=True)
-    for name in mine.data.keys() & its.data.keys():
-        yield from static_reason(path + name, mine.data[name], its.data[name], equal=True)

@@ -32,7 +32,7 @@ from leafwise._objects.code import (
     names_of,
 )
 from leafwise._objects.parts import Part, kind_of
-from leafwise._objects.text import got
+from leafwise._objects.text import got, without_addresses
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
@@ -82,16 +82,7 @@ def digest_of(record: Record) -> str:
 
 
 def describe(tree: Any, *, in_order: bool = False) -> Record:
-    """Return the record of a tree that a digest is made of.
-
-    Args:
-        tree: Any pytree, or a key.
-        in_order: Whether the members of sets come in the order in which a loop meets them, and
-            arrays with the devices that they are committed to, as a program depends on both.
-
-    Raises:
-        DigestError: A static means nothing to another process.
-    """
+    """Return the record of a tree or key; in order, sets as a loop meets them, and devices."""
     reader, to_leaf = DigestReader(in_order=in_order), LeafRecorder()
     described = describe_tree(tree, lambda leaf: aval_entry(to_leaf(leaf), placed=in_order), reader)
     record = described.record
@@ -107,12 +98,7 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
 
 
 def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
-    """Return the record of a call, and what means nothing elsewhere.
-
-    Returns:
-        The record, in which the members of sets come in the order of a loop; and by path
-        what another process could not read, with its type.
-    """
+    """Return the record of a call, and by path what another process could not read."""
 
     def entry(found: Any) -> dict[str, Json] | None:
         is_leaf = isinstance(found, Leaf)
@@ -169,13 +155,7 @@ def _devices(sharding: Any) -> str:
 
 
 class DigestReader(PortableReader):
-    """Reads statics for a digest.
-
-    Attributes:
-        definitions: What the classes that were met are, by name.
-        refused: The paths of what means nothing to another process: each with the value and its
-            type as text, the reason, and the fix.
-    """
+    """Reads statics for a digest; what means nothing to another process is refused, by path."""
 
     def __init__(self, *, in_order: bool = False) -> None:
         super().__init__()
@@ -204,17 +184,16 @@ class DigestReader(PortableReader):
     def _definition(self, cls: Any, name: str) -> Json | None:
         """Return what a class is, apart from its code: its fields in order, and its options."""
         if issubclass(cls, Enum):
-            members = {f".{each}": self._value_of(it) for each, it in cls.__members__.items()}
+            members = {
+                f".{each}": self._found(it.value, "", "an object")
+                for each, it in cls.__members__.items()
+            }
             return {"class": name, "content": [*members], "parts": members}
         fields = _fields_of(cls)
         if fields is None:
             return None
         parts = {f".{each}": kind for each, kind in fields.items()}
         return {"class": name, "content": [*fields, *_options_of(cls)], "parts": parts}
-
-    def _value_of(self, member: Enum) -> Json:
-        """Return the value of a member, which need not mean anything to another process."""
-        return self._found(member.value, "", "an object")
 
     def _found(self, value: Any, path: str, name: str) -> Json:
         """Return the JSON of a value, or a name for it if it means nothing to another process."""
@@ -368,35 +347,18 @@ def _options_of(cls: Any) -> list[str]:
 
 
 def _annotation(kind: Any) -> str:
-    """Return an annotation as text that no address and no version of Python is in."""
-    if isinstance(kind, str):
-        return kind
-    if kind is None or kind is type(None):
-        return "None"
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in _UNIONS:
-        return " | ".join(map(_annotation, arguments))
-    if origin is typing.Literal:
-        return f"Literal[{', '.join(map(repr, arguments))}]"
-    if origin is not None:
-        return f"{_annotation(origin)}[{', '.join(map(_annotation, arguments))}]"
-    if isinstance(kind, list):  # the parameters of a Callable
-        return f"[{', '.join(map(_annotation, kind))}]"
-    if isinstance(kind, type):
-        return "jax:Array" if kind is jax.Array else class_name(kind)  # JAX 0.10 names a file in it
-    name = getattr(kind, "__name__", None) or getattr(kind, "_name", None)
-    return str(name) if name else type(kind).__name__
+    """Return an annotation as text that no address is in."""
+    return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
 
 
 # ------------------------------------------------------------------------ devices
 
 
 def _of_mesh(mesh: Any) -> list[Part]:
-    names = ("axis_names", "axis_sizes")
-    parts = [(f".{each}", getattr(mesh, each)) for each in names]
-    parts.append((".axis_types", tuple(map(str, mesh.axis_types))))
-    devices = getattr(mesh, "devices", None) if isinstance(mesh, jax.sharding.Mesh) else None
-    return [*parts, *([(".devices", tuple(devices.flat))] if devices is not None else [])]
+    parts = [(f".{each}", getattr(mesh, each)) for each in ("axis_names", "axis_sizes")]
+    devices = mesh.devices.flat if isinstance(mesh, jax.sharding.Mesh) else ()
+    kinds = tuple(map(str, mesh.axis_types))
+    return [*parts, (".axis_types", kinds), (".devices", tuple(devices))]
 
 
 def _of_device(device: Any) -> list[Part]:

@@ -119,11 +119,7 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
 
 
 def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = False) -> Explanation:
-    """Explain a call against the nearest of earlier ones.
-
-    The nearest is one whose program JAX reuses at the lowest cost; among these the one with the
-    fewest reasons, then the least severe reasons, then the latest.
-    """
+    """Explain a call against the earlier one whose program JAX reuses at the lowest cost."""
     if len(earlier) == 1:  # nothing to choose from
         found = differences(earlier[0], after, placed=placed)
         return Explanation(found.outcome, found.reasons, found.unsound, 0)

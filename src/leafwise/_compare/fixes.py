@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
 
 class Advice(NamedTuple):
-    """A difference in words, and what to do about it.
-
-    Attributes:
-        change: What differs; empty where the two values say it.
-        fix: What to do; empty where there is nothing.
-    """
+    """A difference in words, empty where the values say it, and what to do about it."""
 
     change: str = ""
     fix: str = ""
@@ -179,13 +174,15 @@ def _weak_type(reason: "Reason") -> Advice:
 
 def _config(reason: "Reason") -> Advice:
     name = reason.path.removeprefix("config.")
-    if name == "jax_enable_x64":
-        return fix("set `jax_enable_x64` once, at the start")
-    if name == "mesh":
-        return fix("make all calls under one `jax.set_mesh`")
-    if name == "eager_constant_folding":
-        return fix("make all calls under `jax.ensure_compile_time_eval`, or none")
-    return fix(f"make all calls under one setting of `{name}`")
+    usual = f"make all calls under one setting of `{name}`"
+    return fix(_CONFIG_FIXES.get(name, usual))
+
+
+_CONFIG_FIXES: Final = {
+    "jax_enable_x64": "set `jax_enable_x64` once, at the start",
+    "mesh": "make all calls under one `jax.set_mesh`",
+    "eager_constant_folding": "make all calls under `jax.ensure_compile_time_eval`, or none",
+}
 
 
 def _unsound(reason: "Reason") -> Advice:
@@ -234,11 +231,7 @@ def _or_by_content(found: Advice) -> Advice:
 
 
 def rebuilt(reason: "Reason") -> str | None:
-    """Return the class of a static that is built again, with functions in it that are recreated.
-
-    An optimizer, for example. None where a static differs in another way, or has no class of its
-    own.
-    """
+    """Return the class of a static that is built again with recreated functions: an optimizer."""
     if reason.cause is not Cause.STATIC or reason.details[0] == "content":
         return None
     cls = type(reason.before)
@@ -302,10 +295,7 @@ def is_function(value: Any) -> bool:
 
 
 def definition_of(value: Any, depth: int = 5) -> Any:
-    """Return what all functions of one definition have in common; None if nothing is known.
-
-    The functions that one captures belong to it, and how JAX transforms them: ``argnums``.
-    """
+    """Return what all functions of one definition have in common; None if nothing is known."""
     if is_a(value, functools.partial):
         return definition_of(value.func, depth)
     code = getattr(value, "__code__", None)
@@ -326,8 +316,6 @@ def definition_of(value: Any, depth: int = 5) -> Any:
 
 def changed_part(one: Any, other: Any) -> str:
     """Return what two recreated functions hold that differs, as "`rate`, 0.1 -> 0.2"."""
-    if _holds_nothing(one) and _holds_nothing(other) and one.__code__ == other.__code__:
-        return ""
     with contextlib.suppress(Exception):  # code of the values' own classes
         if all(hasattr(each, "__wrapped__") for each in (one, other)):
             one, other = inspect.unwrap(one), inspect.unwrap(other)
@@ -339,12 +327,6 @@ def changed_part(one: Any, other: Any) -> str:
         if name and before != after and " at 0x" not in after:
             return f"`{name}`, {before} -> {after}"
     return ""
-
-
-def _holds_nothing(value: Any) -> bool:
-    return is_a(value, types.FunctionType) and not any(
-        (value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__)
-    )
 
 
 def _shared_data(one: Any, other: Any) -> list[str]:
@@ -375,13 +357,7 @@ def fresh_object(name: str, change: str = "") -> Advice:
 
 
 def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -> Advice:
-    """Word a function that is recreated.
-
-    Args:
-        other: The new one.
-        change: What it captures that differs, as text.
-        shared: The variables that it reads and that may have changed.
-    """
+    """Word a function that is recreated, and what it captures or reads that differs."""
     if is_a(other, types.MethodType | BoundMethod):
         how = "keep one object, or pass that and call its method"
         return Advice("a method of another object", how)

@@ -1,17 +1,26 @@
 """Why JAX refused a call: its errors, with the reasons added as a note."""
 
 import contextlib
+import dataclasses
+import re
+import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import jax
+from jax.core import Tracer
+
+from leafwise._classes.annotations import is_array, without_marks
+from leafwise._classes.spec import is_decorated, written_default
 from leafwise._compare.diff import compare
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Cause, is_function
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
-from leafwise._compare.tracer_uses import named_arguments, uses_in
-from leafwise._jax.frames import hide_frames, keep_frames, release_frames
+from leafwise._compare.signature import labels_of
+from leafwise._jax.frames import frames_of, hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusal_in
-from leafwise._objects.code import refuse_to_decorate
+from leafwise._objects.classes import is_a
+from leafwise._objects.code import is_installed_module, refuse_to_decorate
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -23,11 +32,7 @@ class Explaining(contextlib.ContextDecorator):
     """A block whose exceptions say by path which parts of two trees differ."""
 
     def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block.
-
-        Raises:
-            TypeError: It is a generator or a coroutine function, which runs later.
-        """
+        """Decorate a function with this block, if it does not run later."""
         refuse_to_decorate(func, "debug.explain_errors()")
         return super().__call__(func)
 
@@ -48,9 +53,7 @@ class Explaining(contextlib.ContextDecorator):
         note = ""
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
-            notes = getattr(error, "__notes__", ())
-            if not any(isinstance(each, str) and each.startswith(_HEADER) for each in notes):
-                note = explanation(error)
+            note = "" if _is_explained(error) else explanation(error)
         if kept:
             with contextlib.suppress(Exception):
                 hide_frames(error)
@@ -78,11 +81,14 @@ def add_uses(
     """Add a note to an error of a call, if a dynamic value was used as a static one."""
     # Whatever goes wrong here, the user's exception is the one to see.
     with contextlib.suppress(Exception):
-        notes = getattr(error, "__notes__", ())
-        if not any(isinstance(each, str) and each.startswith(_HEADER) for each in notes):
-            found = uses_in(error, named_arguments(fun, args, kwargs))
-            if found:
-                error.add_note(_HEADER + "\n".join(found))
+        found = uses_in(error, named_arguments(fun, args, kwargs))
+        if found and not _is_explained(error):
+            error.add_note(_HEADER + "\n".join(found))
+
+
+def _is_explained(error: Exception) -> bool:
+    notes = getattr(error, "__notes__", ())
+    return any(isinstance(each, str) and each.startswith(_HEADER) for each in notes)
 
 
 def _is_refused(reason: Reason, pair: Refusal) -> bool:
@@ -98,3 +104,133 @@ def _fixes_for(found: list[Reason]) -> Iterator[str]:
             yield reason._replace(cause=Cause.STRUCTURE).fix
     if any(reason.kind is ReasonKind.STATIC for reason in found):
         yield "a static has one value while JAX traces: keep it, or make the field dynamic"
+
+
+_TRACED: Final = re.compile(
+    r"depends on the values? of the arguments? (.+)\.\s*(?:See .*)?$", re.MULTILINE
+)
+_NOT_DATA: Final = re.compile(r"problematic value is .* was passed to the function at path (.+)\.")
+_STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]")
+
+
+def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> list[str]:
+    """Return a line for each dynamic value that JAX needed to know while it traced."""
+    text = str(error)
+    if found := _NOT_DATA.search(text):
+        scopes = _arguments(frames_of(error)) if given is None else [given]
+        return [_not_data(found[1], list(scopes))]
+    found = _TRACED.search(text)
+    if found is None:
+        return []
+    paths = re.split(r",? and |, ", found[1])
+    numpy = isinstance(error, jax.errors.TracerArrayConversionError)
+    return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
+
+
+def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
+    """Return what to do about an argument that is not an array: mostly a function."""
+    holder, name, value = _find(path, scopes)
+    cls, function = type(value), is_function(value)
+    what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
+    if not function and cls.__module__ != "builtins" and not is_installed_module(cls.__module__):
+        return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
+    if holder is None or not name.isidentifier():
+        kind = "Callable[..., Any]" if function else cls.__name__
+        return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"
+    line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
+    line += _as_static(type(holder), name)
+    return line + (", or wrap it: `jax.tree_util.Partial(...)`" if function else "")
+
+
+def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of the call by the names of the parameters, from JAX's frames."""
+    for frame in frames:
+        found = frame.f_locals
+        fun, args, kwargs = (found.get(name) for name in ("fun", "args", "kwargs"))
+        if callable(fun) and isinstance(args, tuple) and isinstance(kwargs, dict):
+            yield named_arguments(fun, args, kwargs)
+
+
+def named_arguments(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by the names of the parameters."""
+    values = {f"args[{place}]": each for place, each in enumerate(args)}
+    values |= {f"kwargs[{key!r}]": each for key, each in kwargs.items()}
+    labels = labels_of(fun, args, kwargs)
+    return {labels.get(key, key): each for key, each in values.items()}
+
+
+def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
+    scopes = [frame.f_locals for frame in frames_of(error)]
+    holder, name, value = _find(path, scopes, wanted=Tracer)
+    cls = type(holder)
+    shown = f"{cls.__name__}.{name}" if holder is not None and name.isidentifier() else path
+    kind = _fields(cls)[name].type if name in _fields(cls) else None
+    shape = getattr(value, "shape", ())
+    if shape or (kind is not None and not isinstance(kind, str) and is_array(kind)):
+        if numpy:
+            return f"`{shown}` is traced, so NumPy cannot read it: call `jax.numpy` instead"
+        fix = "`jnp.where` and `jax.lax.cond` decide when the program runs"
+        return f"`{shown}` is an array, whose values are not known while JAX traces: {fix}"
+    if holder is not None and name.isidentifier():
+        return f"`{shown}` is dynamic: make it {_as_static(cls, name)}"
+    if name.isidentifier():
+        kind = _KINDS.get(getattr(getattr(value, "dtype", None), "kind", ""), "Any")
+        static = _static(name, kind)
+        return f"`{name}` is traced: make the argument static, {static}; or use `jax.lax.cond`"
+    return f"`{path}` is dynamic: keep it in a static field, or pass it as a static argument"
+
+
+_KINDS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float"}
+
+
+def _static(name: str, kind: str) -> str:
+    return f"`{name}: lw.Static[{kind}]` under lw.jit, or `static_argnames={name!r}`"
+
+
+_Found = tuple[Any, str, Any]
+
+
+def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> _Found:
+    """Return the object that has the last step of a path as a field, that field, and its value."""
+    root = re.match(r"\w+", path)
+    steps = list(_STEP.finditer(path, root.end() if root else 0))
+    for scope in scopes:
+        if root is None or root[0] not in scope:
+            continue
+        with contextlib.suppress(Exception):  # code of the user's
+            holder, value = None, scope[root[0]]
+            for step in steps:
+                holder = value
+                name, place, key = step.groups()
+                value = (
+                    getattr(value, name) if name else value[key if place is None else int(place)]
+                )
+            if is_a(value, wanted):
+                is_field = bool(steps) and steps[-1][1] is not None
+                return (holder, steps[-1][1], value) if is_field else (None, path, value)
+    last = steps[-1][1] if steps else None
+    return None, path if last is None else last, None
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(cls, "__dataclass_fields__", {})
+    return found
+
+
+def _as_static(cls: type, name: str) -> str:
+    """Return how a field of a class is declared static, in the words of its library."""
+    field = _fields(cls).get(name)
+    if field is None:
+        return f"aux_data, not a child, where {cls.__name__} is flattened"
+    kind, default = without_marks(field.type), field.default
+    value = "" if default is dataclasses.MISSING else written_default(cls, name, default)
+    if is_decorated(cls):
+        return f"`{name}: lw.Static[{kind}]{f' = {value}' if value else ''}`"
+    call = 'dataclasses.field(metadata={{"static": True}}{})'
+    if issubclass(cls, getattr(sys.modules.get("equinox"), "Module", ())):
+        call = "eqx.field(static=True{})"
+    elif "_flax_dataclass" in vars(cls):
+        call = "struct.field(pytree_node=False{})"
+    return f"`{name}: {kind} = {call.format(f', default={value}' if value else '')}`"

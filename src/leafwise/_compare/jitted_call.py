@@ -19,11 +19,7 @@ _WORDS: Final = "put this call into a function, and `jax.jit` that once, if it h
 
 
 def fix_of(frame: types.FrameType | None) -> str:
-    """Return how the call that a frame of the user's is making is compiled once, as a fix.
-
-    With code where the call is an expression whose names are known: arrays and numbers with a
-    point become arguments, as the values of others are part of the program.
-    """
+    """Return how the call that a frame is making is compiled once, with code where possible."""
     text, tree = ("", None) if frame is None else _call(frame)
     if frame is None or tree is None:
         return _WORDS

@@ -1,67 +1,56 @@
 """The differences between two leaves, or two statics, of one path, and what JAX makes of each."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._classes.options import By
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
-from leafwise._objects.text import Verbatim, describe_array, got
-from leafwise._trees.equality import (
-    first_difference,
-    hidden_difference,
-    is_distinct,
-    jax_equal,
-)
+from leafwise._objects.text import Verbatim, got
+from leafwise._trees.equality import StaticPair, is_distinct, jax_equal, verdict_of
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
 
 
-def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> Iterator[Reason]:
-    """Yield the reasons that two traced leaves give.
-
-    Args:
-        path: Where they stand.
-        mine: The leaf of the earlier call.
-        its: The leaf of the later call.
-        config_differs: Whether a change of the configuration explains what it did to leaves
-            that are otherwise equal.
-    """
+def leaf_reasons(
+    path: str, mine: Leaf, its: Leaf, *, config_differs: bool = False
+) -> Iterator[Reason]:
+    """Yield the reasons that two traced leaves give; another configuration explains what it did."""
+    if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
+        return
     traced: list[Reason] = []
     if mine.aval != its.aval and not (config_differs and mine.facts == its.facts):
         traced = list(aval_reasons(path, mine, its))
         yield from traced
-    if its.kind is LeafKind.TRACER:  # inlined into the trace around it
+    # A tracer is inlined into the trace around it.
+    if its.kind is LeafKind.TRACER or any(each.kind is ReasonKind.SHARDING for each in traced):
         return
-    if any(reason.kind is ReasonKind.SHARDING for reason in traced):
+    placements = _format_placement(mine), _format_placement(its)
+    kinds = Verbatim(mine.kind), Verbatim(its.kind)
+    is_lowered, is_dispatched = same_lowering(mine, its), same_dispatch(mine, its)
+    if not is_lowered:
+        kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
+        if mine.committed == its.committed:
+            kind, cause = ReasonKind.SHARDING, Cause.SHARDING
+        yield Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
+    elif traced:
         return
-    lowered = not same_lowering(mine, its)
-    if lowered:
-        yield _lowering_reason(path, mine, its)
-    if lowered or traced:
-        return
-    if mine.kind is LeafKind.TRACER:
-        kinds = Verbatim(mine.kind), Verbatim(its.kind)
+    elif mine.kind is LeafKind.TRACER:
         yield Reason(path, ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, Cause.TRACED)
-    elif not same_dispatch(mine, its):
-        if mine.kind is its.kind:
-            kind, cause = ReasonKind.SHARDING, Cause.DATA_MOVES
-            words = _format_placement(mine), _format_placement(its)
-        else:
-            kind, cause = ReasonKind.LEAF_KIND, Cause.SLOWER_CALL
-            words = Verbatim(mine.kind), Verbatim(its.kind)
-        yield Reason(path, kind, Outcome.DISPATCH, *words, cause)
+    elif not is_dispatched and mine.kind is its.kind:
+        yield Reason(path, ReasonKind.SHARDING, Outcome.DISPATCH, *placements, Cause.DATA_MOVES)
+    elif not is_dispatched:
+        yield Reason(path, ReasonKind.LEAF_KIND, Outcome.DISPATCH, *kinds, Cause.SLOWER_CALL)
 
 
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     """Yield what differs between two abstract values that are not equal."""
     retrace, is_explained = Outcome.RETRACE, False
     if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
-        avals = Verbatim(describe_array(mine)), Verbatim(describe_array(its))
+        avals = Verbatim(mine.aval.str_short()), Verbatim(its.aval.str_short())
         yield Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)
         return
     if mine.shape != its.shape:
@@ -102,47 +91,28 @@ def _format_placement(leaf: Leaf) -> Verbatim:
     return Verbatim(f"{how} {format_sharding(leaf.sharding)}")
 
 
-def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
-    """Return why leaves of one abstract value are lowered differently."""
-    if mine.committed == its.committed:
-        kind, cause = ReasonKind.SHARDING, Cause.SHARDING
+def static_reasons(path: str, pair: StaticPair) -> Iterator[Reason]:
+    """Yield the one reason that two static values of one path give, if any."""
+    word, step, before, after = verdict_of(pair)
+    if word == "equal":
+        return
+    kind, outcome, cause = _OF_STATICS[word]
+    if word == "differ":
+        by = pair.how if pair.how in ("identity", "content") else None
+        yield Reason(path, kind, outcome, before, after, cause, (by, step))
     else:
-        kind = ReasonKind.COMMITMENT
-        cause = Cause.COMMITTED
-    placements = _format_placement(mine), _format_placement(its)
-    return Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
+        yield Reason(path + step, kind, outcome, before, after, cause)
 
 
-def static_reason(
-    path: str, mine: Any, its: Any, *, equal: bool | None, by: By | None = None
-) -> Iterator[Reason]:
-    """Yield the reason that two static values of one path give, if any.
+_OF_STATICS: Final = {
+    "raises": (ReasonKind.COMPARISON, Outcome.ERROR, Cause.FAILING_COMPARISON),
+    "differ": (ReasonKind.STATIC, Outcome.RETRACE, Cause.STATIC),
+    "unsound": (ReasonKind.STATIC, Outcome.REUSE, Cause.UNSOUND),
+    "hidden": (ReasonKind.STATIC, Outcome.REUSE, Cause.OWN_EQUALITY),
+}
 
-    Args:
-        path: Where they stand.
-        mine: The value of the earlier call.
-        its: The value of the later call.
-        equal: Whether JAX takes them for equal; None if comparing them raises.
-        by: How functions are compared, if they stand in a field of leafwise.
 
-    Yields:
-        At most one reason; with the outcome "reuse" where they share a program though they
-        are distinct.
-    """
-    if equal is None:
-        cause = Cause.FAILING_COMPARISON
-        yield Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, mine, its, cause)
-    elif not equal:
-        step, kind = "", ReasonKind.STATIC
-        if by == "content":  # functions that differ inside have one text
-            step, mine, its = first_difference(mine, its, by=by)
-        yield Reason(path, kind, Outcome.RETRACE, mine, its, Cause.STATIC, (by, step))
-    elif by is None and is_distinct(mine, its):
-        yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, Cause.UNSOUND)
-    elif (hidden := hidden_difference(mine, its)) is not None:
-        step, one, other = hidden
-        cause = Cause.OWN_EQUALITY
-        yield Reason(path + step, ReasonKind.STATIC, Outcome.REUSE, one, other, cause)
+_Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Tolerance(NamedTuple):
@@ -155,35 +125,27 @@ class Tolerance(NamedTuple):
 def value_reasons(
     path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any], tolerance: Tolerance
 ) -> Iterator[Reason]:
-    """Yield the reason that the data of two leaves give, if any.
-
-    Args:
-        path: Where they stand.
-        mine: The record of the earlier leaf, and the leaf.
-        its: The record of the later leaf, and the leaf; of the same shape and dtype.
-        tolerance: How far apart their elements may be.
-
-    Raises:
-        TracerComparisonError: One is a tracer, and the other is not the same tracer.
-    """
+    """Yield the reason that the data of two leaves of one shape and dtype give, if any."""
     one, other = mine[1], its[1]
     if one is other:
         return
+    texts = str(mine[0]), str(its[0])
     if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
-        if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
-            yield from _object_array_reasons(path, one, other)
-        elif _are_unequal(one, other):
-            yield _value_reason(path, *_format_distinct(str(mine[0]), str(its[0]), one, other))
+        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+            one, other = one.tolist(), other.tolist()
+        if _are_unequal(one, other):
+            yield _value_reason(path, *texts)
         return
     plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
     one, other = (_data_of(path, leaf, value, plain=plain) for leaf, value in (mine, its))
     if one is not None and other is not None:
         yield from _element_reasons(path, one, other, tolerance)
     elif one is not None or other is not None:
-        yield _value_reason(path, str(mine[0]), str(its[0]))
+        yield _value_reason(path, *texts)
 
 
 def _value_reason(path: str, before: str, after: str) -> Reason:
+    after = f"{after}, which is not equal" if before == after else after
     return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
 
 
@@ -192,47 +154,14 @@ def _are_unequal(one: Any, other: Any) -> bool:
     return jax_equal(one, other) is not True if differ is None else differ
 
 
-def _object_array_reasons(
-    path: str, one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]"
-) -> Iterator[Reason]:
-    """Compare arrays that are not arrays to JAX, such as those of texts, by their elements."""
-    flat = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
-    differing = [(place, pair) for place, pair in enumerate(flat) if _are_unequal(*pair)]
-    if one.dtype != other.dtype and not differing:
-        yield _value_reason(path, str(one.dtype), str(other.dtype))
-    if not differing:
-        return
-    place, pair = differing[0]
-    before, after = _format_distinct(got(pair[0]), got(pair[1]), *pair)
-    if one.ndim:
-        index = ", ".join(str(int(each)) for each in np.unravel_index(place, one.shape))
-        before += f" at [{index}]"
-        after += f" ({len(differing)} of {one.size} elements differ)"
-    yield _value_reason(path, before, after)
-
-
-def _format_distinct(before: str, after: str, one: Any, other: Any) -> tuple[str, str]:
-    """Return the texts of two unequal values; where they are equal, others that are not."""
-    if before != after:
-        return before, after
-    if isinstance(one, str | bytes) and isinstance(other, str | bytes) and one != other:
-        # The texts are cut, before the first difference: show that part.
-        pairs = enumerate(zip(one, other, strict=False))
-        same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
-        start = max(same - 10, 0)
-        ends = [repr(each[start : same + 30]) for each in (one, other)]
-        return f"{ends[0]} from [{start}] on", ends[1]
-    return before, f"{after}, which is not equal"
-
-
-def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> "np.ndarray[Any, Any] | None":
+def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
     """Return the data of a leaf; None if it has none."""
     if leaf.kind is LeafKind.TRACER:
         raise TracerComparisonError(
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
             f"{got(value)}\n  fix: compare outside the jitted function, or leave out `values=`"
         )
-    if leaf.kind in _EMPTY:
+    if leaf.kind in (LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID):
         return None
     if leaf.kind is LeafKind.PRNG_KEY:
         return np.asarray(jax.random.key_data(value))
@@ -241,85 +170,59 @@ def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> "np.ndarray[A
     return np.asarray(value) if plain else np.asarray(value).astype(leaf.dtype)
 
 
-_EMPTY: Final = {LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID}
-
-
 def _element_reasons(
-    path: str, one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]", tolerance: Tolerance
+    path: str, one: _Array, other: _Array, tolerance: Tolerance
 ) -> Iterator[Reason]:
     # A view of the bytes costs no memory where an array is contiguous.
     flat = [np.ascontiguousarray(each).reshape(-1) for each in (one, other)]
     if np.array_equal(flat[0].view(np.uint8), flat[1].view(np.uint8)):
         return
-    mask = unequal(one, other, tolerance)
-    count = int(mask.sum())
-    if not count:
+    mask = _unequal(one, other, tolerance)
+    if not mask.any():
         return
-    first = tuple(int(index) for index in np.argwhere(mask)[0])
-    before, after = str(one[first]), str(other[first])
+    at = tuple(int(index) for index in np.argwhere(mask)[0])
+    before, after = str(one[at]), str(other[at])
     if before == after:  # of a dtype whose texts have too few digits
-        before, after = repr(one[first].item()), repr(other[first].item())
+        before, after = repr(one[at].item()), repr(other[at].item())
     if mask.ndim:
-        before += f" at [{', '.join(map(str, first))}]"
         most = _largest_distance(one[mask], other[mask])
-        by = f", by {most} at most" if most is not None else ""
-        after += f" ({count} of {mask.size} elements differ{by})"
+        by = f", by {most} at most" if most else ""
+        before += f" at [{', '.join(map(str, at))}]"
+        after += f" ({mask.sum()} of {mask.size} elements differ{by})"
     yield _value_reason(path, before, after)
 
 
-def unequal(
-    one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]", tolerance: Tolerance
-) -> "np.ndarray[Any, Any]":
-    """Return which elements of two arrays of one shape and dtype differ.
-
-    Zeros of two signs differ, NaN and NaN do not.
-    """
+def _unequal(one: _Array, other: _Array, tolerance: Tolerance) -> _Array:
+    """Return which elements of two arrays differ: zeros of two signs do, NaN and NaN do not."""
     mine, its = _widened(one), _widened(other)
-    if jnp.issubdtype(one.dtype, jnp.complexfloating):
-        parts = (_elements_differ(mine.real, its.real), _elements_differ(mine.imag, its.imag))
-        mask: Any = parts[0] | parts[1]
-    else:
-        mask = _elements_differ(mine, its)
+    mask: Any = mine != its
+    if mine.dtype.kind in "fc":
+        mask = _floats_differ(mine.real, its.real) | _floats_differ(mine.imag, its.imag)
     if any(tolerance) and one.dtype != np.bool_:
         relative, absolute = tolerance
         mask = mask & ~np.isclose(mine, its, rtol=relative, atol=absolute, equal_nan=True)
     return np.asarray(mask)
 
 
-def _widened(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return an array in a dtype of NumPy's own that holds all its values."""
-    for kind, wide in _WIDE:
-        if jnp.issubdtype(array.dtype, kind):
-            return array.astype(wide)
-    return array
+def _floats_differ(one: Any, other: Any) -> Any:
+    same = (one == other) & (np.signbit(one) == np.signbit(other))
+    return ~(same | np.isnan(one) & np.isnan(other))
 
 
-_WIDE: Final[tuple[tuple[Any, Any], ...]] = (
-    (jnp.complexfloating, np.complex128),
-    (jnp.floating, np.float64),
-    (jnp.unsignedinteger, np.uint64),
-    (jnp.signedinteger, np.int64),
-)
+def _widened(array: _Array) -> _Array:
+    """Return an array of floats in a dtype of NumPy's own that holds all its values."""
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
-def _elements_differ(one: Any, other: Any) -> Any:
-    if one.dtype != np.float64:
-        return one != other
-    signs = np.signbit(one) != np.signbit(other)
-    same = (one == other) & ~signs | np.isnan(one) & np.isnan(other)
-    return ~same
-
-
-def _largest_distance(one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]") -> str | None:
-    """Return the largest distance between two elements as text; None if there is none."""
-    mine, its = _widened(one), _widened(other)
-    if mine.dtype.kind in "ui":
-        # As unsigned, the difference of two numbers of 64 bits does not overflow.
-        wrapped = np.where(mine > its, mine - its, its - mine)
-        return str(wrapped.astype(np.uint64).max())
-    if mine.dtype.kind not in "fc":
-        return None
+def _largest_distance(one: _Array, other: _Array) -> str:
+    """Return the largest distance between two elements as text; empty if there is none."""
+    if jnp.issubdtype(one.dtype, jnp.integer):
+        return str(np.abs(one.astype(object) - other.astype(object)).max())
+    if not jnp.issubdtype(one.dtype, jnp.inexact):
+        return ""
     with np.errstate(all="ignore"):
-        apart = np.abs(mine - its)
+        apart = np.abs(_widened(one) - _widened(other))
     known = apart[~np.isnan(apart)]
-    return f"{known.max():.6g}" if known.size else None
+    return f"{known.max():.6g}" if known.size else ""

@@ -33,12 +33,7 @@ _WINDOW: Final = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One line of a program.
-
-    Attributes:
-        text: What it does, indented by the regions around it.
-        source: The line of the user's code that it is from, the innermost: ``"train.py:12"``.
-    """
+    """One line of a program, and the innermost line of the user's code that it is from."""
 
     text: str
     source: str = ""
@@ -58,15 +53,7 @@ class ProgramDifference:
 
 @dataclasses.dataclass(frozen=True)
 class LoweredProgram:
-    """A program as JAX hands it to XLA.
-
-    Attributes:
-        name: That of the module: ``"jit_step"``. It does not count.
-        operations: All of them, in the order in which JAX lowered them.
-        functions: The names of private functions, which operations call ``@f0``, ``@f1``, in the
-            order of their first calls.
-        options: What else the compile depends on, as text.
-    """
+    """A program as JAX hands it to XLA; private functions are ``@f0`` in order of their calls."""
 
     name: str
     operations: tuple[Operation, ...]
@@ -82,11 +69,7 @@ class LoweredProgram:
 
     @cached_property
     def inlined(self) -> str:
-        """A SHA-256 that does not depend on which calls share a private function.
-
-        Programs in which this alone is equal were lowered after other traces: JAX shares inner
-        functions by what it happens to have cached.
-        """
+        """A SHA-256 that does not depend on which calls share a private function."""
         bodies: dict[str, list[str]] = {"": []}
         name = ""
         for each in self.operations:
@@ -136,12 +119,7 @@ class LoweredProgram:
 
 
 def read_program(compiled: Compile, options: Mapping[str, str] | None = None) -> LoweredProgram:
-    """Return a program that is about to be compiled.
-
-    Args:
-        compiled: The program.
-        options: What else the compile depends on.
-    """
+    """Return a program that is about to be compiled, with what else the compile depends on."""
     lines = compiled.lines()
     private = {found[1] for line, _ in lines if (found := _PRIVATE.match(line))}
     numbers: dict[str, str] = {}
@@ -166,10 +144,7 @@ def read_program(compiled: Compile, options: Mapping[str, str] | None = None) ->
 
 
 def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the source of each line: the user's innermost, or JAX's where there is none.
-
-    What has no location has the source of what comes after it in its function.
-    """
+    """Return the user's line that each line is from, else JAX's, else that of the next one."""
     sources: list[str] = []
     source = ""
     for line, location in reversed(lines):
@@ -185,10 +160,7 @@ def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
 def first_differences(
     one: LoweredProgram, other: LoweredProgram, limit: int = 3
 ) -> list[ProgramDifference]:
-    """Return the first operations that differ, in order.
-
-    Operations that differ in the numbers of their operands alone follow from an earlier one.
-    """
+    """Return the first operations that differ in more than the numbers of their operands."""
     sides = one.operations, other.operations
     pairs = zip(*sides, strict=False)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0].text == pair[1].text, pairs))

@@ -185,10 +185,7 @@ class Reason(_Facts):
 
 
 def merge_rebuilt(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons, all functions of an object that is built again as one.
-
-    Under `equinox.filter_jit` each function of an optimizer is a leaf of its own.
-    """
+    """Return reasons, all functions of an object that is built again as one."""
     groups: dict[str, list[Reason]] = {}
     for each in reasons:
         is_leaf = each.cause is Cause.STATIC and len(each.details) == _LEAF_DETAILS

@@ -55,9 +55,10 @@ class Signature:
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
         found: dict[str, Any] = {}
-        for path, node in self._nodes():
-            pairs = zip(node.names, node.values, strict=True)
-            found.update((self.show(path + name), value_of(value)) for name, value in pairs)
+        for path, node in self._walk(leaves=False):
+            if isinstance(node, Node):
+                pairs = zip(node.names, node.values, strict=True)
+                found.update((self.show(path + name), value_of(value)) for name, value in pairs)
         return MappingProxyType(found)
 
     @property
@@ -78,7 +79,10 @@ class Signature:
     @property
     def classes(self) -> Mapping[str, type]:
         """The classes of the nodes by path; the arguments themselves are not listed."""
-        found = {self.show(path): node.cls for path, node in self._nodes() if path}
+        found: dict[str, type] = {}
+        for path, node in self._walk(leaves=False):
+            if path and isinstance(node, Node):
+                found[self.show(path)] = node.cls
         return MappingProxyType(found)
 
     @cached_property
@@ -98,28 +102,17 @@ class Signature:
                 return label + path[len(start) :]
         return path
 
-    def _nodes(self) -> Iterator[tuple[str, Node]]:
-        """Yield the nodes that `_walk` yields, without a step for each leaf."""
-        todo = [("", self.root)]
-        while todo:
-            path, node = todo.pop()
-            yield path, node
-            below = [
-                (path + node.steps[at], child)
-                for at, child in enumerate(node.children)
-                if isinstance(child, Node) and not node.is_hash_node(at)
-            ]
-            todo += below[::-1]
-
-    def _walk(self) -> Iterator[tuple[str, Node | int]]:
+    def _walk(self, *, leaves: bool = True) -> Iterator[tuple[str, Node | int]]:
+        """Yield the nodes with their paths, and the places of leaves if asked for."""
         todo: list[tuple[str, Node | int]] = [("", self.root)]
         while todo:
             path, node = todo.pop()
             yield path, node
             if isinstance(node, Node):
-                steps = enumerate(zip(node.steps, node.children, strict=True))
                 below = [
-                    (path + each[0], each[1]) for at, each in steps if not node.is_hash_node(at)
+                    (path + node.steps[at], child)
+                    for at, child in enumerate(node.children)
+                    if (leaves or isinstance(child, Node)) and not node.is_hash_node(at)
                 ]
                 todo += below[::-1]
 
@@ -215,11 +208,7 @@ class StaticArguments:
     def checked(
         cls, numbers: int | Iterable[int] | None, names: str | Iterable[str] | None
     ) -> "StaticArguments":
-        """Return the static arguments in the forms that `jax.jit` takes.
-
-        Raises:
-            TypeError: They have another form.
-        """
+        """Return the static arguments in the forms that `jax.jit` takes, or raise TypeError."""
         return cls(
             _as_tuple("static_argnums takes integers", numbers, int),
             _as_tuple("static_argnames takes names", names, str),
@@ -258,16 +247,7 @@ def record(
     abstract: bool = False,
     labels: Mapping[str, str] = _NO_LABELS,
 ) -> Signature:
-    """Record one call.
-
-    Args:
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        statics: Which of them are static.
-        filtered: Whether leaves that are not arrays are static.
-        abstract: Whether the call is only traced, which takes a ShapeDtypeStruct for an array.
-        labels: The names of the parameters, by the paths of the arguments.
-    """
+    """Record one call; where it is only traced, a ShapeDtypeStruct stands for an array."""
     static_places = statics.resolved(len(args))
     named = [(f"args[{place}]", place in static_places, arg) for place, arg in enumerate(args)]
     named += [(f"kwargs[{name!r}]", name in statics.names, kwargs[name]) for name in sorted(kwargs)]

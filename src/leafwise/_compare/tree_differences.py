@@ -1,34 +1,25 @@
 """The differences between two signatures, and what JAX makes of each."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.fixes import Cause, distinct_names
-from leafwise._compare.leaf_differences import leaf_reasons, static_reason
+from leafwise._compare.leaf_differences import leaf_reasons, static_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
-from leafwise._compare.signature import Signature
+from leafwise._compare.signature import Signature, value_of
 from leafwise._display.words import count
+from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.equality import is_distinct, is_redefinition, jax_equal, same_entry
-from leafwise._trees.leaves import Leaf, LeafKind
+from leafwise._trees.equality import How, StaticPair, is_redefinition, jax_equal, same_entry
+from leafwise._trees.leaves import Leaf, LeafKind, device_order
 from leafwise._trees.nodes import Node
-
-NodeOrIndex = Node | int
-"""A node, or the index of a leaf among all leaves."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Differences:
-    """What differs between two calls.
-
-    Attributes:
-        outcome: What JAX does for the second call after the first.
-        reasons: The differences that JAX acts upon, ranked.
-        unsound: Statics that JAX takes for equal though they are distinct.
-    """
+    """What JAX does for a second call, ranked reasons, and statics that it takes for equal."""
 
     outcome: Outcome
     reasons: tuple[Reason, ...]
@@ -36,20 +27,13 @@ class Differences:
 
 
 def differences(before: Signature, after: Signature, *, placed: bool = False) -> Differences:
-    """Compare the record of an earlier call with that of a later one.
-
-    Args:
-        before: The earlier call.
-        after: The later call.
-        placed: Whether the function itself says on which device its arguments lie: JAX then
-            moves them, and does not compile for where they were.
-    """
-    found = list(call_reasons(before, after))
+    """Compare two calls; a function that is placed moves its arguments, and does not compile."""
+    found = list(call_differences(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
-    trees = TreeComparison(before, after, config_differs=config_differs)
-    found += trees.compare()
-    found = _with_reached_comparisons(found, after.root.names, raises=trees.equal is None)
     found += _undecided(before, after)
+    trees = paired(before, after)
+    found += TreeComparison(config_differs=config_differs).reasons(trees)
+    found = _with_reached_comparisons(found, after.root.names, raises=trees.same is None)
     if after.labels:
         found = [each._replace(path=after.show(each.path)) for each in found]
     if placed:
@@ -103,13 +87,7 @@ _HASHED: Final = frozenset(
 def _with_reached_comparisons(
     found: list[Reason], arguments: tuple[str, ...], *, raises: bool
 ) -> list[Reason]:
-    """Return the reasons, with a retrace where JAX does not reach a comparison that raises.
-
-    Args:
-        found: The reasons.
-        arguments: The paths of static arguments, which are hashed; static fields are not.
-        raises: Whether comparing the structures raises.
-    """
+    """Return the reasons, with a retrace where JAX does not reach a comparison that raises."""
     hashed = any(
         reason.kind in _HASHED
         or (reason.kind is ReasonKind.STATIC and reason.path in arguments)
@@ -127,161 +105,306 @@ def _with_reached_comparisons(
     ]
 
 
-class TreeComparison:
-    """A comparison of the dynamic arguments of two calls.
+def call_differences(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield the reasons that are not in the trees of the dynamic arguments."""
+    yield from _config_reasons(before, after)
+    yield from _refused_leaf_reasons(before, after)
+    yield from _device_reasons(before, after)
+    yield from _argument_reasons(before, after)
+    yield from _static_argument_reasons(before, after)
+
+
+_CONFIG_NAMES: Final = {
+    "abstract_mesh_context_manager": "mesh",
+    "mesh_context_manager": "mesh",
+    "axis_env_state": "axis names",
+}
+
+
+def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    if before.config == after.config:
+        return
+    earlier, later = before.options, after.options
+    named: set[str] = set()
+    for name, its in later.items():
+        if name == "jax_disable_jit":  # nothing is jitted then: see `tree_differences`
+            continue
+        mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
+        if shown in named or (named and name == UNNAMED_CONFIG) or mine == its:
+            continue
+        named.add(shown)
+        path, cause = f"config.{shown}", Cause.CONFIG
+        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, cause)
+
+
+def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield the leaves that no jitted function takes."""
+    earlier: dict[str, Leaf] = {}
+    for place, leaf in enumerate(after.leaf_records):
+        if leaf.kind is LeafKind.INVALID:
+            got, cause = leaf.value, Cause.INVALID if leaf.aval is None else Cause.DELETED
+        elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
+            got, cause = leaf, Cause.ABSTRACT
+        else:
+            continue
+        path = after.leaf_paths[place]
+        earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
+        was = Verbatim(earlier[path]) if path in earlier else MISSING
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), cause)
+
+
+def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield arguments that are committed to other devices than the mesh, or than the others."""
+    orders = {
+        place: device_order(leaf.sharding)
+        for place, leaf in enumerate(after.leaf_records)
+        if leaf.committed
+    }
+    if not orders:
+        return
+    mesh = after.options.get("mesh")
+    if mesh is not None:
+        there = tuple(mesh.devices.flat)
+    else:  # those of the earlier call, so that what moved is named
+        earlier = [leaf.sharding for leaf in before.leaf_records if leaf.committed]
+        candidates = [*map(device_order, earlier), *orders.values()]
+        there = next((order for order in candidates if order in orders.values()), ())
+    for place, order in orders.items():
+        if order != there:
+            names = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
+            path = after.leaf_paths[place]
+            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *names, Cause.DEVICES)
+
+
+def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield arguments that only one of the calls has, or that are given in two ways."""
+    if before.root.steps == after.root.steps and before.root.names == after.root.names:
+        return
+    mine, its = _given(before), _given(after)
+    for name in {**mine, **its}:
+        old, new = mine.get(name), its.get(name)
+        if old == new:
+            continue
+        place, cause = 0, Cause.ARGUMENT
+        if old is not None and new is not None and old[0] == new[0]:
+            place, cause = 1, Cause.MOVED_ARGUMENT
+        one, other = (MISSING if each is None else Verbatim(each[place]) for each in (old, new))
+        yield Reason(name, ReasonKind.ARGUMENTS, Outcome.RETRACE, one, other, cause)
+
+
+def _given(call: Signature) -> dict[str, tuple[str, str]]:
+    """Return by name whether each argument is traced, and how it is given."""
+    kinds = dict.fromkeys(call.root.steps, "traced") | dict.fromkeys(call.root.names, "static")
+    return {
+        call.show(path): (kind, "by position" if path.startswith("args") else "by keyword")
+        for path, kind in kinds.items()
+    }
+
+
+def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Compare the static arguments as JAX does: with their types, then by ``==``, or by key."""
+    earlier = dict(zip(before.root.names, before.root.values, strict=True))
+    for path, value in zip(after.root.names, after.root.values, strict=True):
+        mine = earlier.get(path, MISSING)
+        try:
+            hash(value)
+        except Exception:  # noqa: BLE001  # the value's own code
+            cause = Cause.UNHASHABLE
+            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
+            continue
+        shown = value_of(value)
+        how: How = "identity" if shown is not value else "entry"
+        if type(mine) is not type(value):
+            how = "unequal"
+        if path in earlier:
+            pair = StaticPair(value_of(mine), shown, how, (mine, value))
+            yield from static_reasons(path, pair)
+
+
+class Part(NamedTuple):
+    """What stands at one path of both trees.
 
     Attributes:
-        equal: Whether their treedefs are equal; None if comparing them raises.
+        path: The path.
+        mine: The node or the leaf of the earlier call.
+        its: That of the later call.
+        same: Whether the treedefs of two nodes are equal; None if comparing them raises.
+        below: The children that two nodes both have; if they are equal, the leaves below that
+            are not known to be.
+        numbers: The Python numbers that two leaves are, as far as they are known.
+        holder: The node above a leaf of the later call that is static.
     """
 
-    def __init__(
-        self, before: Signature, after: Signature, *, config_differs: bool = False
-    ) -> None:
-        self.before = before
-        self.after = after
-        self.config_differs = config_differs
-        self._pairs: dict[tuple[int, int], tuple[Reason, ...]] = {}
-        # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
-        self.equal = same_entry(before.treedef, after.treedef)
+    path: str
+    mine: Node | Leaf
+    its: Node | Leaf
+    same: bool | None = False
+    below: Sequence["Part"] = ()
+    numbers: tuple[Any, Any] = (None, None)
+    holder: Node | None = None
 
-    def compare(self) -> Iterator[Reason]:
-        """Yield all differences."""
-        before, after = self.before, self.after
-        mine, its = before.root, after.root
-        if self.equal is True and mine.steps == its.steps:
-            yield from self._compare_equal_trees("", mine, its)
-            return
-        for step, children, treedefs in _common_children(
-            mine, its, (before.treedef, after.treedef)
-        ):
-            yield from self._compare_subtrees(step, *children, treedefs)
 
-    def _compare_subtrees(
-        self, path: str, mine: NodeOrIndex, its: NodeOrIndex, treedefs: "_Pair"
-    ) -> Iterator[Reason]:
-        """Compare what stands at one path of both trees."""
+def paired(before: Signature, after: Signature, *, every: bool = False) -> Part:
+    """Return the parts of both trees, in pairs; of equal leaves only if asked for every one."""
+    treedefs = before.treedef, after.treedef
+    (root,) = _Pairing(before, after, every=every).parts("", before.root, after.root, treedefs)
+    return root
+
+
+class _Pairing:
+    def __init__(self, before: Signature, after: Signature, *, every: bool) -> None:
+        self.before, self.after = before.leaf_records, after.leaf_records
+        self.numbers = before.numbers, after.numbers
+        self.last = after
+        self.every = every
+        self.known: dict[tuple[int, int], bool] = {}
+
+    def parts(
+        self, path: str, mine: Node | int, its: Node | int, treedefs: tuple[Any, Any]
+    ) -> list[Part]:
+        """Pair what stands at one path of both trees, if it is no equal leaf."""
         if isinstance(mine, int) and isinstance(its, int):
-            yield from self.compare_leaf(path, mine, its)
-            return
+            return [] if self.is_equal(mine, its) else [self.leaf(path, mine, its)]
         if not (isinstance(mine, Node) and isinstance(its, Node)):
-            yield from self.mismatch_reasons(path, mine, its)
-            return
-        if same_entry(*treedefs) is True:
-            yield from self._compare_equal_trees(path, mine, its)
-            return
-        found = list(self._compare_nodes(path, mine, its))
-        if mine.cls is its.cls or mine.steps == its.steps:
-            for step, children, below in _common_children(mine, its, treedefs):
-                found += self._compare_subtrees(path + step, *children, below)
-        # Treedefs that differ retrace, which nothing milder explains.
-        if all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
-            aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
-        yield from found
+            one = mine if isinstance(mine, Node) else self.before[mine]
+            return [Part(path, one, its if isinstance(its, Node) else self.after[its])]
+        # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
+        same = same_entry(*treedefs)
+        if same is True and (path or mine.steps == its.steps):
+            return [Part(path, mine, its, same, self.leaves(mine, its))]
+        if path and mine.cls is not its.cls and mine.steps != its.steps:
+            return [Part(path, mine, its, same)]
+        before, after = treedefs[0].children(), treedefs[1].children()
+        later = {step: place for place, step in enumerate(its.steps)}
+        below: list[Part] = []
+        for place, (step, child) in enumerate(zip(mine.steps, mine.children, strict=True)):
+            other = later.get(step)
+            if other is not None and not mine.is_hash_node(place):
+                pair = before[place], after[other]
+                below += self.parts(path + step, child, its.children[other], pair)
+        return [Part(path, mine, its, None if same is None else False, below)]
 
-    def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    def leaves(self, mine: Node, its: Node) -> list[Part]:
+        """Pair the leaves of trees that are equal to JAX."""
+        places = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
+        return [
+            self.leaf(self.last.leaf_paths[other], one, other)
+            for one, other in places
+            if not self.is_equal(one, other)
+        ]
+
+    def is_equal(self, mine: int, its: int) -> bool:
+        """Return whether two leaves need no comparison."""
+        one, other = self.before[mine], self.after[its]
+        known = self.known.get((id(one), id(other)))
+        if known is None:  # most are pairs of records that were compared before
+            known = one == other and one.kind is not LeafKind.STATIC and not self.every
+            self.known[id(one), id(other)] = known
+        return known
+
+    def leaf(self, path: str, mine: int, its: int) -> Part:
+        """Pair two leaves, given by their places."""
+        one, other = self.before[mine], self.after[its]
+        numbers = self.numbers[0].get(mine), self.numbers[1].get(its)
+        holder = _holder(self.last.root, its) if other.kind is LeafKind.STATIC else None
+        return Part(path, one, other, False, (), numbers, holder)  # noqa: FBT003
+
+
+class TreeComparison:
+    """Words what differs between the parts of two trees."""
+
+    def __init__(self, *, config_differs: bool = False) -> None:
+        self.config_differs = config_differs
+        self.known: dict[tuple[int, int], list[Reason]] = {}
+
+    def reasons(self, part: Part) -> list[Reason]:
+        """Return all differences between two parts, and below them."""
+        if isinstance(part.mine, Leaf) and isinstance(part.its, Leaf):
+            return self.leaf_reasons(part)
+        path, mine, its, same, below, *_ = part
+        if not (isinstance(mine, Node) and isinstance(its, Node)):
+            return [self.mismatch(part)]
+        is_compared = not same and path  # the root is no node of the user's
+        found = list(self._node_reasons(part, mine, its)) if is_compared else []
+        for each in below:
+            found += self.reasons(each)
+        if same:
+            found += self._unsound_reasons(path, mine, its)
+        # Treedefs that differ retrace, which nothing milder explains.
+        elif path and all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
+            aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
+            found.insert(0, Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause))
+        return found
+
+    def _node_reasons(self, part: Part, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
         if mine.cls is its.cls:
-            yield from _step_reasons(path, mine, its)
-            yield from _static_reasons(path, mine, its)
-            yield from _data_reasons(path, mine, its)
+            yield from _step_reasons(part.path, mine, its)
+            yield from _static_reasons(part.path, mine, its)
+            yield from _data_reasons(part.path, mine, its)
+            yield from self.unnamed_reasons(part.path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
-            yield Reason(
-                path, ReasonKind.CLASS, Outcome.RETRACE, mine.cls, its.cls, Cause.REDEFINED
-            )
+            classes, cause = (mine.cls, its.cls), Cause.REDEFINED
+            yield Reason(part.path, ReasonKind.CLASS, Outcome.RETRACE, *classes, cause)
         else:
-            yield from self.mismatch_reasons(path, mine, its)
+            yield self.mismatch(part)
 
-    def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
+    def mismatch(self, part: Part) -> Reason:
         """Name two things of different kinds at one path."""
-        words = Verbatim(_format_kind(self.before, mine)), Verbatim(_format_kind(self.after, its))
-        if isinstance(mine, Node) and isinstance(its, Node):
+        path, mine, its, *_ = part
+        words = Verbatim(_format_kind(mine)), Verbatim(_format_kind(its))
+        if words[0] == words[1] and isinstance(mine, Node) and isinstance(its, Node):
             one, other = distinct_names(mine.cls, its.cls)
-            if words[0] == words[1]:
-                words = Verbatim(one), Verbatim(other)
-        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
+            words = Verbatim(one), Verbatim(other)
+        return Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
 
-    def _compare_equal_trees(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
-        yield from self.compare_leaves(mine, its)
+    def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterable[Reason]:  # noqa: ARG002
+        """Compare aux_data that JAX takes for equal, of nodes whose statics have no names."""
+        return ()
+
+    def _unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Yield statics that JAX takes for equal though they are distinct, in equal trees."""
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
-            yield from self.unsound_reasons(where, a, b)
+            if where and a.aux is not b.aux:
+                if a.names == b.names:
+                    yield from _static_reasons(where, a, b, "equal")
+                yield from self.unnamed_reasons(where, a, b)
             for step, left, right in zip(b.steps, a.children, b.children, strict=True):
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Yield statics that JAX takes for equal though they are distinct."""
-        if path and mine.aux is not its.aux and mine.names == its.names:
-            for name, one, other in zip(its.names, mine.values, its.values, strict=True):
-                by = its.compared_by(name)
-                yield from static_reason(path + name, one, other, equal=True, by=by)
-
-    def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare the leaves of trees that are equal to JAX."""
-        before = self.before.leaf_records[mine.start : mine.stop]
-        after = self.after.leaf_records[its.start : its.stop]
-        known = self._pairs  # most pairs of leaves are pairs of records compared before
-        for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
-            found = known.get((id(one), id(other)))
-            if found is None and one == other and one.kind is not LeafKind.STATIC:
-                found = known[id(one), id(other)] = ()
-            if found is None or found:
-                places = place - its.start + mine.start, place
-                yield from self._compare_records(places, self.after.leaf_paths[place], one, other)
-
-    def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
-        """Compare two leaves, given by their indices."""
-        records = self.before.leaf_records[mine], self.after.leaf_records[its]
-        return self._compare_records((mine, its), path, *records)
-
-    def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
-        """Return the reasons of two traced leaves, without their path."""
-        pair = id(one), id(other)
-        found = self._pairs.get(pair)
+    def leaf_reasons(self, part: Part) -> list[Reason]:
+        """Compare two leaves."""
+        one: Any = part.mine
+        other: Any = part.its
+        found = self.known.get((id(one), id(other)))
         if found is None:
-            reasons = leaf_reasons("", one, other, config_differs=self.config_differs)
-            invalid = LeafKind.INVALID in (one.kind, other.kind)
-            found = self._pairs[pair] = () if invalid or one == other else tuple(reasons)
-        return found
-
-    def _compare_records(
-        self, places: tuple[int, int], path: str, one: Leaf, other: Leaf
-    ) -> Iterable[Reason]:
-        if LeafKind.STATIC in (one.kind, other.kind):
-            return self._compare_static_leaves(places[1], path, one, other)
-        return [self._at(path, places, reason) for reason in self._leaf_reasons(one, other)]
-
-    def _at(self, path: str, places: tuple[int, int], reason: Reason) -> Reason:
-        """Return a reason with its path, and with the numbers of which the fix is made."""
-        details = reason.details
-        if reason.cause in (Cause.DTYPE, Cause.WEAK_TYPE):
-            calls = (self.before, self.after)
-            numbers = (call.numbers.get(at) for call, at in zip(calls, places, strict=True))
-            details = (*details, *numbers)
-        return Reason(path, *reason[1:6], details)
-
-    def _compare_static_leaves(
-        self, place: int, path: str, one: Leaf, other: Leaf
-    ) -> Iterator[Reason]:
-        """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
-        if one.kind is other.kind:
-            equal = same_entry(one.value, other.value)
-            for each in static_reason(path, one.value, other.value, equal=equal):
-                if each.cause is not Cause.STATIC:
-                    yield each
-                    continue
-                holder = _holder(self.after.root, place)
-                facts = *each.details, holder.cls, len(holder.children)
-                yield each._replace(details=facts)
-        elif LeafKind.INVALID not in (one.kind, other.kind):
-            words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
+            if LeafKind.STATIC in (one.kind, other.kind):
+                return list(_static_leaf_reasons(part.path, one, other, part.holder))
+            found = list(leaf_reasons("", one, other, config_differs=self.config_differs))
+            self.known[id(one), id(other)] = found
+        path, numbers = part.path, part.numbers  # the fix is made of both leaves and of these
+        return [
+            Reason(path, *each[1:6], (*each.details, *numbers) if each.details else ())
+            for each in found
+        ]
 
 
-_Pair = tuple[Any, Any]
+def _static_leaf_reasons(
+    path: str, one: Leaf, other: Leaf, holder: Node | None
+) -> Iterator[Reason]:
+    """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
+    if one.kind is other.kind:
+        for each in static_reasons(path, StaticPair(one.value, other.value, "entry")):
+            facts: tuple[Any, ...] = ()
+            if each.cause is Cause.STATIC and holder is not None:
+                facts = holder.cls, len(holder.children)
+            yield each._replace(details=(*each.details, *facts))
+    elif LeafKind.INVALID not in (one.kind, other.kind):
+        words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
+        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
 
 
 def _holder(node: Node, leaf: int) -> Node:
@@ -295,23 +418,10 @@ def _holder(node: Node, leaf: int) -> Node:
     return node
 
 
-def _common_children(
-    mine: Node, its: Node, treedefs: _Pair
-) -> Iterator[tuple[str, tuple[NodeOrIndex, NodeOrIndex], _Pair]]:
-    """Yield step, children and treedefs of the children that both nodes have."""
-    before, after = treedefs[0].children(), treedefs[1].children()
-    later = {step: place for place, step in enumerate(its.steps)}
-    for place, step in enumerate(mine.steps):
-        other = later.get(step)
-        if other is not None and not mine.is_hash_node(place):
-            children = mine.children[place], its.children[other]
-            yield step, children, (before[place], after[other])
-
-
-def _format_kind(call: Signature, child: NodeOrIndex) -> str:
-    if isinstance(child, int):
-        return str(call.leaf_records[child])
-    return "None" if child.cls is type(None) else child.cls.__qualname__
+def _format_kind(part: Node | Leaf) -> str:
+    if isinstance(part, Leaf):
+        return str(part)
+    return "None" if part.cls is type(None) else part.cls.__qualname__
 
 
 def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -336,19 +446,14 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
                 yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), cause)
 
 
-def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Compare the statics of two nodes of one class."""
+def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iterator[Reason]:
+    """Compare the statics of two nodes of one class, those without a key of leafwise as told."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
-    for name, value in zip(its.names, its.values, strict=True):
-        old = earlier.pop(name, MISSING)
-        by = its.compared_by(name)
-        if by is not None:  # a key of leafwise compares types and values
-            equal: bool | None = mine.aux == its.aux or is_distinct(old, value, by) is False
-        else:
-            equal = jax_equal(old, value)
-        yield from static_reason(path + name, old, value, equal=equal, by=by)
-    for name, old in earlier.items():
-        yield from static_reason(path + name, old, MISSING, equal=False)
+    later = dict(zip(its.names, its.values, strict=True))
+    for name in {**later, **earlier}:
+        values = earlier.get(name, MISSING), later.get(name, MISSING)
+        how = its.compared_by(name) or other
+        yield from static_reasons(path + name, StaticPair(*values, how, (mine.aux, its.aux)))
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -357,8 +462,8 @@ def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         return
     found: list[Reason] = []
     for name in {**mine.data, **its.data}:
-        one, other = mine.data.get(name, MISSING), its.data.get(name, MISSING)
-        found += static_reason(path + name, one, other, equal=jax_equal(one, other))
+        values = mine.data.get(name, MISSING), its.data.get(name, MISSING)
+        found += static_reasons(path + name, StaticPair(*values, "!="))
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     named = [each for each in acted if not each.path.removeprefix(path).startswith("._")]
     yield from named or acted

@@ -9,15 +9,7 @@ from leafwise._display.words import described, duration
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:
-    """Return a workflow command: ``::warning file=train.py,line=13,title=...::...``.
-
-    Args:
-        level: ``error``, ``warning`` or ``notice``.
-        text: What is shown.
-        title: What stands above it.
-        file: The file; empty if there is none.
-        line: The line in it.
-    """
+    """Return a workflow command: ``::warning file=train.py,line=13,title=...::...``."""
     where = f"file={_escaped(file, _IN_PROPERTY)},line={max(line, 1)}," if file else ""
     return f"::{level} {where}title={_escaped(title, _IN_PROPERTY)}::{_escaped(text, _IN_TEXT)}"
 

@@ -17,7 +17,7 @@ _LONGEST: Final = 200
 
 def format_lines(captured: CapturesRecord) -> Iterator[str]:
     """Yield the table as lines of text, and what stands below it."""
-    table = [TITLES, *table_cells(captured)]
+    table = [TITLES, *map(_row, captured["captures"][:_MOST_ROWS])]
     if len(table) > 1:
         widths = [max(len(row[column]) for row in table) for column in range(len(TITLES))]
         for row in table:
@@ -27,11 +27,6 @@ def format_lines(captured: CapturesRecord) -> Iterator[str]:
             ]
             yield "  ".join(padded).rstrip()
     yield from footer_lines(captured)
-
-
-def table_cells(captured: CapturesRecord) -> list[tuple[str, ...]]:
-    """Return a row for each capture."""
-    return [_row(each) for each in captured["captures"][:_MOST_ROWS]]
 
 
 def _row(each: CaptureRecord) -> tuple[str, ...]:

@@ -22,11 +22,7 @@ Interval: TypeAlias = tuple[float, float]
 
 @dataclasses.dataclass(slots=True)
 class Made:
-    """One program: the events that made it, or a trace alone.
-
-    Attributes:
-        events: Its trace, lowering and compile, as far as there were any.
-    """
+    """One program: its trace, lowering and compile, as far as there were any."""
 
     events: list[EventRecord]
 
@@ -85,14 +81,7 @@ def made(report: Report) -> list[Made]:
 
 @dataclasses.dataclass(slots=True)
 class Finding:
-    """Programs that JAX made again at one line, for one cause.
-
-    Attributes:
-        site: The line; None where none is known.
-        is_outside: Whether that was outside jitted functions: then it is all of the line.
-        programs: The programs that were made again.
-        every: All programs of the line that were made outside jitted functions.
-    """
+    """Programs that JAX made again at one line, for one cause, or outside jitted functions."""
 
     site: SiteRecord | None
     is_outside: bool
@@ -289,10 +278,7 @@ def _line_and_cause(program: Made, forward: dict[Any, Any]) -> Any:
 
 
 def once_each(report: Report, found: Iterable[Finding]) -> list[tuple[str, int, float]]:
-    """Return the lines that compiled outside jitted functions what no finding has.
-
-    Each with the number of its programs and their seconds, the longest first.
-    """
+    """Return lines outside jitted functions without a finding, their programs and seconds."""
     known = {(_line(each.site), name) for each in found if each.is_outside for name in each.names}
     lines: dict[str, list[Made]] = {}
     for each in made(report):
@@ -327,10 +313,7 @@ def interval(event: EventRecord) -> Interval:
 
 
 def busy(report: Report) -> float:
-    """Return for how many seconds JAX was tracing, lowering or compiling.
-
-    A trace inside another one, or beside one on another thread, counts once.
-    """
+    """Return for how many seconds JAX was tracing, lowering or compiling, each second once."""
     return covered(map(interval, report["events"]))
 
 

@@ -8,11 +8,7 @@ from leafwise._display.words import lost
 
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
-    """Sum up the events of each function, the most seconds first.
-
-    A function is known by its name and by where it is defined; where JAX says its name only, by
-    that. What is compiled outside jitted functions has a record for each line.
-    """
+    """Sum up the events of each function, or line outside them, the most seconds first."""
     groups: dict[Any, list[EventRecord]] = {}
     for event in events:
         line = _line(event) if event["eager"] else event.get("defined", "")

@@ -1,4 +1,4 @@
-"""HTML: colours, text, and a page of its own."""
+"""HTML: colours and text."""
 
 import html
 from typing import Final
@@ -23,29 +23,8 @@ COLORS: Final = f"""\
 @media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}
 """
 
-_LONGEST: Final = 400
-
-
-def safe(text: str, longest: int = _LONGEST) -> str:
-    """Return a text for HTML, in an element or in a quoted attribute."""
-    return html.escape(cut(text, longest))
-
 
 def preformatted(text: str) -> str:
     """Return lines of text as an element of a notebook's page."""
-    lines = (safe(line, _LONGEST_LINE) for line in text.splitlines())
+    lines = (html.escape(cut(line, 1000)) for line in text.splitlines())
     return "<pre>{}</pre>".format("\n".join(lines))
-
-
-_LONGEST_LINE: Final = 1000
-
-
-def document(title: str, style: str, body: str) -> str:
-    """Return a page of its own, from a title and a body that are HTML already."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{title}</title>\n<style>\n{COLORS}{style}</style>\n</head>\n<body>\n"
-        f"{body}\n</body>\n</html>\n"
-    )

@@ -1,12 +1,9 @@
 """A diagram as lines of text: spans, each with the role that decides on its colour."""
 
-import itertools
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from leafwise._display.measure import Totals
-from leafwise._display.rows import Kind, Row
+from leafwise._display.rows import Kind, Row, Totals
 from leafwise._display.words import count, size
 
 _LEAST_ROOM: Final = 24
@@ -14,13 +11,7 @@ _LEAST_ROOM: Final = 24
 
 
 class Span(NamedTuple):
-    """A text and its role, which decides on its colour.
-
-    Attributes:
-        role: ``name``, ``node``, ``leaf``, ``static``, ``problem``, ``note``, ``guide``,
-            ``size`` or nothing.
-        text: The text.
-    """
+    """A text and its role, which decides on its colour."""
 
     role: str
     text: str
@@ -91,7 +82,7 @@ def lines_of(rows: Sequence[Row], width: int, glyphs: Glyphs) -> Iterator[list[S
         lines.append(
             [Span("guide", guides), *_fitted(spans_of(row, glyphs.more), room, glyphs.more)]
         )
-    taken = [sum(_columns(span.text) for span in line) for line in lines]
+    taken = [sum(len(span.text) for span in line) for line in lines]
     right = max(taken) + 2 + widest
     for row, line, columns, text in zip(rows, lines, taken, sizes, strict=True):
         gap = " " * (right - columns - len(text))
@@ -109,28 +100,14 @@ def _in_ascii(row: Row) -> Row:
 
 def _fitted(spans: Sequence[Span], room: int, more: str) -> list[Span]:
     """Return spans that take no more than `room` columns."""
-    if sum(_columns(span.text) for span in spans) <= room:
+    if sum(len(span.text) for span in spans) <= room:
         return list(spans)
     room -= len(more)
     kept: list[Span] = []
     for role, text in spans:
-        widths = itertools.accumulate(map(_columns, text))
-        fitting = text[: sum(width <= room for width in widths)]
-        kept.append(Span(role, fitting if fitting == text else fitting + more))
-        if fitting != text:
+        fits = len(text) <= room
+        kept.append(Span(role, text if fits else text[:room] + more))
+        if not fits:
             break
-        room -= _columns(text)
+        room -= len(text)
     return kept
-
-
-def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    no_column = ("Mn", "Me", "Cf")  # marks over or around a letter, and format controls
-    shown = [
-        char
-        for char in text
-        if not unicodedata.combining(char) and unicodedata.category(char) not in no_column
-    ]
-    return len(shown) + sum(unicodedata.east_asian_width(char) in "WF" for char in shown)

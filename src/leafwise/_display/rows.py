@@ -2,32 +2,177 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
+import numpy as np
 
-from leafwise._display.measure import (
-    Branch,
-    Totals,
-    array_type,
-    is_deleted,
-    measure,
-    path_of,
-    sum_totals,
-)
 from leafwise._display.words import count, cut
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import shorten
-from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
-from leafwise._trees.nodes import Node
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
+from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 from leafwise._trees.roles import names_of
 
 _MOST_ROWS: Final = 400
 _MOST_LEVELS: Final = 20
 _LONGEST: Final = 400
+
+
+Trail: TypeAlias = "tuple[Trail, Node, int] | None"
+"""The way to a branch: that of the node above, the node, and which child it is."""
+
+
+class Totals(NamedTuple):
+    """The bytes of a branch, each array once; its leaves, and how many have an unknown size."""
+
+    nbytes: int = 0
+    unknown: int = 0
+    leaves: int = 0
+
+
+def sum_totals(branches: Iterable["Branch"]) -> Totals:
+    nbytes = unknown = leaves = 0
+    for branch in branches:
+        nbytes += branch.totals.nbytes
+        unknown += branch.totals.unknown
+        leaves += branch.totals.leaves
+    return Totals(nbytes, unknown, leaves)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Branch:
+    """One node or leaf, while a tree is drawn: it keeps the values below alive.
+
+    Attributes:
+        first: The way to the first branch with this array, or to the container that this one
+            leads back to, in a tuple of one; None if this is the first.
+        problem: Why it was not flattened; empty if it was.
+    """
+
+    value: Any
+    trail: Trail
+    node: Node | None = None
+    leaf: Leaf | None = None
+    children: "list[tuple[int, Branch]]" = dataclasses.field(default_factory=list)
+    totals: Totals = dataclasses.field(default_factory=Totals)
+    first: tuple[Trail] | None = None
+    problem: str = ""
+
+
+def path_of(trail: Trail) -> str:
+    """Return ``.layers[0].w``."""
+    steps: list[str] = []
+    while trail is not None:
+        trail, node, place = trail
+        steps.append(node.steps[place])
+    return "".join(reversed(steps))
+
+
+def measure(tree: Any) -> Branch:
+    """Measure each node and leaf of a tree, without recursion and without reading data."""
+    return _Measurement().run(tree)
+
+
+class _Measurement:
+    def __init__(self) -> None:
+        self.record = LeafRecorder()
+        self.arrays: dict[int, Trail] = {}  # by id
+        self.above: dict[int, Trail] = {}  # the nodes on the way down, by id
+
+    def run(self, tree: Any) -> Branch:
+        root = Branch(tree, None)
+        todo = [(root, False)]
+        while todo:
+            branch, leaving = todo.pop()
+            if leaving:
+                del self.above[id(branch.value)]
+                branch.totals = sum_totals(child for _, child in branch.children)
+                continue
+            self.open(branch)
+            if branch.children:
+                self.above[id(branch.value)] = branch.trail
+                todo.append((branch, True))
+                todo += [(child, False) for _, child in reversed(branch.children)]
+        return root
+
+    def open(self, branch: Branch) -> None:
+        """Flatten a branch by one level, or measure its leaf."""
+        value = branch.value
+        if id(value) in self.above:
+            branch.first = (self.above[id(value)],)
+            branch.problem = "leads back to itself"
+            return
+        try:
+            opened = None if type(value) in LEAF_TYPES else open_node(value)
+            if opened is None:
+                self.measure_leaf(branch, self.record(value))
+                return
+        except Exception as error:  # noqa: BLE001  # a picture must come out
+            line = str(error).strip().partition("\n")[0]
+            branch.problem = f"cannot be flattened: {type(error).__name__}: {line}"
+            return
+        node, values = opened
+        branch.node = node
+        branch.children = [
+            (place, Branch(child, (branch.trail, node, place)))
+            for place, child in enumerate(values)
+            if not (node.is_keyed and is_hash_node_type(type(child)))
+        ]
+
+    def measure_leaf(self, branch: Branch, leaf: Leaf) -> None:
+        """Count a leaf; an array that several leaves share only at the first."""
+        value = branch.value
+        branch.leaf = leaf
+        if leaf.kind in _SHARED:
+            if id(value) in self.arrays:
+                branch.first = (self.arrays[id(value)],)
+                branch.totals = Totals(leaves=1)
+                return
+            self.arrays[id(value)] = branch.trail
+        nbytes = _nbytes(value, leaf)
+        branch.totals = Totals(nbytes or 0, int(nbytes is None), 1)
+
+
+_SHARED: Final = frozenset(
+    {
+        *(LeafKind.JAX_ARRAY, LeafKind.NUMPY_ARRAY, LeafKind.PRNG_KEY),
+        *(LeafKind.TRACER, LeafKind.REF, LeafKind.OTHER),
+    }
+)
+"""What two branches can share. Scalars and structs count at each."""
+
+
+def is_deleted(leaf: Leaf) -> bool:
+    """Return whether a leaf is an array whose data was deleted or donated."""
+    return leaf.kind is LeafKind.INVALID and leaf.aval is not None
+
+
+def _nbytes(value: Any, leaf: Leaf) -> int | None:
+    """Return the bytes of a leaf; None if they are unknown."""
+    if is_deleted(leaf):
+        return 0
+    try:
+        if is_a(value, np.ndarray | np.generic):
+            return int(value.nbytes)
+        if leaf.aval is None:
+            return 0
+        return int(math.prod(leaf.aval.shape) * leaf.aval.dtype.itemsize)
+    except Exception:  # noqa: BLE001  # a symbolic dimension, an abstract value of another kind
+        return None
+
+
+def array_type(value: Any, leaf: Leaf) -> str:
+    """Return ``float32[3,4]``; of a NumPy array its own dtype, not the one JAX converts it to."""
+    if is_a(value, np.ndarray | np.generic):
+        shape = ",".join(map(str, value.shape))
+        return f"{value.dtype}[{shape}]"
+    short: Any = getattr(leaf.aval, "str_short", None)
+    return "" if leaf.aval is None else str(leaf.aval if short is None else short())
 
 
 class Kind(StrEnum):
@@ -41,18 +186,7 @@ class Kind(StrEnum):
 
 
 class Row(NamedTuple):
-    """One row: texts only, nothing of the tree itself.
-
-    Attributes:
-        depth: How many nodes it is below the root.
-        last: Whether it is the last of its node.
-        kind: What it shows.
-        step: The step from the node above: ``.w``, ``[0]``, ``['k']``; empty for the root.
-        text: A class, a dtype and shape, or a static value.
-        notes: Remarks on it, such as its kind or device.
-        totals: Its bytes and leaves; None for a static.
-        opened: Whether what is below it has rows of its own.
-    """
+    """One row: texts only, nothing of the tree itself; a static has no totals."""
 
     depth: int
     last: bool
@@ -75,17 +209,11 @@ _Entry = tuple[str, Branch | _Static]
 
 
 def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
-    """Yield the rows of a tree, from the top down.
-
-    Args:
-        tree: Any pytree.
-        depth: How many levels below the root; None for as many as fit into a diagram.
-        most: How many children of one node.
-    """
+    """Yield the rows of a tree, from the top down; by default as deep as fits into a diagram."""
     root = measure(tree)
     deepest = _fitting_depth(root, most) if depth is None else depth
     todo: list[tuple[Row, Branch | None]]
-    todo = [(_branch_row(root, "", 0, last=True, opened=_has_entries(root)), root)]
+    todo = [(_branch_row(root, "", 0, last=True, opened=bool(_entries_of(root))), root)]
     while todo:
         row, branch = todo.pop()
         if branch is not None and row.opened:
@@ -135,7 +263,7 @@ def _below(branch: Branch, depth: int, most: int) -> list[tuple[Row, Branch | No
         if hidden.start <= place < hidden.stop:
             continue
         if isinstance(found, Branch):
-            row = _branch_row(found, step, depth + 1, last=last, opened=_has_entries(found))
+            row = _branch_row(found, step, depth + 1, last=last, opened=bool(_entries_of(found)))
             rows.append((row, found))
         else:
             text = _format_value(found.value) if found.printed else "..."
@@ -228,12 +356,10 @@ def _format_placement(value: Any, leaf: Leaf) -> list[str]:
         return []
     try:
         devices = set(sharding.device_set)
-        memory, usual = sharding.memory_kind, next(iter(devices)).default_memory().kind
         default: Any = jax.config.jax_default_device
         if default is None or isinstance(default, str):
             default = jax.local_devices(backend=default)[0]
-        notes = [] if devices == {default} else [format_sharding(sharding)]
-        return notes + ([f"in {memory}"] if memory not in (None, usual) else [])
+        return [] if devices == {default} else [format_sharding(sharding)]
     except Exception:  # noqa: BLE001  # an abstract mesh has no devices
         return [shorten(sharding)]
 
@@ -243,12 +369,6 @@ def _format_value(value: Any) -> str:
         return describe(value, DescribeOptions(short=True))
     except Exception:  # noqa: BLE001  # too deep, or the user's own code
         return shorten(value)
-
-
-def _has_entries(branch: Branch) -> bool:
-    return bool(
-        branch.children or (branch.node is not None and _statics(branch.node, branch.value))
-    )
 
 
 def _entries_of(branch: Branch) -> list[_Entry]:

@@ -15,10 +15,7 @@ class Seconds(TypedDict):
 
 
 class FunctionRecord(TypedDict):
-    """What JAX did for one function in all.
-
-    What JAX compiles outside jitted functions has ``eager``, and a record for each line.
-    """
+    """What JAX did for one function in all, or (``eager``) for a line outside them."""
 
     name: str
     file: str
@@ -41,10 +38,7 @@ class SiteRecord(TypedDict):
 
 
 class ReasonRecord(TypedDict):
-    """One difference between two calls: a `leafwise.types.Reason` as text.
-
-    ``change`` says what differs: in words, or the value before and after.
-    """
+    """One difference between two calls: a `leafwise.types.Reason` as text."""
 
     path: str
     kind: str
@@ -56,10 +50,7 @@ class ReasonRecord(TypedDict):
 
 
 class ExplanationRecord(TypedDict):
-    """What JAX did for a call, and why: what `leafwise.types.Explanation.as_dict` returns.
-
-    ``nearest`` is None for the first call of a function.
-    """
+    """What `leafwise.types.Explanation.as_dict` returns."""
 
     outcome: str
     nearest: int | None
@@ -68,17 +59,7 @@ class ExplanationRecord(TypedDict):
 
 
 class EventRecord(TypedDict):
-    """One trace, lowering or compilation; ``start`` counts from the start of the program.
-
-    ``site`` is the line of the program, and ``via`` that of a package which called from there. An
-    explanation is on a trace, on a lowering that had none, or on that of an operation outside
-    jitted functions (``eager``), which has the ``run`` of its line. ``process`` is empty for the
-    program's own. ``defined`` is the line where the function is defined, if that is known;
-    ``role`` what was made of it: ``vmap``, ``forward``, ``backward``. ``recreated`` is on the first
-    call of a function whose like was called before: ``"new"``, or ``"defined again"``. ``inner``
-    is on what is a part of another trace, and ``miss`` on a compilation that the cache on disk
-    did not answer, and says why.
-    """
+    """One trace, lowering or compilation; ``start`` counts from the start of the program."""
 
     kind: EventKindText
     name: str
@@ -99,10 +80,7 @@ class EventRecord(TypedDict):
 
 
 class FindingReasonRecord(TypedDict):
-    """One reason of a finding: where in the arguments, and what differs there.
-
-    ``more`` is how many other changes there were of the same kind.
-    """
+    """One reason of a finding, and how many more changes of its kind there were."""
 
     path: str
     kind: str
@@ -111,12 +89,7 @@ class FindingReasonRecord(TypedDict):
 
 
 class FindingRecord(TypedDict):
-    """What JAX made again at one line for one cause, how often and for how long.
-
-    ``what`` says it in words, ``via`` has the lines of packages that called, and ``processes``
-    those in which it happened, if there are several. With ``outside`` it is all of the line that
-    was compiled again outside jitted functions.
-    """
+    """What JAX made again at one line for one cause, how often and for how long."""
 
     place: str
     text: str
@@ -149,11 +122,7 @@ class AuditRecord(TypedDict):
 
 
 class ProcessRecord(TypedDict):
-    """What counts for all programs of one process.
-
-    ``environment`` has the variables that JAX and XLA read, ``flags`` those of XLA on the command
-    line. ``hash_seed`` is a number that differs where sets have another order.
-    """
+    """What counts for all programs of one process."""
 
     versions: dict[str, str]
     environment: dict[str, str]
@@ -165,11 +134,7 @@ class ProcessRecord(TypedDict):
 
 
 class LoweredRecord(TypedDict):
-    """The operations of a program: ``digest`` is theirs, ``fingerprint`` has the options as well.
-
-    ``packed`` is a list of texts and source lines as JSON, compressed by zlib, in Base64. The texts
-    are hashes where ``hashed`` is true, and ``packed`` is empty for what is too large even so.
-    """
+    """The operations of a program, packed; hashes alone if there are too many."""
 
     name: str
     fingerprint: str
@@ -182,15 +147,7 @@ class LoweredRecord(TypedDict):
 
 
 class ProgramRecord(TypedDict):
-    """One program that JAX compiled, or found in its cache on disk: what it was made from.
-
-    ``function`` is ``module:qualname``, ``process`` a place in the list of processes. ``cache`` is
-    ``"hit"``, ``"off"``, or why it missed; ``key`` and ``key_parts`` are there while it is on.
-    ``config`` has what differs from the process. ``digest`` and ``arguments`` are left out where
-    the call could not be seen, ``captures`` for operations of JAX itself; both are by path: the
-    class of a node, a static, or the dtype and shape of an array. ``refused`` names what means
-    nothing to another process. ``recording`` is how many seconds this record took.
-    """
+    """One program that JAX compiled, or found in its cache on disk: what it was made from."""
 
     function: str
     name: str
@@ -212,14 +169,7 @@ class ProgramRecord(TypedDict):
 
 
 class Report(TypedDict):
-    """What JAX did while a program ran.
-
-    ``version`` is that of this layout. ``seconds`` is how long the program took, ``exit`` its exit
-    code, and ``ended`` how it ended where that is not 0: an error, ``"interrupted"``, the name of
-    a signal. The functions and the findings come with the most seconds first, the events in order
-    of time; ``captures`` is there if they were asked for, ``processes`` and ``programs`` if the
-    report is written as JSON.
-    """
+    """What JAX did while a program ran; ``version`` is that of this layout."""
 
     version: int
     leafwise: str
@@ -261,10 +211,7 @@ class CaptureRecord(TypedDict):
 
 
 class CapturesRecord(TypedDict):
-    """What a function closes over: what `leafwise.types.Captures.as_dict` returns.
-
-    In a report also which of its calls were stale.
-    """
+    """What a function closes over, and in a report which of its calls were stale."""
 
     function: str
     nbytes: int

@@ -27,11 +27,11 @@ from leafwise._display.words import (
     NOTHING,
     audit_lines,
     cache_lines,
+    clean,
     count,
     cut,
     described,
     duration,
-    home,
     is_empty,
     lost,
     paths_of,
@@ -48,11 +48,7 @@ _LONGEST_PLACE: Final = 26
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the findings, the functions, what was compiled outside them, and the warnings.
-
-    The longest come first; the last line says how much time went into repeats. No line is wider
-    than the console, but for code in a fix.
-    """
+    """Print the findings, the functions, what was compiled outside them, and the warnings."""
     found = findings(report)
     if not is_empty(report):
         for each in found[:MOST_FINDINGS]:
@@ -179,7 +175,7 @@ def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
         compiles = each["compiles"] + each["cache_hits"]
         table.add_row(
             Text(cut(each["name"], 80), "bold"),
-            Text(_shorten_place(home(each))),
+            Text(_shorten_place(f"{clean(each['file'])}:{each['line']}" if each["file"] else "")),
             f"{each['traces']:,}",
             f"{compiles:,}",
             duration(lost(each)),

@@ -74,13 +74,6 @@ def place(site: SiteRecord | None) -> str:
     return f"{clean(site['file'])}:{site['line']}" if site else "line not known"
 
 
-def home(function: FunctionRecord) -> str:
-    """Return where a function is defined; of operations outside jitted functions, who calls."""
-    if not function["file"]:
-        return ""
-    return f"{clean(function['file'])}:{function['line']}"
-
-
 def lost(function: FunctionRecord) -> float:
     """Return the seconds that went into traces, lowerings and compilations."""
     seconds = function["seconds"]

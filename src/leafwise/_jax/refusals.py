@@ -16,15 +16,7 @@ from leafwise._jax.frames import JaxFunction, frames_of, function_of, is_interna
 
 
 class Refusal(NamedTuple):
-    """Two trees that JAX compared, and found to differ.
-
-    Attributes:
-        check: What was compared, as a sentence.
-        label: The name of both trees in paths.
-        before: The tree that was there first.
-        after: The other.
-        none_is_zero: Whether None in the second stands for zeros.
-    """
+    """Two trees that JAX compared, and found to differ; None may stand for zeros in the second."""
 
     check: str
     label: str

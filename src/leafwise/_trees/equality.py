@@ -1,13 +1,66 @@
 """How static values compare, by ``!=`` as in JAX and by canonical forms, and where they differ."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.parts import kind_of
+from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.form import Canonicaliser, canonicalise, consists_of_parts
+
+How: TypeAlias = Literal["!=", "entry", "equal", "unequal", "identity", "content"]
+"""What JAX does with two statics: ``!=`` on aux_data, an entry of a hash table for what it hashes,
+the key of leafwise with functions by identity or content; or what it found is known."""
+
+
+class StaticPair(NamedTuple):
+    """Two statics of one path, how JAX compares them, and the keys that it compares instead."""
+
+    before: Any
+    after: Any
+    how: How
+    keys: tuple[Any, Any] | None = None
+
+
+class Verdict(NamedTuple):
+    """How two statics compare, and the first parts that differ, which "hidden" ones do inside."""
+
+    word: Literal["equal", "raises", "differ", "unsound", "hidden"]
+    step: str
+    before: Any
+    after: Any
+
+
+def verdict_of(pair: StaticPair) -> Verdict:
+    """Return how two statics compare."""
+    one, other, how, _ = pair
+    equal = _is_equal(pair)
+    if equal is None:
+        return Verdict("raises", "", one, other)
+    if not equal:  # functions that differ inside have one text
+        parts = first_difference(one, other, by=how) if how == "content" else ("", one, other)
+        return Verdict("differ", *parts)
+    if how not in ("identity", "content") and is_distinct(one, other):
+        return Verdict("unsound", "", one, other)
+    hidden = hidden_difference(one, other)
+    return Verdict("equal", "", one, other) if hidden is None else Verdict("hidden", *hidden)
+
+
+def _is_equal(pair: StaticPair) -> bool | None:
+    """Return whether JAX takes two statics for equal; None if comparing them raises."""
+    one, other, how, keys = pair
+    if MISSING is one or MISSING is other:
+        return False
+    if how == "!=":
+        return jax_equal(one, other)
+    if how == "entry":
+        return same_entry(one, other)
+    if how in ("equal", "unequal") or keys is None:
+        return how == "equal"
+    by: By = "content" if how == "content" else "identity"
+    return keys[0] == keys[1] or is_distinct(one, other, by) is False
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
@@ -19,11 +72,7 @@ def jax_equal(one: Any, other: Any) -> bool | None:
 
 
 def same_entry(one: Any, other: Any) -> bool | None:
-    """Return whether two values find one entry of a hash table: equal, and with one hash.
-
-    Returns:
-        None if hashing or comparing them raises. With different hashes nothing is compared.
-    """
+    """Return whether two values find one entry of a hash table; None if that raises."""
     try:
         return hash(one) == hash(other) and jax_equal(one, other)
     except Exception:  # noqa: BLE001  # the value's own code
@@ -31,16 +80,7 @@ def same_entry(one: Any, other: Any) -> bool | None:
 
 
 def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
-    """Return whether two values differ in type or value, all the way down.
-
-    Args:
-        one: A value.
-        other: Another.
-        by: How functions are compared.
-
-    Returns:
-        None if that cannot be known: there is a value of which no key can be made.
-    """
+    """Return whether two values differ in type or value, all the way down; None if unknown."""
     if one is other:
         return False
     mine, its = _form(one, by), _form(other, by)
@@ -68,53 +108,50 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 def first_difference(
     before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any]:
-    """Return the path to the first parts of two values that differ, and these parts.
-
-    Args:
-        before: The earlier value.
-        after: The later value.
-        path: The path so far.
-        by: How functions are compared: by content, they have parts.
-        above: The ids of the values that lead here, which a function may lead back to.
-    """
-    kind = kind_of(before)
-    whole = kind.name in _CODE and by == "identity"
-    if type(before) is type(after) and not whole and kind.is_ordered and len(path) < _DEEPEST:
-        mine, its = kind.parts(before), kind.parts(after)
-        if [step for step, _ in mine] == [step for step, _ in its]:
-            above = (*above, id(before))
-            for (step, one), (_, other) in zip(mine, its, strict=True):
-                if one is other or id(one) in above:
-                    continue
-                same = is_distinct(one, other, by) is False
-                if not same or (by == "identity" and jax_equal(one, other) is not True):
-                    return first_difference(one, other, path + step, by, above)
+    """Return the path to the first parts of two values that differ, and these parts."""
+    is_whole = by == "identity" and kind_of(before).name in _CODE
+    if is_whole or len(path) >= _DEEPEST:
+        return path, before, after
+    above = (*above, id(before))
+    for step, one, other in _pairs_of_parts(before, after, same_steps=True):
+        if one is other or id(one) in above:
+            continue
+        same = is_distinct(one, other, by) is False
+        if not same or (by == "identity" and jax_equal(one, other) is not True):
+            return first_difference(one, other, path + step, by, above)
     return path, before, after
 
 
 def hidden_difference(
     one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any] | None:
-    """Return what differs inside two objects that are equal by an ``==`` of their own.
-
-    Returns:
-        The path to the first such part, and both; None if there is none that is plain. A part
-        that one of them alone has, or that is None in one, is taken for a cache.
-    """
-    cls, kind = type(one), kind_of(one)
-    if one is other or cls is not type(other) or id(one) in above or not kind.is_ordered:
+    """Return what differs inside two objects that are equal by an ``==`` of their own, if plain."""
+    if one is other or id(one) in above:
         return None
+    cls = type(one)
     is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
-    its = dict(kind.parts(other))
-    for step, part in kind.parts(one):
-        found = hidden_difference(part, its.get(step, part), path + step, (*above, id(one)))
-        if found is None and is_own and part is not None and its.get(step) is not None:
-            where, *ends = first_difference(part, its[step], path + step)
+    for step, part, its in _pairs_of_parts(one, other):
+        found = hidden_difference(part, its, path + step, (*above, id(one)))
+        if found is None and is_own and part is not None and its is not None:
+            where, *ends = first_difference(part, its, path + step)
             is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in ends)
             found = (where, *ends) if is_plain and is_distinct(*ends) else None
         if found is not None:
             return found
     return None
+
+
+def _pairs_of_parts(
+    one: Any, other: Any, *, same_steps: bool = False
+) -> list[tuple[str, Any, Any]]:
+    """Return the parts that two values of one type have in common, each with the way to it."""
+    kind = kind_of(one)
+    if type(one) is not type(other) or not kind.is_ordered:
+        return []
+    mine, its = kind.parts(one), dict(kind.parts(other))
+    if same_steps and [step for step, _ in mine] != list(its):
+        return []
+    return [(step, part, its[step]) for step, part in mine if step in its]
 
 
 _DEEPEST: Final = 2_000
@@ -125,8 +162,5 @@ _CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", 
 
 def is_redefinition(one: type, other: type) -> bool:
     """Return whether two classes are definitions of one name."""
-    return one is not other and _name(one) == _name(other)
-
-
-def _name(cls: type) -> tuple[str, str]:
-    return cls.__module__, cls.__qualname__.removesuffix(f" ({REDEFINED})")
+    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
+    return one is not other and one.__module__ == other.__module__ and names[0] == names[1]
