@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from leafwise.errors import RetraceError
+
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "slow-loop.md"
 
 
@@ -37,7 +39,7 @@ def findings(script: str, folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
+def test_the_steps_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line that the page shows is found; after the last step none is, and the test passes."""
     (script,) = blocks('python title="train.py"')
     shown = set(re.findall(r"^train.py:\d+  (.*)$", blocks("text")[1], re.MULTILINE))
@@ -47,8 +49,13 @@ def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
     for diff in diffs:
         script = changed(script, diff)
     assert findings(script, tmp_path) == []
-    namespace: dict[str, Any] = {"__name__": "train"}
-    exec(script, namespace)  # noqa: S102  # our own
     (test,) = blocks("python3")
-    exec(test, namespace)  # noqa: S102
-    namespace["test_a_step_compiles_nothing"]()
+    namespace: dict[str, Any] = {}
+    exec(test, namespace)  # noqa: S102  # our own
+    monkeypatch.chdir(tmp_path)
+    namespace["test_the_script_compiles_three_programs"]()
+    removed, added = diffs[0].splitlines(keepends=True)
+    undone = script.replace(added[1:], removed[1:])
+    Path("train.py").write_text(undone, encoding="utf-8")
+    with pytest.raises(RetraceError, match="compile of evaluate"):
+        namespace["test_the_script_compiles_three_programs"]()

@@ -122,11 +122,15 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
 
 def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
     """Return what two functions of one code capture that differs, as "`rate`, 0.1 -> 0.2"."""
+    keys = changed(old, new)
+    # What a function differs in is a capture of its own, if it can be named.
+    keys = [key for key in keys if not new[key].is_around] or keys
     found: dict[str, str] = {}
-    for key in changed(old, new):
+    for key in keys:
         before, after = format_change(old[key], new[key])
         is_short = len(before) + len(after) <= _LONGEST_CHANGE
-        found[f"`{new[key].name}`"] = f"{before} -> {after}" if is_short else "another one"
+        text = f"{before} -> {after}" if is_short else "another one"
+        found[f"`{new[key].name}`"] = "another function" if new[key].is_around else text
     # What is inside another capture is one of its own, too: the last one says most.
     several = sorted(found.items(), key=lambda each: each[1] == "another one")[:2]
     return " and ".join(f"{name}, {change}" for name, change in several)

@@ -365,9 +365,12 @@ def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -
     kind = "partial" if is_a(other, functools.partial) else "function"
     kind = "lambda" if name.endswith("<lambda>") else kind
     if change:
+        how = f"pass {_named(change)} as an argument"
+        if ", another function" in change:  # which no jitted function takes
+            how = f"create {_named(change)} once, with what differs in it as an argument"
+        change = re.sub(", another (one|function)", "", change)
         return Advice(
-            f"a new {kind} each call, with another {change.replace(', another one', '')}",
-            f"pass {_named(change)} as an argument, and define the {kind} once",
+            f"a new {kind} each call, with another {change}", f"{how}, and define the {kind} once"
         )
     names = " and ".join(f"`{each}`" for each in shared[:2])
     rest = f", and pass {names} as an argument if that changes" if names else ""

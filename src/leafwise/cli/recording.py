@@ -70,7 +70,7 @@ def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
         with contextlib.suppress(Exception):  # its text is the user's own code
-            write(error=f"{type(error).__name__}: {error}")
+            write(error=f"{type(error).__name__}: {error}".partition("\n")[0])
 
 
 class Recorder:

@@ -60,12 +60,13 @@ class Observation:
 class Subject:
     """A jitted function, and the plain one inside, whose programs can be dropped."""
 
-    def __init__(self, fun: Callable[..., Any] | None = None) -> None:
+    def __init__(self, fun: Callable[..., Any] | None = None, *, uses_leaves: bool = True) -> None:
         self.name = ""
         if fun is None:
 
             def leafwise_probe(tree: Any) -> Any:
-                return jax.tree_util.tree_leaves(tree)
+                leaves = jax.tree_util.tree_leaves(tree)
+                return leaves if uses_leaves else ()
 
             fun, self.name = leafwise_probe, _IDENTITY
         if inspect.ismethod(fun):  # its first argument is bound: options do not count it
@@ -101,52 +102,70 @@ class Subject:
 
 
 class Probe:
-    """A function that has a program for an instance, or for the arguments that it holds."""
+    """A function that has a program for an instance, or for the arguments that it holds.
+
+    Without a `subject` it has one for each outcome. Those that do not recompile use no leaves, so
+    that almost nothing is compiled: JAX traces them again for whatever a program depends on.
+    """
 
     def __init__(self, base: Any, subject: Subject | None = None, *, spread: bool = False) -> None:
-        self._subject = subject or Subject()
+        self._given = subject
+        self._any = subject or Subject()
         self._spread = spread
-        self._is_warm = False
-        self.refused: Exception | None = None
         self._args = self._arguments(base)
-        self._before = self._subject.signature(*self._args)
-        self._warm()
+        self._before = self._any.signature(*self._args)
+        self._warm: dict[Outcome | None, tuple[Subject, list[Signature]]] = {}
+        self.refused: Exception | None = None
+        self._start(None if subject else Outcome.RECOMPILE)
 
     def try_observe(self, edited: Any) -> Observation | None:
-        """Call the function, which knows the instance and not the edited one.
+        """Call a function that knows the instance and not the edited one.
 
         Return None if it is `refused`, by the class where JAX traces it, or by the function.
         """
         predicted, counts = None, Counts()
         try:
             args = self._arguments(edited)
-            predicted = explain(self._before, self._subject.signature(*args))
-            if not self._is_warm:
-                self._warm()
-            self._is_warm = False
-            with count_events(self._subject.name) as counts:
-                self._call(args)
+            after = self._any.signature(*args)
+            predicted = explain(self._before, after)
+            function = self._function_for(after, predicted.outcome)
+            with count_events(self._any.name) as counts:
+                _call(function, args)
         except Exception as error:  # noqa: BLE001  # the user's own checks
             if predicted is None or predicted.outcome is not Outcome.ERROR:
                 self.refused = error
                 return None
             return Observation(predicted, counts, is_refused=True)
         seen = Observation(predicted, counts)
-        self._is_warm = seen.outcome is Outcome.REUSE
+        if not seen.is_as_predicted:
+            self._warm.clear()  # what they know now is not what was predicted
         return seen
 
     def _arguments(self, instance: Any) -> Sequence[Any]:
         return tuple(instance) if self._spread else (instance,)
 
-    def _warm(self) -> None:
-        """Leave no program but that of the instance."""
-        self._subject = self._subject.fresh()
-        self._call(self._args)
-        self._is_warm = True
+    def _function_for(self, after: Signature, outcome: Outcome) -> Subject:
+        role = outcome if self._given is None else None
+        _, known = self._warm.get(role) or self._start(role)
+        if after in known or (known and self._given is not None):
+            self._start(role)
+        function, known = self._warm[role]
+        if outcome is not Outcome.REUSE:
+            known.append(after)
+        return function
 
-    def _call(self, args: Sequence[Any]) -> None:
-        with warnings.catch_warnings():
-            # Many traces are the point here.
-            warnings.simplefilter("ignore", RetraceStormWarning)
-            wait: Any = jax.block_until_ready
-            wait(self._subject.jitted(*args))
+    def _start(self, role: Outcome | None) -> tuple[Subject, list[Signature]]:
+        """Leave no program but that of the instance."""
+        uses_leaves = role not in (Outcome.REUSE, Outcome.RETRACE)
+        function = self._given.fresh() if self._given else Subject(uses_leaves=uses_leaves)
+        _call(function, self._args)
+        self._warm[role] = function, []
+        return self._warm[role]
+
+
+def _call(subject: Subject, args: Sequence[Any]) -> None:
+    with warnings.catch_warnings():
+        # Many traces are the point here.
+        warnings.simplefilter("ignore", RetraceStormWarning)
+        wait: Any = jax.block_until_ready
+        wait(subject.jitted(*args))
