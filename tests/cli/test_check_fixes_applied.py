@@ -310,7 +310,9 @@ def test_in_code(law: str, code: str, write: Write) -> None:
     """The code that is printed, in the place that the message names."""
     found, text = look(write, code, law)
     assert found
-    pieces = re.findall("`([^`]+)`|next to the class:\n +(.*)", text.partition("fix: ")[2])
+    fix = text.partition("fix: ")[2]
+    pieces = re.findall("`([^`]+)`|next to (?:the class|its type):\n +(.*)", fix)
+    pieces.sort(key=lambda each: not each[1])
     code = re.sub(r"\S.*  # -> ", "", code).replace("class Q", "\nclass Q")
     code = code.replace("{0}", "".join(pieces[0]) if "{0}" in code else "")
     code = code.replace("(Unit, ...)", "(Unit, hypothesis.strategies.just(Unit(1)))")

@@ -542,6 +542,7 @@ def jit(
         fun, options = fun.func, _shifted_by_self(options)
     if not callable(fun):
         raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
+    _check_hash(fun)
     make_context()
     marked = None
     if is_annotated(fun):
@@ -579,6 +580,19 @@ def jit_with_log(
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     return _checked(jitted, body, stale)
+
+
+def _check_hash(fun: Callable[..., Any]) -> None:
+    """Raise what JAX raises for a function without a hash, with the fix in a note."""
+    try:
+        hash(fun)
+    except TypeError as error:
+        error.add_note(
+            f"leafwise.jit got {got(fun)}: JAX files programs under the function\n"
+            f"  fix: equinox.filter_jit for a module or its method; or jit a function that takes "
+            f"it as an argument"
+        )
+        raise
 
 
 def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:

@@ -183,7 +183,8 @@ def static_values(value: Any) -> Strategy | None:
     if type(value) is int:
         made: Strategy = st.integers(0, 9) | st.integers(-99, 99)
     elif type(value) is float:
-        made = st.sampled_from([0.0, 1.0, 0.5, -0.0, math.nan]) | st.floats(-99, 99, width=16)
+        simple = st.sampled_from([0.0, 1.0, 0.5, -0.0])
+        made = simple | st.floats(-99, 99, width=16) | st.just(math.nan)
     else:
         found = [new for new in _other_statics(value) if is_distinct(value, new) is not False]
         return st.sampled_from(found) if found else None
