@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from leafwise._trees.equality import is_distinct
+from leafwise._trees.equality import first_difference, is_distinct
 from leafwise._trees.roles import Names, field_order
 from leafwise.testing._format import format_leaf, format_typed, short_repr
 from leafwise.testing.strategies._leaves import same_leaf, seems_equal
@@ -30,14 +30,23 @@ def difference(
             return name, "the attribute is gone", short_repr(getattr(one, name))
         mine, its = getattr(one, name), getattr(other, name)
         if name in names.static and not same_static(mine, its):
-            texts = format_typed(its), format_typed(mine)
-            another = f"another {texts[0]}, which is not equal"
-            return name, another if texts[0] == texts[1] else texts[0], texts[1]
+            return _static_difference(name, mine, its)
         if name in names.dynamic:
             found = _dynamic_difference(mine, its)
             if found is not None:
                 return f"{name}{found[0]}", *found[1:]
     return None
+
+
+def _static_difference(name: str, mine: Any, its: Any) -> tuple[str, str, str]:
+    """Return where two statics differ: where their texts are equal, a part inside them."""
+    texts = format_typed(its), format_typed(mine)
+    if texts[0] == texts[1]:
+        name, mine, its = first_difference(mine, its, name, by="content")
+        texts = format_typed(its), format_typed(mine)
+    if texts[0] == texts[1]:
+        return name, f"another {texts[0]}, which is not equal", texts[1]
+    return name, *texts
 
 
 def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
