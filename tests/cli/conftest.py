@@ -82,8 +82,11 @@ Check: TypeAlias = Callable[..., Outcome]
 Explained: TypeAlias = Callable[..., Any]
 
 
-class Scripts:
-    """Scripts in a folder of their own."""
+Done = subprocess.CompletedProcess[str]
+
+
+class Runner:
+    """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,13 +96,6 @@ class Scripts:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(script), encoding="utf-8")
         return name
-
-
-Done = subprocess.CompletedProcess[str]
-
-
-class Runner(Scripts):
-    """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
 
     def popen(self, *arguments: str, options: tuple[str, ...] = (), **more: Any) -> Any:
         return subprocess.Popen(

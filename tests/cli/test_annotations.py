@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any, Literal, NewType, Optional, TypeVar
+from typing import Any, Literal, Optional
 
 import jax
 import jax.numpy as jnp
@@ -20,31 +20,10 @@ class Color(enum.Enum):
     GREEN = 2
 
 
-class Mode(enum.StrEnum):
-    FAST = "fast"
-    SLOW = "slow"
-
-
 @dataclasses.dataclass(frozen=True)
 class Config:
     depth: int
     name: str = "x"
-
-
-@lw.pytree
-class Inner:
-    weight: jax.Array
-    depth: lw.Static[int] = 2
-
-
-class Base: ...
-
-
-class Derived(Base): ...
-
-
-UserId = NewType("UserId", int)
-T = TypeVar("T")
 
 
 def _label(value: Any) -> str | None:
@@ -60,10 +39,8 @@ NUMERIC = {"value", "shape", "dtype", "weak type"}
     [
         (bool, NUMERIC - {"weak type"}),
         (int, NUMERIC),
-        (jax.typing.ArrayLike | None, NUMERIC | {"structure"}),
         (Optional[jax.Array], NUMERIC | {"structure"}),  # noqa: UP045  # the old spelling
         (Mapping[str, jax.Array] | None, NUMERIC | {"structure"}),
-        (Any, NUMERIC),
     ],
     ids=_label,
 )
@@ -85,51 +62,33 @@ BOTH = {"value", "type"}
 @pytest.mark.parametrize(
     ("annotation", "change", "expected"),
     [
-        (bool, "False -> True", BOTH),
         (int, "1 -> 0", BOTH),
         (str, "'a' -> 'b'", BOTH),
         (Color, "Color.RED -> Color.GREEN", VALUE_ONLY),
-        (Mode, "Mode.FAST -> Mode.SLOW", BOTH),
         (Literal["relu", "gelu"], "'relu' -> 'gelu'", BOTH),
         (tuple[int, ...], "() -> (0,)", BOTH),
-        (frozenset[int], "frozenset({}) -> frozenset({0})", VALUE_ONLY),
-        (lw.FrozenMapping[str, int], "{} -> {'a': 0}", VALUE_ONLY),
-        (lw.StaticArray, None, VALUE_ONLY),
         (Config, "Config(depth=0, name='x') -> Config(depth=0, name='a')", VALUE_ONLY),
-        (type[Base], f"{__name__}.Base -> {__name__}.Derived", VALUE_ONLY),
-        (Any, "0 -> 1", BOTH),
-        ("Color", "Color.RED -> Color.GREEN", VALUE_ONLY),
     ],
     ids=_label,
 )
-def test_static(annotation: Any, change: str | None, expected: set[str]) -> None:
+def test_static(annotation: Any, change: str, expected: set[str]) -> None:
     """A static field gets another value, and an equal one of another type; both retrace."""
-    static = f"lw.Static[{annotation}]" if isinstance(annotation, str) else lw.Static[annotation]
-    report = with_field(static, __name__)
+    report = with_field(lw.Static[annotation], __name__)
     assert report.passed, report
     rows = kinds(report)
-    assert "value" in rows
     assert set(rows) <= expected | {"type"}
     assert set(rows) >= expected
-    if change is not None:
-        assert rows["value"].change == change
+    assert rows["value"].change == change
     for row in rows.values():
         assert (row.predicted, row.traces, row.compiles) == ("retrace", 1, 1)
         assert row.static
 
 
-@pytest.mark.parametrize(
-    ("annotation", "word"),
-    [
-        (Literal["only"], "no other value"),
-    ],
-    ids=_label,
-)
-def test_only_one_value(annotation: Any, word: str) -> None:
+def test_only_one_value() -> None:
     """Where there is one value only, the row is skipped, and says why."""
-    row = kinds(with_field(lw.Static[annotation], __name__))["value"]
+    row = kinds(with_field(lw.Static[Literal["only"]], __name__))["value"]
     assert (row.verdict, row.traces) == ("skipped", 0)
-    assert word in row.change
+    assert "no other value" in row.change
 
 
 def test_keys() -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import enum
 import functools
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -113,24 +112,6 @@ def test_the_audit_names_both_values(explained: Explained) -> None:
     assert all("test_audit.py:" in each["call"] for each in found.values())
     assert audit["calls"] == 9
     assert audit["seconds"] > 0
-
-
-def test_a_traceback_is_the_scripts_own(explained: Explained) -> None:
-    """What a jitted function raises has the frames that it has without the audit."""
-    files: list[str] = []
-
-    def script() -> None:
-        @jax.jit
-        def fails(x: Any) -> Any:
-            raise ValueError(x)
-
-        try:
-            fails(1.0)
-        except ValueError as error:
-            files.extend(each.filename for each in traceback.extract_tb(error.__traceback__))
-
-    audited(explained, script)
-    assert files == [__file__, __file__]
 
 
 rate = 0.5

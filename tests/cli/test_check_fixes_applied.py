@@ -6,7 +6,6 @@ import re
 import pytest
 
 from leafwise.cli.laws import CheckOptions
-from leafwise.cli.records import UsageError
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import find_targets
 from leafwise.testing import Law
@@ -330,11 +329,3 @@ def test_by_hand(write: Write) -> None:
         "; or register it by `@lw.pytree` alone"
         in look(write, code.replace(KEY, "()"), "round-trip")[1]
     )
-
-
-def test_no_pytree_class(write: Write) -> None:
-    """A class that is named, and a leaf, is checked once it is decorated."""
-    leaf, decorated = (write(f"{by}class P:\n    x: jax.Array\n") for by in ("", "@lw.pytree\n"))
-    with pytest.raises(UsageError, match="fix: decorate it with @lw\\.pytree"):
-        find_targets([f"{leaf}:P"])
-    assert find_targets([f"{decorated}:P"]).targets

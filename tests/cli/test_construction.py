@@ -2,27 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from tests.testing.strategies import test_instances
 
 import leafwise as lw
 
 from .asked import changes, report_of, verdicts
-
-
-@lw.pytree
-class WithInitVar:
-    n: lw.Static[int]
-    scale: dataclasses.InitVar[int]
-    other: dataclasses.InitVar[float] = 2.0
-
-    def __post_init__(self, scale: int, other: float) -> None:
-        assert type(scale) is int
-        assert other == 2.0
 
 
 @lw.pytree
@@ -45,51 +34,16 @@ class OwnInitOtherTypes:
         self.text = len(text)
 
 
-@lw.pytree
-class OwnInitOtherNames:
-    area: lw.Static[int]
-    x: jax.Array
-
-    def __init__(self, width: int, height: int) -> None:
-        self.area = width * height
-        self.x = jnp.ones(3)
-
-
-@lw.pytree
-class Converted:
-    dtype: Any = lw.static_field(converter=np.dtype, default="float32")
-    shape: tuple[int, ...] = lw.static_field(converter=tuple, default=(1,))
-    size: int = lw.static_field(converter=int, default=2)
-    x: jax.Array = lw.field(converter=jnp.asarray, default=1.0)
-
-
-@lw.pytree
-class Picky:
-    n: int = lw.static_field(check=lambda value: value > 2)
-    m: int = lw.static_field(check=lambda value: value % 10 == 3)
-
-
-@lw.pytree
-class Unforgiving:
-    n: lw.Static[int]
-    m: lw.Static[int]
-
-    def __post_init__(self) -> None:
-        if self.n <= self.m:
-            raise ValueError("n must be more than m")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "cls",
     [
-        WithInitVar,
         OwnInit,
         OwnInitOtherTypes,
-        OwnInitOtherNames,
-        Converted,
-        Picky,
-        Unforgiving,
+        test_instances.Derived,
+        test_instances.Converted,
+        test_instances.Picky,
+        test_instances.Unforgiving,
     ],
 )
 def test_built(cls: type) -> None:

@@ -1,6 +1,5 @@
 """What a check costs, in what can be counted: compilations, constructions, processes."""
 
-import time
 from typing import Any
 
 import jax
@@ -74,15 +73,3 @@ def test_many_fields_are_simplified_one_by_one() -> None:
         Example(cls)
         counted.append(len(made))
     assert counted[1] <= 2 * counted[0] + 2
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kinds", [(jax.Array,), (jax.Array, float, lw.Static[int])])
-def test_three_hundred_fields(kinds: tuple[Any, ...]) -> None:
-    """A class of 300 fields takes at most a minute of CPU."""
-    named = {f"x{number}": kinds[number % len(kinds)] for number in range(300)}
-    cls = lw.pytree(type("Wide", (), {"__annotations__": named, "__module__": __name__}))
-    before = time.process_time()
-    report = check_class(CheckTarget(cls, "here:Wide"), CheckOptions())
-    assert report.passed
-    assert time.process_time() - before < 60

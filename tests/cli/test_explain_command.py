@@ -1,12 +1,7 @@
 """`leafwise explain` runs a script unchanged and says why JAX traced and compiled."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,16 +30,13 @@ WAYS = {
     "equinox": "import equinox as eqx\n@eqx.filter_jit\ndef step(state): return state.w * state.n",
     "flax": "from flax import nnx\n@nnx.jit\ndef step(state): return state.w * state.n",
     "leafwise": "@lw.jit\ndef step(state): return state.w * state.n",
-    "with options": "@jax.jit(donate_argnums=())\ndef step(state): return state.w",
 }
 
 
-def _mostly_at_night(names: Iterable[str], *always: str) -> list[Any]:
-    marks = {False: [pytest.mark.nightly], True: []}
-    return [pytest.param(name, marks=marks[name in always]) for name in names]
-
-
-@pytest.mark.parametrize("way", _mostly_at_night(WAYS, "decorator"))
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(name, marks=[] if name == "decorator" else pytest.mark.nightly) for name in WAYS],
+)
 def test_each_way_to_jit(run: Runner, way: str) -> None:
     """However the function is jitted: line and field path of the retrace are in the report."""
     script = HEAD + WAYS[way] + "\nstep(State(jnp.ones(3)))\nstep(State(jnp.ones(3), 2))\n"
@@ -136,8 +128,9 @@ def test_the_files(run: Runner) -> None:
         (["missing.py"], "there is no file missing.py"),
         (["-m", "no_such_module"], "no_such_module"),
         (["--html", ".", "script.py"], "cannot write ."),
+        (["--json", "script.py"], "argument --json: this would write over script.py"),
     ],
-    ids=["script", "module", "is a folder"],
+    ids=["script", "module", "is a folder", "is the script"],
 )
 def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], words: str) -> None:
     """Code 2, one sentence, and the script was not run."""
@@ -147,28 +140,6 @@ def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], wo
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert "it ran" not in done.stdout
-
-
-@pytest.mark.nightly
-def test_a_reader_that_has_seen_enough(run: Runner) -> None:
-    """A pipe that closes after the first line is no error of ours."""
-    script = run.write("import jax\nprint('x', flush=True)\njax.jit(lambda x: x)(1.0)\n")
-    command = [sys.executable, "-m", "leafwise", "explain", script]
-    with subprocess.Popen(
-        command,
-        cwd=run.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "120"},
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "x\n"
-        process.stderr.close()
-        rest = process.stdout.read()
-        assert process.wait(timeout=300) == 0
-    assert rest == ""
 
 
 def test_captures(run: Runner) -> None:
@@ -228,11 +199,3 @@ def test_the_gate(run: Runner) -> None:
         report = json.loads((run.folder / "r.json").read_text(encoding="utf-8"))
         assert len(report["findings"]) == 2
         assert run.explain("-q", *options, script, "5").returncode == 5
-
-
-def test_a_file_that_is_the_script(run: Runner) -> None:
-    """An option that takes a file takes no script: that would be written over."""
-    script = run.write("print('it ran')")
-    done = run.explain("--json", script)
-    assert done.returncode == 2
-    assert "argument --json: this would write over script.py" in done.stderr

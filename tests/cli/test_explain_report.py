@@ -291,18 +291,3 @@ def test_misses_of_the_persistent_cache() -> None:
         "cache miss of step: too quick",
         "2 cache misses of init: written now",
     ]
-
-
-def test_sizes_of_a_batch_under_equinox(explained: Explained) -> None:
-    """A function of `filter_jit` under `filter_vmap` is one as well."""
-    eqx: Any = pytest.importorskip("equinox")
-
-    def script() -> None:
-        step = eqx.filter_jit(lambda x: jnp.cosh(x) * WIDTH)
-        for n in (2, 3, 4):
-            eqx.filter_vmap(step)(jnp.ones((n, WIDTH)))
-
-    (found,) = explained(script)["findings"]
-    assert found["what"] == "<lambda> compiled for 3 batch sizes under `vmap`: 2, 3, 4"
-    assert (found["retraces"], found["recompiles"]) == (0, 2)
-    assert found["fixes"] == ["pad to one size, or a few"]

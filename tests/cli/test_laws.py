@@ -1,7 +1,6 @@
 """The laws: which are tried, on how many examples, and classes that hang or crash."""
 
 import contextlib
-import io
 import os
 import signal
 import sys
@@ -66,11 +65,15 @@ def two(write: Write, check_all: Check, asked: list[Any]) -> Callable[..., Outco
 
 
 def test_all_laws_and_all_fields(write: Write, check_all: Check, asked: list[Any]) -> None:
-    """By default every law is tried on every class, and every field is changed."""
-    outcome = check_all(write(SOURCE), "--json")
+    """By default every law is tried, and every field is changed; both numbers reach Hypothesis."""
+    file = write(SOURCE)
+    outcome = check_all(file, "--json")
     assert outcome.code == 0
     assert [each["law"] for each in asked] == [*Law, *Law]
     assert {(each["examples"], each["seed"]) for each in asked} == {(EXAMPLES, 0)}
+    asked.clear()
+    assert check_all(file, "--laws", "--examples", "3", "--seed", "7").code == 0
+    assert {(each["examples"], each["seed"]) for each in asked} == {(3, 7)}
     for entry in outcome.document["classes"]:
         assert entry["rows"]
         assert [result["law"] for result in entry["laws"]] == list(map(str, Law))
@@ -100,12 +103,6 @@ def test_narrowed(
     assert tried == [*map(str, laws), *map(str, laws)]
     rows = [row for entry in classes for row in entry["rows"]]
     assert "".join(sorted({row["field"] for row in rows})) == fields
-
-
-def test_examples_and_seed(write: Write, check_all: Check, asked: list[Any]) -> None:
-    """Both numbers reach Hypothesis."""
-    assert check_all(write(SOURCE), "--laws", "--examples", "3", "--seed", "7").code == 0
-    assert {(each["examples"], each["seed"]) for each in asked} == {(3, 7)}
 
 
 @pytest.mark.parametrize(
@@ -223,14 +220,11 @@ def test_limits_are_of_the_processor() -> None:
         while True:
             pass
 
-    before = signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGALRM)
     with time_limit(0.1):
         time.sleep(0.2)
     with pytest.raises(TooLong), time_limit(0.1):
         work()
     assert signal.getitimer(signal.ITIMER_PROF)[0] == signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    assert (signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGALRM)) == before
-    assert not issubclass(TooLong, Exception)
 
 
 def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check) -> None:
@@ -254,32 +248,6 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     document = check_all(file, "--fields", "--json").document
     assert (document["interrupted"], document["passed"]) == (True, False)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
-
-
-def test_rows_as_they_are_done(
-    monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, asked: list[Any]
-) -> None:
-    """Each class's line is written, also to a pipe, before the next class is checked."""
-    written: list[str] = []
-    real = run_module.check_class
-
-    class Pipe(io.StringIO):
-        def flush(self) -> None:
-            written.append(self.getvalue())
-
-    def note(target: CheckTarget, *arguments: Any) -> Any:
-        written.append(target.name)
-        return real(target, *arguments)
-
-    monkeypatch.setattr(run_module, "check_class", note)
-    monkeypatch.setattr(sys, "stdout", Pipe())
-    file = write(SOURCE)
-    for options, line in (((), f"{file}:P "), (("--fields",), f"{file}:P  P(x=")):
-        written.clear()
-        check_all(file, *options)
-        place = written.index(f"{file}:Q")
-        assert line in written[place - 1]
-        assert ":Q" not in written[place - 1].partition(line)[2]
 
 
 def test_a_reader_that_stops(monkeypatch: pytest.MonkeyPatch, write: Write, check: Check) -> None:
@@ -328,32 +296,6 @@ def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
         "tried on one instance, as others take long to make"
     ] * 2
     assert slow.passed
-
-
-@pytest.mark.slow
-def test_a_static_that_only_its_copy_makes_unfit(write: Write, check_all: Check) -> None:
-    """A copy that by="content" refuses is no counterexample: `copy.deepcopy(jnp.tanh)` is one."""
-    file = write("""
-        import typing
-
-        class Pair(typing.NamedTuple):
-            init: typing.Callable
-            update: typing.Callable
-
-        @lw.pytree
-        class Required:
-            w: jax.Array
-            opt: Pair = lw.static_field(by="content")
-
-        @lw.pytree
-        class Given:
-            w: jax.Array
-            opt: typing.Any = lw.static_field(by="content", default=Pair(jnp.tanh, jnp.sin))
-    """)
-    names = ("treedef-equality", "aux-data-hash", "copies", "static-values", "static-types")
-    laws = [word for name in names for word in ("--law", name)]
-    outcome = check_all(file, *laws, "--examples", "10")
-    assert outcome.code == 0, outcome.out
 
 
 @pytest.mark.slow

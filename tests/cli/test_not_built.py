@@ -1,6 +1,5 @@
 """Classes that cannot be built, or called with: the message says what to give."""
 
-import abc
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -43,23 +42,6 @@ def test_message_names_field_and_strategy() -> None:
     assert "Lost.part" in report.error
     assert "register_type_strategy(" in report.error
     assert "Opaque" in report.error.partition("register_type_strategy(")[2]
-
-
-class Shape(abc.ABC):
-    @abc.abstractmethod
-    def area(self) -> float: ...
-
-
-@lw.pytree
-class AbstractLayer(Shape):
-    n: lw.Static[int] = 2
-
-
-def test_abstract_class() -> None:
-    """An abstract class is not built, and is said to be abstract."""
-    report = report_of(AbstractLayer)
-    assert not report.passed
-    assert "abstract" in report.error
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What is planted must be found: a check that cannot fail is no check."""
 
-import itertools
 from typing import Any
 
 import flax.struct
@@ -9,10 +8,9 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise._classes import registry
 from leafwise.testing import _subject
 
-from .asked import kinds, report_of, verdicts
+from .asked import kinds, report_of
 from .conftest import Check, Write
 
 SOURCE = """
@@ -86,48 +84,6 @@ def test_what_a_class_computes_is_no_trace_of_the_function() -> None:
     report = report_of(Computes)
     assert report.rows, report
     assert {row.verdict for row in report.tried} == {"ok"}, report
-
-
-def by_hand(*, key: bool, fuse: bool = False) -> Any:
-    """Return a class with a dynamic ``x`` and a static ``n``, registered by hand, and badly."""
-    calls = itertools.count()
-
-    class Smuggler:
-        def __init__(self, x: float, n: int) -> None:
-            self.x = x
-            self.n = n
-
-    def flatten(self: Any) -> tuple[tuple[Any], Any]:
-        return (self.x,), (self.n if key else None)
-
-    def unflatten(aux: Any, children: Any) -> Any:
-        if fuse and next(calls) > 3:
-            raise ValueError("blown")
-        self = object.__new__(Smuggler)
-        (self.x,) = children
-        self.n = aux if key else 12345
-        return self
-
-    jax.tree_util.register_pytree_node(Smuggler, flatten, unflatten)
-    registry._REGISTERED[Smuggler] = registry.Registered(Smuggler, ("n",), ("x",))
-    return Smuggler
-
-
-def test_a_static_that_is_not_in_the_key() -> None:
-    """A static whose change does not retrace is a violation, or at least no success."""
-    report = report_of(by_hand(key=False))
-    assert not report.passed
-    row = kinds(report, "n")["value"]
-    assert row.verdict in ("violation", "mismatch")
-    assert row.traces == 0
-
-
-def test_a_static_in_the_key_by_hand() -> None:
-    """The same class with its static in the key passes, but for equal keys of other types."""
-    seen = verdicts(report_of(by_hand(key=True)))
-    assert seen["n", "value"] == "ok"
-    assert seen["n", "type"] == "violation", "2 and 2.0 share a key"
-    assert seen["x", "value"] == "ok"
 
 
 def test_with_a_compilation_cache(tmp_path: Any) -> None:

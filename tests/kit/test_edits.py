@@ -147,26 +147,6 @@ def test_statics_of_every_type(value: Any, path: str) -> None:
     assert loose or type(edit.edited.s) is type(value)
 
 
-def test_a_config_keeps_its_constructor() -> None:
-    """A part of a static dataclass is exchanged by its constructor, which may compute more."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Cached:
-        n: int
-
-        def __post_init__(self) -> None:
-            object.__setattr__(self, "digest", 10 * self.n)
-
-    @lw.pytree
-    class Holder:
-        s: Any = lw.static_field()
-
-    found = find(
-        edits(Holder(Cached(1)), at="s.n"), lambda edit: edit.after == 3, settings=EXAMPLES
-    )
-    assert found.edited.s.digest == 30
-
-
 def test_converters_decide_what_is_stored() -> None:
     """An edit of a converted field is what the class makes of it; what it undoes is no edit."""
     x = specimens.Converted([1.0, 2.0], n=2)

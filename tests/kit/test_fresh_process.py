@@ -105,10 +105,7 @@ def test_names_of_pythons_own_modules(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", ["1", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("", "0"))]
-)
-def test_texts_have_other_hashes_there(seed: str) -> None:
+def test_texts_have_other_hashes_there() -> None:
     """Whatever the seed of hashes here, it is another one there: else the law would be blind."""
     program = textwrap.dedent(f"""
         import sys
@@ -120,40 +117,8 @@ def test_texts_have_other_hashes_there(seed: str) -> None:
         except LawViolation as error:
             print(error.path)
     """)
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
-    if not seed:
-        del environment["PYTHONHASHSEED"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "KeepsItsHash.n"
-
-
-METHODS = """
-import sys
-import hypothesis, jax
-import leafwise as lw
-from leafwise.testing import check_pytree, strategies
-
-@lw.pytree
-class S:
-    w: jax.Array
-    k: int = lw.static_field(default=1)
-
-    def method(self):
-        return self.w
-
-if __name__ == "__main__":
-    few = hypothesis.settings(max_examples=3, database=None, deadline=None)
-    methods = strategies.instances(S).map(lambda s: s.method)
-    check_pytree(methods, laws=["copies", "fresh-process"], settings=few)
-"""
-
-
-@pytest.mark.slow
-def test_methods_of_a_script(tmp_path: Path) -> None:
-    """A bound method of a class of ``__main__`` is not sent to where there is another one."""
-    script = tmp_path / "script.py"
-    script.write_text(METHODS, encoding="utf-8")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

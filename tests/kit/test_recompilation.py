@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import threading
 from typing import Any
 
 import equinox as eqx
@@ -83,19 +82,6 @@ def test_of_a_function(wrap: Any) -> None:
     fun = wrap(scaled)
     reuse = "w" if wrap is eqx.filter_jit else ["lr", "w"]  # which makes numbers static
     check_recompilation(params, fun, retrace_on="act", reuse_on=reuse, settings=FEW)
-
-
-@pytest.mark.slow
-def test_of_a_function_that_closes_over_a_number() -> None:
-    """A function that is jitted in the test keeps nothing from one example to the next."""
-    calls = []
-
-    def fun(p: Params) -> Any:
-        calls.append(p.n)
-        return p.w * p.lr
-
-    check_recompilation(params, fun, reuse_on="lr", settings=FEW)
-    assert len(calls) > 10
 
 
 @pytest.mark.slow
@@ -258,15 +244,6 @@ def test_only_the_last_call_raises(what: str) -> None:
         step(*calls[-1])
 
 
-def test_the_paths_alone_decide(plain: Any) -> None:
-    """A call is right if it differs from any earlier one in the paths alone."""
-    step = recompiles_only_on("config.depth")(plain)
-    step(Config(1.0), X)
-    with pytest.raises(lw.errors.RetraceError):
-        step(Config(1.0, act="a"), X)
-    step(Config(1.0, depth=5, act="a"), X)
-
-
 def test_a_function_in_a_trace(plain: Any) -> None:
     """Called inside another jitted function, it is a part of that."""
     step = recompiles_only_on("config.depth")(plain)
@@ -279,13 +256,6 @@ def test_a_function_in_a_trace(plain: Any) -> None:
 def test_as_a_method() -> None:
     """A method can be decorated."""
 
-    class Model:
-        @recompiles_only_on("x")
-        def run(self, x: jax.Array) -> jax.Array:
-            return x * 2
-
-    assert Model.run.paths == ("x",)
-
     @lw.pytree
     class Scale:
         w: Any
@@ -296,25 +266,6 @@ def test_as_a_method() -> None:
 
     assert Scale(2.0).run(X)[0] == 2.0
     assert Scale(3.0).run(X)[0] == 3.0
-
-
-def test_it_reads_as_the_function(plain: Any) -> None:
-    """Name, docstring and signature are those of the function."""
-    step = recompiles_only_on("config.depth")(plain)
-    assert (step.__name__, step.__wrapped__) == ("plain", plain)
-    assert step.paths == ("config.depth",)
-
-
-def test_threads(plain: Any) -> None:
-    """What another thread compiles is not this call's."""
-    step = recompiles_only_on("config.depth")(plain)
-    step(Config(1.0), X)
-    busy = jax.jit(plain)
-    thread = threading.Thread(target=lambda: [busy(Config(1.0), jnp.ones(n)) for n in range(9)])
-    thread.start()
-    for _ in range(200):
-        step(Config(1.0), X)
-    thread.join()
 
 
 @pytest.mark.nightly
@@ -356,15 +307,3 @@ def test_check_knows_static_arguments() -> None:
         with pytest.raises(LawViolation) as caught:
             recompiles_only_on(*paths)(jitted).check(settings=FEW)
         assert caught.value.path == wrong
-
-
-@pytest.mark.slow
-def test_a_bound_method_that_is_jitted() -> None:
-    """The instance of a bound method is given: what is static is counted without it."""
-
-    class Model:
-        @functools.partial(jax.jit, static_argnums=0)
-        def run(self, p: Params) -> jax.Array:
-            return p.w * p.lr
-
-    check_recompilation(params, Model().run, reuse_on=["w", "lr"], retrace_on="n", settings=FEW)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise._trees.roles import duplicate, exchange, field_order, is_kept, names_of
+from leafwise._trees.roles import exchange, field_order, is_kept, names_of
 
 from . import specimens
 
@@ -45,62 +45,6 @@ def test_exchange(cls: Any) -> None:
     assert (changed.n, x.n != 7, changed.w is x.w, type(changed)) == (7, True, True, cls)
     assert jax.tree.structure(changed) != jax.tree.structure(x)
     assert jax.tree.leaves(exchange(x, "w", 2.0))[0] == 2.0
-
-
-def test_exchange_does_not_construct() -> None:
-    """Neither constructor nor checks run."""
-
-    @jax.tree_util.register_pytree_node_class
-    class Strict:
-        built = 0
-
-        def __init__(self, x: float) -> None:
-            type(self).built += 1
-            self.x = x
-
-        def tree_flatten(self) -> Any:
-            return (self.x,), None
-
-        @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Any:
-            return cls(*children)
-
-    x = Strict(1.0)
-    assert exchange(x, "x", 2.0).x == 2.0
-    assert Strict.built == 1
-
-
-def test_slots_and_private_names() -> None:
-    """Slots of a class and its bases are attributes, mangled names and all."""
-
-    class Base:
-        __slots__ = ("__hidden", "w")
-
-        def __init__(self, w: Any, hidden: int) -> None:
-            self.w = w
-            self.__hidden = hidden
-
-    class Child(Base):
-        __slots__ = ("n", "unset")
-
-        def __init__(self, w: Any, n: int) -> None:
-            super().__init__(w, 10)
-            self.n = n
-
-    def flatten(x: Any) -> Any:
-        return (x.w,), (x.n, x._Base__hidden)
-
-    def unflatten(aux: Any, children: Any) -> Any:
-        x = object.__new__(Child)
-        (x.w,) = children
-        x.n, x._Base__hidden = aux
-        return x
-
-    jax.tree_util.register_pytree_node(Child, flatten, unflatten)
-    x = Child(1.0, 2)
-    assert names_of(x) == (("_Base__hidden", "n"), ("w",))
-    assert duplicate(x)._Base__hidden == 10
-    assert exchange(x, "_Base__hidden", 11)._Base__hidden == 11
 
 
 def test_caches_are_no_statics() -> None:

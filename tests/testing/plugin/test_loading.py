@@ -26,39 +26,6 @@ def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_a_conftest_comes_first(project: Project) -> None:
-    """What `conftest.py` sets before it imports JAX holds, whatever of the plugin is used."""
-    project.write("sub/conftest.py", "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax")
-    project.write(
-        "sub/test_it.py",
-        """
-        import pytest
-        import jax.numpy as jnp
-
-        @pytest.mark.max_traces(0)
-        def test_it(leafwise_traces):
-            assert jnp.ones(3).dtype == "float64"
-        """,
-    )
-    project.write(
-        "models.py",
-        """
-        import jax
-        import leafwise as lw
-
-        assert jax.config.jax_enable_x64
-
-        @lw.pytree
-        class Params:
-            w: float
-        """,
-    )
-    options = ["--leafwise-report", "--leafwise-check=models", "-o", "leafwise_laws=round-trip"]
-    project.run_apart(*options, "-o", "pythonpath=.").assert_outcomes(passed=2)
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
 def test_turned_off(project: Project) -> None:
     """`-p no:leafwise` turns everything off; pytest then warns of what it does not know."""
     project.write(

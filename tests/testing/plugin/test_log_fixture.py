@@ -103,16 +103,6 @@ def test_options_of_pytest_hide_it(project: Project, option: str) -> None:
     project.test(source, option).stdout.no_fnmatch_line(TITLE)
 
 
-def test_with_a_marker(project: Project) -> None:
-    """Log and budget go together: the failure says what was over, the section all."""
-    result = project.test("""
-        @pytest.mark.max_traces(0, of="step")
-        def test_it(leafwise_traces):
-            step(jnp.ones(3))
-    """)
-    result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed", TITLE, "1 trace, *"])
-
-
 def test_own_frames_are_hidden(project: Project) -> None:
     """A failed test shows its own line and the message, and no code of leafwise."""
     result = project.test("""

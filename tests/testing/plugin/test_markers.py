@@ -94,18 +94,12 @@ def test_whose_events_count(project: Project) -> None:
 def test_both_kinds(project: Project) -> None:
     """All that a test has too much of is reported together."""
     result = project.test("""
-        other = lw.jit(lambda x: x)
-
         @pytest.mark.max_traces(0, of="step")
         @pytest.mark.max_compiles(0, of="step")
-        @pytest.mark.max_traces(0, of=other)
         def test_it():
             step(jnp.ones(3))
-            other(jnp.ones(3))
     """)
     result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed; 1 compile, 0 allowed"])
-    result.stdout.fnmatch_lines(["over budget of *<lambda>: 1 trace, 0 allowed"])
-    result.assert_outcomes(failed=1)
 
 
 @pytest.mark.slow
@@ -177,8 +171,10 @@ def test_wrong_arguments(project: Project, marker: str, message: str) -> None:
 
 
 def test_only_the_test_itself_counts(project: Project) -> None:
-    """What fixtures do before and after a test is none of its budget."""
+    """What its threads do counts, and not what fixtures do before and after it."""
     result = project.test("""
+        import threading
+
         @pytest.fixture
         def around():
             step(jnp.ones(3))
@@ -188,22 +184,14 @@ def test_only_the_test_itself_counts(project: Project) -> None:
         @pytest.mark.max_traces(0)
         def test_it(around):
             step(jnp.ones(3))
-    """)
-    result.assert_outcomes(passed=1)
-
-
-def test_other_threads_count(project: Project) -> None:
-    """A budget counts what a test's threads do."""
-    result = project.test("""
-        import threading
 
         @pytest.mark.max_traces(0, of="step")
-        def test_it():
-            thread = threading.Thread(target=lambda: step(jnp.ones(3)))
+        def test_thread():
+            thread = threading.Thread(target=lambda: step(jnp.ones(5)))
             thread.start()
             thread.join()
     """)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(passed=1, failed=1)
 
 
 def test_unittest(project: Project) -> None:
@@ -260,38 +248,6 @@ def test_other_outcomes_stay(project: Project) -> None:
     """)
     result.assert_outcomes(failed=2, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(["*KeyError: 'mine'", "over budget of step: 1 trace, 0 allowed"])
-
-
-def test_each_rerun_has_the_whole_budget(project: Project) -> None:
-    """A test that is run again begins with nothing."""
-    project.write(
-        "conftest.py",
-        """
-        from _pytest.runner import runtestprotocol
-
-        def pytest_runtest_protocol(item, nextitem):
-            for _ in range(2):
-                item._initrequest()
-                reports = runtestprotocol(item, nextitem=nextitem, log=False)
-            for report in reports:
-                item.ihook.pytest_runtest_logreport(report=report)
-            return True
-        """,
-    )
-    result = project.test("""
-        runs = []
-
-        @pytest.mark.max_traces(1, of="step")
-        def test_again(request):
-            runs.append(1)
-            log = request.getfixturevalue("leafwise_traces")
-            step(jnp.ones(2 + len(runs)))
-            assert len(log.traces) == 1
-
-        def test_twice():
-            assert len(runs) == 2
-    """)
-    result.assert_outcomes(passed=2)
 
 
 def test_misspelt(project: Project) -> None:

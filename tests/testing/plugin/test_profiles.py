@@ -64,35 +64,3 @@ def test_a_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     program += REGISTER.replace("\n", "\n    ").rstrip()
     program += "\nexcept hypothesis.errors.InvalidArgument as error:\n    print(error)"
     assert "'thorougher'" in run(program, monkeypatch, HYPOTHESIS_PROFILE="thorougher")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "environment", "expected"),
-    [
-        ([], {}, "ci"),
-        *(
-            pytest.param(*each, marks=pytest.mark.nightly)
-            for each in (
-                ([], {"CI": "true"}, "ci"),
-                (["--hypothesis-profile=dev"], {}, "dev"),
-                ([], {"HYPOTHESIS_PROFILE": "thorough"}, "thorough"),
-            )
-        ),
-    ],
-    ids=str,
-)
-def test_which_our_own_tests_load(
-    arguments: list[str],
-    environment: dict[str, str],
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
-    """Everybody draws the same examples from our tests, unless a profile is named."""
-    monkeypatch.chdir(request.config.rootpath)
-    wanted = ["--collect-only", "-v", "-n", "0", "-p", "no:cacheprovider", __file__, *arguments]
-    output = run(f"import pytest\npytest.main({wanted!r})", monkeypatch, **environment)
-    (line,) = (each for each in output.splitlines() if each.startswith("hypothesis profile "))
-    assert line.startswith(f"hypothesis profile {expected!r} ->")
-    assert ("derandomize=True" in line) == (expected == "ci")

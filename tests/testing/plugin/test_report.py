@@ -100,12 +100,6 @@ def test_one_entry_for_operations_of_jax(project: Project) -> None:
     assert row["compiles"] >= 2
 
 
-def test_nothing_compiled(project: Project) -> None:
-    """A run in which nothing compiles says so."""
-    result = project.test("def test_it(): pass", "--leafwise-report")
-    result.stdout.fnmatch_lines([TITLE, "nothing"])
-
-
 @pytest.mark.slow
 def test_a_long_table_is_cut(project: Project) -> None:
     """The table shows some functions, or all with `-v`."""
@@ -150,21 +144,6 @@ def test_a_file_that_cannot_be_written(project: Project) -> None:
     result.assert_outcomes(passed=4)
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     result.stdout.fnmatch_lines([TITLE, "*step*", "the report could not be written: *"])
-
-
-def test_without_a_terminal(project: Project) -> None:
-    """The file comes without pytest's terminal reporter, too."""
-    project.test(TESTS, "--leafwise-report=report.json", "-p", "no:terminal")
-    assert counts(read(project)["functions"])["step"] == (3, 3, 3)
-
-
-def test_what_modules_compile(project: Project) -> None:
-    """What is compiled while tests are collected counts, once JAX is there."""
-    project.write("conftest.py", "import jax")
-    project.test("step(jnp.ones(3))\n\ndef test_it(): pass", "--leafwise-report=report.json")
-    report = read(project)
-    assert counts(report["functions"])["step"] == (1, 1, 1)
-    assert report["tests"] == []
 
 
 @pytest.mark.nightly
@@ -218,30 +197,6 @@ def test_a_crashed_worker(project: Project) -> None:
     )
     report = read(project)
     assert (report["workers"], report["crashed_workers"]) == (1, 1)
-
-
-def test_functions_that_are_no_plain_ones(project: Project) -> None:
-    """Partials are shown where their function is, what has no code without a place."""
-    project.test(
-        """
-        import functools
-
-        def scaled(factor, x):
-            return factor * x
-
-        class Named:
-            def __call__(self, x):
-                return -x
-
-        def test_it():
-            jax.jit(functools.partial(scaled, 3))(1.0)
-            jax.jit(Named())(1.0)
-        """,
-        "--leafwise-report=report.json",
-    )
-    found = {(row["file"], row["line"]) for row in read(project)["functions"] if not row["eager"]}
-    assert ("test_it.py", 14) in found
-    assert len(found) == 2
 
 
 def test_events_of_which_the_name_is_known_alone() -> None:

@@ -351,27 +351,6 @@ def test_a_registered_strategy_of_a_generic_class() -> None:
     assert all(type(v.it) is int for each in drawn(of(list[Wrapped[int]]), 5) for v in each)
 
 
-def is_of_jax(value: Any) -> bool:
-    return all(isinstance(leaf, int | float | jax.Array) for leaf in jax.tree.leaves(value))
-
-
-@pytest.mark.parametrize(
-    ("annotation", "is_right"),
-    [
-        (Mapping[str, float], is_of_jax),  # a ChainMap is a leaf
-        (Callable[[int], int], lambda value: "lambda" not in repr(value)),
-        (float, lambda value: abs(value) < 1e6),
-    ],
-    ids=["Mapping", "Callable", "float"],
-)
-def test_where_those_of_hypothesis_will_not_do(
-    annotation: Any, is_right: Callable[[Any], bool]
-) -> None:
-    """Each of these would be left to Hypothesis, if it drew what a pytree can hold."""
-    assert all(map(is_right, drawn(of(annotation), 60)))
-    assert not all(map(is_right, drawn(st.from_type(annotation), 60)))
-
-
 TreeInUnion = typing.Union[float, list["TreeInUnion"], dict[str, "TreeInUnion"]]  # noqa: UP007
 TreeInList = list["TreeInList"]
 TreeWithoutEnd = tuple["TreeWithoutEnd", int]

@@ -36,13 +36,15 @@ def test_the_simplest_array() -> None:
 
 
 def test_shapes() -> None:
-    """A shape is a tuple, a length, or a strategy for either."""
+    """A shape is a tuple, a length, or a strategy for either; a dtype may be drawn, too."""
     assert {value.shape for value in drawn(arrays((2, 0)))} == {(2, 0)}
     assert {value.shape for value in drawn(arrays(4))} == {(4,)}
     assert {value.shape for value in drawn(arrays(()))} == {()}
     assert {value.shape for value in drawn(arrays(st.integers(1, 2)))} == {(1,), (2,)}
     pairs = st.tuples(st.just(2), st.integers(0, 1))
     assert {value.shape for value in drawn(arrays(pairs))} == {(2, 0), (2, 1)}
+    values = drawn(arrays((), st.sampled_from(["int8", jnp.bfloat16])))
+    assert {str(value.dtype) for value in values} == {"int8", "bfloat16"}
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,6 @@ def test_dtypes(dtype: Any, numpy: bool) -> None:
     assert {value.dtype for value in values} == {jnp.dtype(dtype)}
     assert {isinstance(value, np.ndarray) for value in values} == {numpy}
     assert len({str(value.tolist()) for value in values}) > 1
-
-
-def test_dtypes_from_a_strategy() -> None:
-    """A dtype is drawn, too."""
-    values = drawn(arrays((), st.sampled_from(["int8", jnp.bfloat16])))
-    assert {str(value.dtype) for value in values} == {"int8", "bfloat16"}
 
 
 def test_random_keys() -> None:

@@ -329,19 +329,6 @@ def test_drawn_within_a_test(data: st.DataObject) -> None:
     assert data.draw(instances(Unforgiving)).n > 0
 
 
-def test_a_failing_test_shrinks() -> None:
-    """A failure is reported with the simplest instance, and is not called flaky."""
-
-    @settings(database=None, derandomize=True, print_blob=False, max_examples=200)
-    @given(instances(Params))
-    def test(params: Any) -> None:
-        assert params.depth < 4 or params.w.ndim < 1, params
-
-    with pytest.raises(AssertionError) as raised:
-        test()
-    assert "Params(w=f32[1], lr=0.0, depth=4, act='relu')" in str(raised.value)
-
-
 def test_annotations_are_read_late() -> None:
     """A class may name what is defined below, as long as nothing is drawn."""
     strategy = instances(Early)

@@ -163,12 +163,8 @@ def test_any_named_tuple() -> None:
 def test_a_mapping_that_is_a_tree() -> None:
     """A mapping of a library is made of a dict, also if no types of its items are said."""
     nnx = pytest.importorskip("flax.nnx")
-    holder = make_holder(nnx.State)
+    holder = lw.pytree(type("Holder", (), {"__annotations__": {"state": nnx.State}}))
     for value in drawn(strategies.instances(holder), count=5):
         assert isinstance(value.state, nnx.State)
         assert len({type(key) for key in value.state}) <= 1
         jax.tree.leaves(value)
-
-
-def make_holder(kind: Any) -> Any:
-    return lw.pytree(type("Holder", (), {"__annotations__": {"state": kind}}))
