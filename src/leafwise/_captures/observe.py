@@ -6,6 +6,7 @@ function, behind which one that was there goes on.
 """
 
 import contextlib
+import functools
 import gc
 import inspect
 import sys
@@ -137,6 +138,7 @@ def observing() -> Generator[Observer, None, None]:
         _HERE.observers = observer.around
 
 
+@functools.lru_cache(maxsize=4096)  # a profile function asks at each call
 def _is_watched(file: str) -> bool:
     return is_users_file(file) and not file.startswith(_OWN)
 
@@ -195,10 +197,6 @@ def _on_start(code: types.CodeType, _: int) -> Any:
     return None
 
 
-_UNWATCHED: Final[set[str]] = set()
-"""Files that are known not to be watched: a profile function is asked at each call."""
-
-
 def _profile() -> Callable[[], None]:
     """Let Python report each call of this thread, and go on to a profile function that is there."""
     before: Any = sys.getprofile()
@@ -208,13 +206,9 @@ def _profile() -> Callable[[], None]:
         return lambda: None
 
     def profile(frame: types.FrameType, event: str, given: Any) -> None:
-        if event == "call" and frame.f_code.co_filename not in _UNWATCHED:
-            file = frame.f_code.co_filename
-            if _is_watched(file):
-                for each in _HERE.observers:
-                    each.started(frame)
-            else:
-                _UNWATCHED.add(file)
+        if event == "call" and _is_watched(frame.f_code.co_filename):
+            for each in _HERE.observers:
+                each.started(frame)
         if before is not None:
             before(frame, event, given)
 
