@@ -282,3 +282,33 @@ class OnDevice:
 def test_a_static_that_cannot_be_copied() -> None:
     """A device has no copies; a shallow copy of an instance that holds it has the device."""
     check_pytree(st.just(OnDevice(jax.devices()[0])), laws=["copies"], settings=FEW)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Variable:
+    """Holds a reference, and shows what that holds, as the variables of flax.nnx do."""
+
+    def __init__(self, value: Any) -> None:
+        self.ref = value if isinstance(value, jax.Ref) else jax.new_ref(jnp.asarray(value))
+
+    @property
+    def value(self) -> Any:
+        return self.ref[...]
+
+    def replace(self) -> "Variable":
+        return Variable(self.value)
+
+    def tree_flatten_with_keys(self) -> Any:
+        return ((jax.tree_util.GetAttrKey("value"), self.ref),), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> "Variable":
+        made = object.__new__(cls)
+        (made.ref,) = children
+        return made
+
+
+@pytest.mark.parametrize("law", [Law.KEY_PATHS, Law.REPLACE])
+def test_what_a_reference_holds_is_read(law: Law) -> None:
+    """The attribute at a key, and a copy, hold what the reference among the leaves does."""
+    check_pytree(st.builds(Variable, st.floats(-1, 1)), laws=law, settings=FEW)

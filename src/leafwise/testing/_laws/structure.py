@@ -19,7 +19,7 @@ from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import struct_of
+from leafwise.testing.strategies._leaves import is_ref, same_leaf, struct_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -179,6 +179,11 @@ def key_paths(case: Case) -> None:
             _follow(case, x, key, child)
 
 
+def _is_leaf(found: Any, leaf: Any) -> bool:
+    """Return whether an attribute is a leaf, or what it holds, where it is a reference."""
+    return found is leaf or (is_ref(leaf) and same_leaf(found, leaf))
+
+
 def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
     step = jax.tree_util.keystr((key,))
     name = step.lstrip(".")
@@ -198,8 +203,8 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
     text = short_repr(child)
     if found is missing:
         case.fail(name, f"there is no attribute {name!r}", f"the child {text} there", fix=fix)
-    mine, its = (list(map(id, jax.tree_util.tree_leaves(each))) for each in (found, child))
-    if mine != its:
+    mine, its = (jax.tree_util.tree_leaves(each) for each in (found, child))
+    if len(mine) != len(its) or not all(map(_is_leaf, mine, its)):
         wanted = f"{short_repr(found)}, which is there"
         case.fail(name, f"{text} is flattened with this key", wanted, fix=fix)
 

@@ -50,8 +50,14 @@ def same_leaf(one: Any, other: Any) -> bool:
         return False
     if is_key(one):
         one, other = jax.random.key_data(one), jax.random.key_data(other)
+    one, other = (each[...] if is_ref(each) else each for each in (one, other))
     mine, its = np.asarray(one), np.asarray(other)
     return mine.tobytes() == its.tobytes() if mine.dtype != object else seems_equal(mine, its)
+
+
+def is_ref(leaf: Any) -> bool:
+    """Return whether a leaf is a `jax.Ref`, whose elements can change."""
+    return isinstance(leaf, getattr(jax, "Ref", ()))
 
 
 def seems_equal(one: Any, other: Any) -> bool:
