@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import leafwise as lw
+from leafwise._jax import processes
 from leafwise._jax.processes import list_of
 
 from .processes import run
@@ -72,6 +73,11 @@ report(name="after", **outcome(P(x), name="after", timeout=20))
 folder = "leafwise/again/"
 from jax._src import distributed
 report(name="left", keys=[k for k, _ in distributed.global_state.client.key_value_dir_get(folder)])
+
+from leafwise._jax import processes
+processes.is_known = lambda: False
+report(name="gathered", **outcome(P(x), name="gathered", timeout=20))
+report(name="gathered other", **outcome(P(x, "n" * (3 + index)), name="gathered", timeout=20))
 """
 
 OF_ALL = {
@@ -96,7 +102,7 @@ def test_planted_differences_between_two_processes() -> None:
     done = run(PLANTED, 2)
     assert [status for status, _, _ in done] == [0, 0], done
     first, second = ({line["name"]: line for line in lines} for _, lines, _ in done)
-    for name in ("same", "again", "after"):
+    for name in ("same", "again", "after", "gathered"):
         assert first[name]["error"] is second[name]["error"] is None, (first[name], second[name])
     for name, (path, values) in OF_ALL.items():
         for each in (first[name], second[name]):
@@ -131,6 +137,36 @@ def test_planted_differences_between_two_processes() -> None:
     assert "process 1 did not come within" in first["late"]["message"]
     assert "the others have given up" in second["late"]["message"]
     assert len(first["left"]["keys"]) <= 2  # those of the last call alone
+    assert first["gathered other"]["error"] == second["gathered other"]["error"] == other
+
+
+def test_differences_of_three_groups() -> None:
+    """Nothing was sent; and a path that means something else for each group."""
+    lines, found = processes.differences_between([[0, 1], [2]], [None, None], lambda *_: ())
+    assert found == {}
+    words = "had was not sent, or is too large"
+    assert lines == [f"\n  what {who} {words}" for who in ("processes 0-1", "process 2")]
+    assert processes.differences_between([], [], lambda *_: ()) == ([], {})  # nobody's was known
+
+    def compare(one: str, other: str) -> Any:
+        return [("operation 1", one, other)] if one != other else []
+
+    groups, sent = [[0, 1], [2], [3]], ["a", "b", "a"]
+    _, shared = processes.differences_between(groups, sent, compare)
+    assert shared["operation 1"] == {"a": (0, 1, 3), "b": (2,)}
+    _, alone = processes.differences_between(groups, sent, compare, is_shared=False)
+    assert alone["operation 1"] == {"a": (0, 1), "b": (2,)}
+
+
+def test_less_is_sent_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is too long is cut until all of them fit in one message."""
+    alone = processes.Processes(0, 1, None)
+    monkeypatch.setattr(processes, "_LONGEST_TEXT", 300)
+    monkeypatch.setattr(processes, "exchange", lambda _here, _name, text, _timeout: {0: text})
+    numbers = list(range(1000))
+    (sent,) = processes.exchange_in_groups(alone, "it", [[0]], lambda turn: numbers[: 1000 >> turn])
+    assert 50 < len(sent) < 300
+    assert processes.exchange_in_groups(alone, "it", [[0]], lambda _: numbers) == [None]
 
 
 def test_one_process_compares_with_nobody() -> None:

@@ -1,8 +1,8 @@
 """What all processes tell each other, without any device taking part.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it. Digests go first, which are short; only where they differ does one process
-of each group send more.
+public name leads to it: in versions of JAX that are not known, the devices gather the texts.
+Digests go first, which are short; only where they differ does one process of each group send more.
 """
 
 import base64
@@ -11,14 +11,18 @@ import dataclasses
 import itertools
 import json
 import math
+import queue
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import jax
+import numpy as np
 
+from leafwise._jax.compat import is_known
 from leafwise._objects.locks import new_lock
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
@@ -50,12 +54,16 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    state = _state()
-    return Processes(int(state.process_id), int(state.num_processes), state.client)
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        if is_known():
+            state = _state()
+            if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
+                return Processes(int(state.process_id), int(state.num_processes), state.client)
+    return Processes(jax.process_index(), jax.process_count(), None)
 
 
 def _state() -> Any:
-    from jax._src import distributed  # noqa: PLC0415  # only where several processes run
+    from jax._src import distributed  # noqa: PLC0415  # after the check of the version
 
     return distributed.global_state
 
@@ -67,8 +75,10 @@ def exchange(
 
     The n-th call with a name meets the n-th of the others, from `start` on.
     """
-    if here.client is None:
+    if here is _left:
         raise MissingError(None, "its JAX client is shut down: it must start again")
+    if here.client is None:
+        return _gathered(here, text, timeout)
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -127,7 +137,9 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    shutdown, _state().client = here.client.shutdown, None
+    shutdown: Any = jax.distributed.shutdown
+    if here.client is not None:
+        shutdown, _state().client = here.client.shutdown, None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
@@ -161,6 +173,39 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
 
 
+def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
+    """Return the texts by way of the devices, in another thread, which may never end."""
+    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+
+    def gather() -> None:
+        try:
+            answers.put(_allgather(text))
+        except Exception as error:  # noqa: BLE001  # raised below
+            answers.put(error)
+
+    threading.Thread(target=gather, daemon=True).start()
+    end = time.monotonic() + timeout
+    try:
+        found = answers.get(timeout=max(0.001, end - time.monotonic()))
+    except queue.Empty:
+        raise MissingError(None, f"no answer within {timeout:g} s") from None
+    if isinstance(found, Exception):
+        raise MissingError(None, str(found)) from found
+    return dict(enumerate(found[: here.count]))
+
+
+def _allgather(text: str) -> list[str]:
+    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
+
+    data = np.frombuffer(text.encode(), np.uint8)
+    gather: Any = multihost_utils.process_allgather
+    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
+    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
+    padded[: data.size] = data
+    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
+    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]
+
+
 # ------------------------------------------------------------------------ agreement
 
 _REASONS_TIMEOUT: Final = 60.0
@@ -168,6 +213,8 @@ _REASONS_TIMEOUT: Final = 60.0
 
 _LONGEST_TEXT: Final = 3 << 20
 """What is sent in one message, which gRPC limits to 4 MiB."""
+
+_TURNS: Final = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,14 +286,17 @@ def count_of(groups: Sequence[Sequence[int]]) -> str:
 
 
 def exchange_in_groups(
-    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[], Any]
+    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
 ) -> list[Any]:
-    """Return what the first process of each group has sent as JSON; None if it could not."""
-    text = ""
+    """Return what the first process of each group has sent as JSON; None if it could not.
+
+    It is asked to make less of it, for a larger number, until all of them fit in one message.
+    """
+    text, limit = "", _LONGEST_TEXT // len(groups)
     if any(here.index == group[0] for group in groups):
-        text = base64.b85encode(zlib.compress(json.dumps(make()).encode())).decode()
-    if len(text) > _LONGEST_TEXT // len(groups):  # all come in one message
-        text = ""
+        made = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
+        packed = (base64.b85encode(zlib.compress(each)).decode() for each in made)
+        text = next((each for each in packed if len(each) <= limit), "")
     try:
         found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
     except MissingError:  # it has ended since
@@ -308,11 +358,18 @@ Pairs = Iterable[tuple[str, str, str]]
 
 
 def differences_between(
-    groups: Sequence[list[int]], sent: Sequence[T | None], compare: Callable[[T, T], Pairs]
+    groups: Sequence[list[int]],
+    sent: Sequence[T | None],
+    compare: Callable[[T, T], Pairs],
+    *,
+    is_shared: bool = True,
 ) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
-    """Return what differs as lines, and by path: each value with the processes that have it."""
+    """Return what differs as lines, and by path: each value with the processes that have it.
+
+    Where a path is not shared, it means something else for each group.
+    """
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    largest = sent[0]
+    largest = sent[0] if sent else None
     for group, other in zip(groups[1:], sent[1:], strict=True):
         pairs = compare(largest, other) if largest is not None and other is not None else ()
         for path, usual, its in pairs:
@@ -322,7 +379,8 @@ def differences_between(
     known = [group for group, each in zip(groups, sent, strict=True) if each is not None]
     for path, texts in found.items():
         differing = {index for group in texts.values() for index in group}
-        rest = tuple(sorted({*itertools.chain(*known)} - differing))
+        having = itertools.chain(*known) if is_shared else groups[0]
+        rest = tuple(sorted({*having} - differing))
         by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
         found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
     lines: list[str] = []

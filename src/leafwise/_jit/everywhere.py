@@ -286,15 +286,12 @@ def _compare_programs(
     if len(groups) == 1:
         return
 
-    def send() -> dict[str, Any]:
+    def send(turn: int) -> dict[str, Any]:
+        made = program.to_json()
+        made["operations"] = made["operations"][: len(made["operations"]) >> turn]
         around = [*_around(body).items()]
         whys = [_reason(each) for each in log.programs[-1:]]
-        return {
-            "program": program.to_json(),
-            "around": around,
-            "inlined": program.inlined,
-            "why": whys,
-        }
+        return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
 
     sent = exchange_in_groups(here, name, groups, send)
     _HERE.forget(body)
@@ -307,7 +304,7 @@ def _different(
     """Return the error that all processes raise for programs that differ."""
     head = f"{words.head}: {count_of(groups)} lower another program than the others"
     programs = [each and LoweredProgram.from_json(each["program"]) for each in sent]
-    lines, found = differences_between(groups, programs, _differing)
+    lines, found = differences_between(groups, programs, _differing, is_shared=False)
     known = [(group, each) for group, each in zip(groups, sent, strict=True) if each]
     around, values = differences_between(
         [group for group, _ in known],
@@ -421,7 +418,7 @@ def compare(
     if len(groups) == 1:
         return
 
-    texts = exchange_in_groups(here, name, groups, lambda: [*record.items()])
+    texts = exchange_in_groups(here, name, groups, lambda _: [*record.items()])
     sent = [None if found is None else dict(found) for found in texts]
     lines, values = differences_between(
         groups, sent, lambda one, other: differing(one, other, words.root)
