@@ -44,13 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing:
         names = " and ".join(missing)
         parser.exit(2, f"leafwise {command} needs {names}: pip install 'leafwise[cli]'\n")
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: `>&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
     try:
         code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
         sys.stdout.flush()
     except OSError as error:  # a full disk, or nobody reads on
+        if error.errno is None:
+            raise
         discard(sys.stdout)
         if isinstance(error, BrokenPipeError):
             return 141  # as a shell has it
@@ -138,12 +143,13 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     for folder in (here, *here.parents):
         file = folder / "pyproject.toml"
         try:
-            tool: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
+            text = file.read_text(encoding="utf-8")
+            tool: Any = tomllib.loads(text).get("tool") if "leafwise" in text else None
         except OSError:
             continue
         except ValueError as error:  # no TOML, or no UTF-8
             check.exit(2, f"{check.prog}: {file}: {error}\n")
-        if "leafwise" in tool:
+        if isinstance(tool, dict) and "leafwise" in tool:
             table = tool["leafwise"]
             if not isinstance(table, dict):
                 problem = f"tool.leafwise must be a table, got {table!r}"
@@ -166,22 +172,23 @@ def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
             check.error(f"there is no {name!r}; {hint}")
-        action = check.options.get(name)
-        if action is None:  # the targets
-            continue
-        for value in given if isinstance(given, list) else [given]:
-            if action.nargs != 0:
-                yield f"--{name}={folder / value if name in _PATHS else value}"
-            elif not isinstance(value, bool):
-                check.error(f"{name} takes true or false, got {value!r}")
-            elif value:
-                yield f"--{name}"
+        action = check.options.get(name)  # none of the targets
+        is_flag = action is not None and action.nargs == 0
+        is_list = action is None or isinstance(action.default, list)
+        kind: Any = bool if is_flag else str if is_list else str | int | float
+        for value in given if is_list and isinstance(given, list) else [given]:
+            if not isinstance(value, kind) or isinstance(value, bool) is not is_flag:
+                plain = "a list of texts" if is_list else "a text or a number"
+                check.error(f"{name} takes {'true or false' if is_flag else plain}, got {value!r}")
+            if action is not None and value is not False:
+                text = folder / str(value) if name in _PATHS else value
+                yield f"--{name}" if is_flag else f"--{name}={text}"
 
 
 def _targets(table: dict[str, Any], folder: Path) -> Iterator[str]:
     """Yield the targets of a table: files and directories are found from where it stands."""
     given: Any = table.get("targets", [])
-    for target in map(str, given if isinstance(given, list) else [given]):
+    for target in [given] if isinstance(given, str) else given:
         path = folder / target.partition(":")[0]
         yield str(folder / target) if path.exists() and folder != Path.cwd() else target
 
@@ -242,7 +249,7 @@ def _positive(text: str) -> int:
 def seconds(text: str) -> float:
     """Read a number of seconds; argparse names this function where it is none."""
     number = float(text)
-    if number <= 0:
+    if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return number
 

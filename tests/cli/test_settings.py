@@ -72,6 +72,8 @@ def test_settings_of_the_project(
         ("write-baseline = 'b.json'", "there is no 'write-baseline'"),
         ("examples = 0", "argument --examples: '0' is not a number, 1 or more"),
         ("strict = 'yes'", "strict takes true or false, got 'yes'"),
+        ("examples = true", "examples takes a text or a number, got True"),
+        ("seed = [1, 2]", "seed takes a text or a number, got [1, 2]"),
         ("law = ['zzz']", "--law: there is no law 'zzz'"),
         ("examples =", "pyproject.toml"),
     ],

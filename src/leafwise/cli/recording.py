@@ -129,7 +129,7 @@ class Recorder:
         namespace.jit = self._original
 
     def forget(self) -> None:
-        """Begin anew, as in a forked process."""
+        """Begin again, as in a forked process."""
         self._known.clear()
 
     def _note_wrong(self, text: str, site: Site | None) -> None:
@@ -150,11 +150,12 @@ class Recorder:
         original = self._original
 
         @functools.wraps(original)
-        def checked(fun: Any = None, **options: Any) -> Any:
-            if fun is None:
+        def checked(*args: Any, **options: Any) -> Any:
+            if not args:
                 return functools.partial(checked, **options)
-            is_known = callable(fun)
-            return jit_with_log(fun, options, StaleAction.IGNORE) if is_known else original(fun)
+            if len(args) == 1 and callable(args[0]):
+                return jit_with_log(args[0], options, StaleAction.IGNORE)
+            return original(*args, **options)
 
         return checked
 

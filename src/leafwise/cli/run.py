@@ -159,7 +159,12 @@ def _start_worker(texts: list[str]) -> None:
 
 
 def _check_at(place: int, options: CheckOptions) -> ClassReport:
-    return check_class(_TARGETS[place], options)
+    report = check_class(_TARGETS[place], options)
+    laws, warned = (
+        tuple(dataclasses.replace(each, error=None) for each in results)  # which may not pickle
+        for results in (report.laws, report.warnings)
+    )
+    return dataclasses.replace(report, laws=laws, warnings=warned)
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
