@@ -38,6 +38,7 @@ class EagerCall(NamedTuple):
     operands: Mapping[str, Any]
     is_direct: bool
     is_masked: bool
+    unsized: str  # the parameter for the size of the result that was not given
 
 
 class SeenFunction:
@@ -109,13 +110,14 @@ class OutsideLog:
         reasons: list[Reason] = []
         number = 0
         # Within one run a package may well compile one operation with several constants.
-        is_same = run is None and bool(call.functions)
-        if earlier is not None and (is_same or earlier.run != run):
-            fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
-            reasons, again = list(_fresh(earlier, program, call, fix)), Advice("", fix)
-            reasons = reasons or [Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, again)]
+        # Where no run is known, only functions that are made again show that it is another one.
+        fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
+        fresh = [] if earlier is None else list(_fresh(earlier, program, call, fix))
+        if earlier is not None and (fresh if run is None else earlier.run != run):
+            again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
+            reasons = fresh or [again]
         elif latest is None or latest.run != run or run is None:
-            is_any = call.is_masked
+            is_any = bool(call.is_masked or call.unsized)
             step = None if latest is None else _step(latest, program, is_any=is_any)
             number = 0 if step is None else place.sizes if is_any or step == place.step else 1
             place.latest, place.step, place.sizes = program, step, number + 1
@@ -161,6 +163,8 @@ def _sizes(
     name, cause = "size", Cause.GROWING.value
     if call.is_masked:
         name, cause = "mask", Advice("", "`jnp.where(mask, x, 0)` keeps the shape")
+    elif call.unsized:
+        name, cause = call.name, Advice("", f"`{call.name}(..., {call.unsized}=n)`")
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
@@ -221,7 +225,8 @@ def eager_call(
     found = {} if called is None else called.f_locals
     name = "" if called is None else called.f_code.co_name
     is_direct = all(_is_of_jax(each.f_globals) for each in frames)
-    is_masked = is_direct and any(_is_mask(each.f_locals) for each in inside[-3:])
+    unsized = _unsized(found) if is_direct else ""
+    is_masked = is_direct and not unsized and any(_is_mask(each.f_locals) for each in inside[-3:])
     return EagerCall(
         place=hash(tuple((code.co_filename, each.f_lineno) for each, code in codes)),
         name=name,
@@ -229,6 +234,7 @@ def eager_call(
         operands=dict(_operands(found, name)),
         is_direct=is_direct,
         is_masked=is_masked,
+        unsized=unsized,
     )
 
 
@@ -299,6 +305,14 @@ def _is_users(value: Any) -> bool:
         value = value.func
     package = str(getattr(value, "__module__", None)).partition(".")[0]
     return hasattr(value, "__name__") and package not in _JAX
+
+
+def _unsized(found: Mapping[str, Any]) -> str:
+    """Return the parameter that a function lacks to return one size; empty for most."""
+    if found.get("total_repeat_length", 0) is None and hasattr(found.get("repeats"), "dtype"):
+        return "total_repeat_length"
+    # With `x` and `y`, `where` chooses between two arrays, and finds nothing.
+    return "size" if found.get("size", 0) is None and found.get("y") is None else ""
 
 
 def _is_mask(found: Mapping[str, Any]) -> bool:
