@@ -233,6 +233,7 @@ def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None
     ("setting", "expected"),
     [
         ("3", "3"),
+        ("nonsense", "8"),
         *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((None, "8"), ("0", ""))),
     ],
     ids=str,
@@ -257,6 +258,8 @@ def test_the_environment_variable(setting: str | None, expected: str, tmp_path: 
         [sys.executable, script], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.strip() == expected
+    is_wrong = "'nonsense' is not a number of traces: 8 is used" in done.stderr
+    assert is_wrong is (setting == "nonsense")
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -28,7 +28,18 @@ _WARNED: Final = ClassMap[Counter[Any]]()
 """The fields of each class that there was a warning of."""
 
 
-_PROCESS: Final = int(os.environ.get("LEAFWISE_STORM_GUARD") or _USUAL) or None
+def _from_environment() -> int | None:
+    text = os.environ.get("LEAFWISE_STORM_GUARD", "")
+    if text and not text.isdecimal():
+        said = (
+            f"LEAFWISE_STORM_GUARD={text!r} is not a number of traces: {_USUAL} is used\n"
+            f"  fix: set it to a positive number, or to 0 to turn the guard off"
+        )
+        warnings.warn(said, RuntimeWarning, stacklevel=2)
+    return (int(text) if text.isdecimal() else _USUAL) or None
+
+
+_PROCESS: Final = _from_environment()
 """The number that holds outside any block."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -136,15 +136,19 @@ class watch:  # noqa: N801  # a context manager that is used like a function
     """
 
     def __init__(self, *, eager: bool = True) -> None:
-        self._budget = budget(eager=eager)
+        self._eager = eager
+        self._logs: list[Log] = []
 
     def __enter__(self) -> Log:
         """Begin to count."""
-        return self._budget.__enter__()
+        log = Log(eager=self._eager)
+        self._logs.append(log)
+        watch_events(log.add)
+        return log
 
     def __exit__(self, *_: object) -> None:
         """Stop counting."""
-        self._budget.__exit__(None, None, None)
+        unwatch_events(self._logs.pop().add)
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -3,6 +3,7 @@
 import collections
 import functools
 import inspect
+import threading
 import typing
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
@@ -13,7 +14,7 @@ import jax
 
 from leafwise._compare.explain import Explanation, explain
 from leafwise._compare.reasons import Outcome
-from leafwise._jax.events import count_events
+from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import CannotBuildError, RetraceError
@@ -54,11 +55,12 @@ class OnlyOn(Generic[P, R]):
         if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
             return self.jitted(*args, **kwargs)  # a part of another program
         signature = self._subject.signature(*args, **kwargs)
-        with count_events() as counts:
+        with watch(eager=False) as log:
             result = self.jitted(*args, **kwargs)
         is_known, earlier = signature in self._signatures, list(self._signatures)
         self._signatures[signature] = None
-        is_new = counts.traces or counts.compiles
+        here = threading.get_ident()
+        is_new = any(event.thread_id == here for event in log.of(self.jitted))
         if is_new and not is_known:  # a known one: its program was cleared
             self._judge([explain(before, signature) for before in earlier])
         return result
