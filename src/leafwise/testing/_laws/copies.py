@@ -96,9 +96,11 @@ def fresh_process(case: Case) -> None:
         for value in (x, level[1], *(getattr(x, name) for name in names)):
             with contextlib.suppress(Exception):
                 hash(value)  # one that is cached would be pickled
-        pickles = first, pickle.dumps(x), pickle.dumps(level[1])
+        pickles = [first, pickle.dumps(x)]
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
+    with contextlib.suppress(Exception):  # aux_data need not pickle
+        pickles.append(pickle.dumps(level[1]))
     if any(b"__main__" in each for each in pickles):
         return  # it is another module there
     module = case.cls.__module__

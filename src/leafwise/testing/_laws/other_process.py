@@ -23,12 +23,12 @@ _SECONDS: Final = 120
 
 
 class UnpickleRequest(NamedTuple):
-    """Pickles of an instance, of the same one after it was hashed, and of its aux_data."""
+    """Pickles of an instance, of the same one after it was hashed, and perhaps of its aux_data."""
 
     paths: list[str]
     module: str
     names: tuple[str, ...]
-    pickles: tuple[bytes, bytes, bytes]
+    pickles: list[bytes]
 
 
 class Answer(NamedTuple):
@@ -115,7 +115,7 @@ def _answer(request: UnpickleRequest) -> Answer:
     except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
         return Answer(missing=f"{type(error).__name__}: {message_of(error)}")
     try:
-        before, after, aux = map(pickle.loads, request.pickles)
+        before, after, *aux = map(pickle.loads, request.pickles)
     except ImportError as error:
         return Answer(missing=message_of(error))
     except BaseException as error:  # noqa: BLE001  # the user's own code
@@ -130,7 +130,7 @@ def _answer(request: UnpickleRequest) -> Answer:
         )
 
 
-def _compare(before: Any, after: Any, aux: Any, names: tuple[str, ...]) -> tuple[str, str]:
+def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) -> tuple[str, str]:
     """Compare an instance that was never hashed with one that was hashed in the first process."""
     import jax  # noqa: PLC0415  # the class's module has loaded it
 
@@ -142,7 +142,8 @@ def _compare(before: Any, after: Any, aux: Any, names: tuple[str, ...]) -> tuple
         (name, getattr(before, name, None), getattr(after, name, None)) for name in names
     ]
     structures = [jax.tree_util.tree_structure(each) for each in (before, after)]
-    pairs += [("", levels[0][1], levels[1][1]), ("", *structures), ("", levels[0][1], aux)]
+    pairs += [("", levels[0][1], levels[1][1]), ("", *structures)]
+    pairs += [("", levels[0][1], each) for each in aux]
     for name, one, other in pairs:
         hashes: set[int] = set()
         for each in (one, other):
