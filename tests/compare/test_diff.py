@@ -207,13 +207,14 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "texts": (["a", 1.0, len], ["a", 1.0, len], ""),
     "array of texts": (
         *(np.array([["a", "b"]]), np.array([["a", "c"]])),
-        "<U1[1,2] (numpy.ndarray) -> <U1[1,2] (numpy.ndarray), which is not equal",
+        "'b' (str) at [0, 1] -> 'c' (str) (1 of 2 elements differ)",
     ),
     "same array of texts": (np.array(["a"]), np.array(["a"]), ""),
+    "texts as objects": (np.array(["a"]), np.array(["a"], object), "<U1 -> object"),
     "lengths of texts": (np.array(["a"]), np.array(["a", "b"]), "<U1[1] (numpy.ndarray) -> <U1[2]"),
     "objects": (
         *(np.array([None, 1], object), np.array([None, 1.0], object)),
-        "object[2] (numpy.ndarray) -> object[2] (numpy.ndarray), which is not equal",
+        "1 (int) at [1] -> 1.0 (float) (1 of 2",
     ),
     "no words": (Same(), Same(), "same (tests.compare.test_diff.Same) -> same (tests"),
     "abstract": (F3, jnp.ones(3), "float32[3] -> float32[3] (jax array)"),
