@@ -251,6 +251,8 @@ def test_a_class_that_does_not_say_enough() -> None:
         lw.shardings(Own, mesh_of())
     with pytest.raises(TypeError, match=r"int is not a class that lw\.pytree decorated"):
         lw.shardings(int, mesh_of())
+    with pytest.raises(TypeError, match=r"got .*\n  fix: `lw.shardings\(jax.eval_shape\(list, "):
+        lw.shardings(list[Layer], mesh_of())
     with pytest.raises(TypeError, match="takes an instance, got the class Layer"):
         lw.shard(Layer, mesh_of())
     with pytest.raises(ValueError, match=r"lw\.shard\(timeout=0\): the timeout is a positive"):

@@ -88,6 +88,17 @@ def _related(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one) or one[:8] == other[:8]
 
 
+def test_untouched_parts_are_the_same_objects() -> None:
+    """What is not on the way to a change is not copied."""
+    tree = Model(Layer(jnp.ones(2)), [Layer(jnp.ones(3)), Layer([1, 2])])
+    made = lw.update(tree, {"layers[0].b": 1})
+    assert made.encoder is tree.encoder
+    assert made.layers[1] is tree.layers[1]
+    assert made.layers[0].w is tree.layers[0].w
+    assert made.layers is not tree.layers
+    assert tree.layers[0].b == 0.0
+
+
 @given(pytrees(), st.data())
 def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> None:
     """Of any drawn tree one leaf is exchanged: structure and all other leaves stay."""

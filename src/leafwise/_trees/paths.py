@@ -168,6 +168,7 @@ def nowhere(
     """Return the error for a path that leads to no part of a tree."""
     at = format_path(wanted[: wrong + 1])
     where = f", from {at!r} on" if len(wanted) > wrong + 1 else ""
+    siblings = [each for each in siblings if not each.startswith(f".{KEY}")]
     meant = nearest_path(wanted, wrong, siblings, paths)
     nearest = "" if meant is None else f"\n  nearest: {format_path(meant)!r}"
     return PathError(f"{path!r} leads nowhere{where}: {why}{nearest}")

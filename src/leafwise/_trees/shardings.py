@@ -128,6 +128,11 @@ def shardings(
         raise TypeError(f"paths= takes a mapping from paths to shardings, got {got(paths)}")
     if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"default= takes a PartitionSpec, got {got(default)}")
+    if (cls := typing.get_origin(tree)) is not None:
+        raise TypeError(
+            f"lw.shardings takes a tree, or a class as it is, got {tree}\n"
+            f"  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
+        )
     if isinstance(tree, type):
         tree = _of_class(tree)
     flat = FlatTree(tree)
@@ -282,7 +287,7 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
     )
     if len(groups) == 1:
         return
-    sent = exchange_in_groups(here, "lw.shard", groups, lambda: texts)
+    sent = exchange_in_groups(here, "lw.shard", groups, lambda _: texts)
     lines, found = differences_between(groups, sent, _differing)
     raise DifferentProcessesError(
         (
