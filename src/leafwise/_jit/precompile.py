@@ -200,7 +200,7 @@ def _checked(place: int, entry: Any) -> Any:
 
 
 def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, AbstractCall]:
-    """Return what is lowered, which is no bound method, and its arguments."""
+    """Return what is lowered, which is not a bound method, and its arguments."""
     is_whole = False
     if isinstance(call, Signature):
         args, kwargs = abstract_call(call)
