@@ -110,10 +110,10 @@ class OutsideLog:
         reasons: list[Reason] = []
         number = 0
         # Within one run a package may well compile one operation with several constants.
-        # Where no run is known, only functions that are made again show that it is another one.
+        # Where no run is known, it is another one for what runs a function.
         fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
         fresh = [] if earlier is None else list(_fresh(earlier, program, call, fix))
-        if earlier is not None and (fresh if run is None else earlier.run != run):
+        if earlier is not None and (call.functions if run is None else earlier.run != run):
             again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
             reasons = fresh or [again]
         elif latest is None or latest.run != run or run is None:
