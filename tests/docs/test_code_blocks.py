@@ -22,6 +22,7 @@ from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
 ROOT = Path(__file__).parents[2]
+AT_NIGHT = ("property-tests.md", "slow-loop.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RAISES = re.compile(r"# raises: ([\w.]+)\s*$")
 
@@ -140,10 +141,9 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize(
     "page",
     [
-        # The page on property tests runs them all: half a minute.
-        pytest.param(
-            page, id=name, marks=[pytest.mark.nightly] * name.endswith("property-tests.md")
-        )
+        # The page on property tests runs them all: half a minute. The script of the slow loop
+        # is what test_slow_loop.py runs.
+        pytest.param(page, id=name, marks=[pytest.mark.nightly] * name.endswith(AT_NIGHT))
         for page in PAGES
         for name in [str(page.relative_to(ROOT))]
     ],

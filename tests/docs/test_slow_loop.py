@@ -28,14 +28,14 @@ def changed(script: str, diff: str) -> str:
     return script.replace(before, after)
 
 
-def findings(script: str, folder: Path) -> list[dict[str, Any]]:
-    """Return what `leafwise explain` finds in a script."""
+def explain(script: str, folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return what a script prints, and what `leafwise explain` finds in it."""
     path, report = folder / "train.py", folder / "report.json"
     path.write_text(script, encoding="utf-8")
     command = [sys.executable, "-m", "leafwise", "explain", "-q", "--json", str(report), str(path)]
-    subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["findings"]
-    return found
+    return done.stdout, found
 
 
 @pytest.mark.slow
@@ -43,12 +43,15 @@ def test_the_steps_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Each line that the page shows is found; after the last step none is, and the test passes."""
     (script,) = blocks('python title="train.py"')
     shown = set(re.findall(r"^train.py:\d+  (.*)$", blocks("text")[1], re.MULTILINE))
-    assert shown <= {each["text"] for each in findings(script, tmp_path)}
+    printed, found = explain(script, tmp_path)
+    assert printed == blocks("text")[0]
+    assert shown <= {each["text"] for each in found}
     diffs = blocks("diff")
     assert len(diffs) == 10
     for diff in diffs:
         script = changed(script, diff)
-    assert findings(script, tmp_path) == []
+    _, found = explain(script, tmp_path)
+    assert found == []
     (test,) = blocks("python3")
     namespace: dict[str, Any] = {}
     exec(test, namespace)  # noqa: S102  # our own
