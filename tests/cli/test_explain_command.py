@@ -1,11 +1,12 @@
 """`leafwise explain` runs a script unchanged and says why JAX traced and compiled."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from .conftest import Runner
+from .conftest import Check, Runner
 
 pytestmark = pytest.mark.slow  # a process of its own for each script
 
@@ -177,7 +178,7 @@ for _ in range(3):
     assert "step was answered for lr = 0.1" in page
 
 
-def test_the_gate(run: Runner) -> None:
+def test_the_gate(run: Runner, leafwise: Check) -> None:
     """More findings than allowed fail, and are named; the script's own failure wins."""
     script = run.write(
         """
@@ -189,13 +190,15 @@ def test_the_gate(run: Runner) -> None:
         sys.exit(int(sys.argv[1]))
         """
     )
+    recorded = run.run(script, "0", env={**os.environ, "LEAFWISE_EXPLAIN": "records"})
+    assert recorded.returncode == 0
     for options, code, words in (
         (["--fail-on", "retrace"], 1, "1 finding with a retrace, 0 allowed\n  script.py:6: "),
         (["--fail-on", "recompile"], 1, "2 findings with a recompile, 0 allowed\n"),
         (["--fail-on", "recompile", "--allow", "2"], 0, ""),
     ):
-        done = run.explain("-q", *options, "--json", "r.json", script, "0")
-        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+        done = leafwise("explain", "-q", *options, "--json", "r.json", "records")
+        assert (done.code, words in done.err) == (code, True), done.err
         report = json.loads((run.folder / "r.json").read_text(encoding="utf-8"))
         assert len(report["findings"]) == 2
-        assert run.explain("-q", *options, script, "5").returncode == 5
+    assert run.explain("-q", "--fail-on", "recompile", script, "5").returncode == 5
