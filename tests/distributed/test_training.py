@@ -7,9 +7,6 @@ import pytest
 
 from .processes import run
 
-pytest.importorskip("optax")
-pytest.importorskip("sklearn")
-
 EXAMPLES = str(Path(__file__).parents[2] / "examples")
 # What JAX reads where a cluster starts the processes.
 SLURM = """{"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count),
@@ -36,12 +33,12 @@ def alone() -> list[float]:
     return losses
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # sharding, comparing and this training are tried on each change, one by one
 @pytest.mark.parametrize(
     ("count", "devices", "cluster"),
     [
         pytest.param(2, 2, SLURM, id="two, as SLURM starts them"),
-        pytest.param(4, 1, OPEN_MPI, id="four, as Open MPI starts them", marks=pytest.mark.nightly),
+        pytest.param(4, 1, OPEN_MPI, id="four, as Open MPI starts them"),
     ],
 )
 def test_losses_are_those_of_one_process(
