@@ -48,7 +48,9 @@ KINDS = {
     **dict.fromkeys(
         (
             "cli/test_annotations.py",
+            "cli/test_check_fixes_applied.py",
             "cli/test_construction.py",
+            "cli/test_drawn.py",
             "cli/test_edits.py",
             "cli/test_laws.py",
             "cli/test_libraries.py",

@@ -73,6 +73,8 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 
+SLOW = ("mask", "outside", "unique")
+
 
 _NUMBERS = itertools.count()
 
@@ -95,7 +97,10 @@ def run(folder: Path, explained: Explained, code: str) -> Any:
     return explained(lambda: load(folder, code))["findings"]
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in FOUND],
+)
 def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
     """With its fix the program has no finding any more."""
     code, places = FOUND[name]
