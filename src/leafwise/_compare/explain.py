@@ -10,8 +10,7 @@ from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, merge_rebuilt
 from leafwise._compare.signature import Signature, value_of
 from leafwise._compare.tree_differences import TreeComparison, paired
-from leafwise._display.html import preformatted
-from leafwise._display.words import headword, likeness, paths_of, sentence_of
+from leafwise._display.words import ShownAsText, headword, likeness, paths_of, sentence_of
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, got, without_addresses
@@ -22,7 +21,7 @@ _SHOWN: Final = 12
 
 
 @dataclasses.dataclass(frozen=True)
-class Explanation:
+class Explanation(ShownAsText):
     """What JAX does for a call, and all reasons for it.
 
     Attributes:
@@ -67,16 +66,6 @@ class Explanation:
     def to_json(self, *, indent: int | None = None) -> str:
         """Return it as JSON."""
         return json.dumps(self.as_dict(), indent=indent)
-
-    def _repr_html_(self) -> str:
-        """Return the text, for notebooks."""
-        return preformatted(str(self))
-
-    def __rich__(self) -> object:
-        """Return the text, for `rich.print`."""
-        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
-
-        return Text(str(self))
 
 
 def _joined(reasons: Iterable[Reason]) -> list[Reason]:
