@@ -1,5 +1,6 @@
 """Compiling ahead of the first call, for many signatures at once."""
 
+import ast
 import contextlib
 import dataclasses
 import functools
@@ -13,20 +14,20 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from types import MethodType
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import jax
 import numpy as np
 
 from leafwise._classes.instance import pformat
-from leafwise._compare.abstract_call import AbstractCall, abstract_call
-from leafwise._compare.signature import Signature
+from leafwise._compare.signature import Signature, value_of
 from leafwise._jax.events import count_events
 from leafwise._jit import storm
 from leafwise._jit.callee import name_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import Verbatim, got, shorten
+from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise.errors import PrecompileError, message_of
 
 CallLike: TypeAlias = Signature | tuple[Sequence[Any], Mapping[str, Any]]
@@ -199,18 +200,49 @@ def _checked(place: int, entry: Any) -> Any:
     return entry
 
 
-def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, AbstractCall]:
+_Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, _Arguments]:
     """Return what is lowered, which is not a bound method, and its arguments."""
     is_whole = False
     if isinstance(call, Signature):
-        args, kwargs = abstract_call(call)
+        args, kwargs = _abstract(call)
         # What `method.signature` records, with the names of parameters, has the instance.
         is_whole = isinstance(fun, BoundMethod) and bool(call.labels)
     else:
-        args, kwargs = cast("AbstractCall", call)
+        args, kwargs = cast("_Arguments", call)
     if not isinstance(fun, BoundMethod | MethodType):
-        return fun, AbstractCall(tuple(args), kwargs)
-    return fun.__func__, AbstractCall((*(() if is_whole else (fun.__self__,)), *args), kwargs)
+        return fun, (tuple(args), kwargs)
+    return fun.__func__, ((*(() if is_whole else (fun.__self__,)), *args), kwargs)
+
+
+def _abstract(signature: Signature) -> _Arguments:
+    """Return a call that one program serves with the recorded one, or raise ValueError."""
+    pairs = zip(signature.leaf_paths, signature.leaf_records, strict=True)
+    leaves = [_argument(signature.show(path), leaf) for path, leaf in pairs]
+    root = signature.root
+    found = dict(zip(root.steps, jax.tree.unflatten(signature.treedef, leaves), strict=True))
+    found.update(zip(root.names, map(value_of, root.values), strict=True))
+    named = {ast.literal_eval(step[7:-1]): step for step in found if step.startswith("kwargs")}
+    args = tuple(found[f"args[{place}]"] for place in range(len(found) - len(named)))
+    return args, {name: found[step] for name, step in named.items()}
+
+
+def _argument(path: str, leaf: Leaf) -> Any:
+    if leaf.kind is LeafKind.STATIC:
+        return leaf.value
+    if leaf.kind in _WITHOUT_ABSTRACT or leaf.aval is None:
+        raise ValueError(
+            f"{path}: without its value it cannot be given: {leaf}\n"
+            f"  fix: give the call as (args, kwargs)"
+        )
+    weak, sharding = leaf.weak_type, leaf.lowered_sharding
+    struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
+    return struct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
+
+
+_WITHOUT_ABSTRACT: Final = {LeafKind.REF, LeafKind.OTHER, LeafKind.INVALID}
 
 
 def _start(
