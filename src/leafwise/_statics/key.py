@@ -72,26 +72,17 @@ class WeakEntry(weakref.ref[T]):
     table: Any
 
 
-def shrink(table: dict[Any, Any]) -> None:
-    """Free the memory of a dict of one item or none: without `clear` it keeps its largest size."""
-    if len(table) <= 1:
-        left = tuple(table.items())
-        table.clear()
-        table.update(left)
-
-
 def no_key() -> None:
     """Be what `KeyTable.last` is before there is a key."""
 
 
-def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink: Any = shrink) -> None:
+def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
     def forget() -> None:  # defaults, since globals are gone when the interpreter ends
         entries = entry.table.get(entry.position)
         if entries is not None:
             entries[:] = [other for other in entries if other is not entry]
             if not entries:
                 del entry.table[entry.position]
-                shrink(entry.table)
 
     cleanup(forget)
 
@@ -290,7 +281,6 @@ class OwnStaticKey(StaticKey):
 def _forget_key(
     entry: WeakEntry[StaticKey],
     cleanup: Any = _CLEANUP,
-    shrink: Any = shrink,
     no_key: Any = no_key,
 ) -> None:
     def forget() -> None:
@@ -298,10 +288,8 @@ def _forget_key(
         table: KeyTable = entry.table
         if table.known.get(ids) is entry:
             del table.known[ids]
-            shrink(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
-            shrink(table.plain)
         if table.last is entry:
             table.last = no_key
 
