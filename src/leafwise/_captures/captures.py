@@ -113,7 +113,7 @@ class Capture:
         return f"<{kind}>" if name == kind else f"<{kind} {name}>"
 
 
-class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any but empty ones
+class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has attributes
     """The captures of a function; as text a table.
 
     Attributes:
