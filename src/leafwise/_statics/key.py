@@ -214,10 +214,9 @@ class StaticKey(Token):
         rest_fixed: Whether nothing in the other fields can change.
         records: The digests of the objects that could.
         snapshot: What could be reached through the values when the key was made.
-        alias: The last equal values of other objects, if they are long.
     """
 
-    __slots__ = ("alias", "fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
+    __slots__ = ("fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
 
     def __init__(
         self,
@@ -234,7 +233,6 @@ class StaticKey(Token):
         self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Digest] = () if canon is None else canon.records
         self.snapshot: Snapshot | None = None
-        self.alias: tuple[Any, ...] | None = None
 
     def unchanged(self) -> bool:
         """Return whether values by content, and what their code finds, are as they were read."""
@@ -372,20 +370,9 @@ class KeyTable:
         if key.fixed:
             self.last = entry
 
-    def add_alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
-        """Add a key by the ids of equal values: of the last ones, which it keeps alive."""
-        with LOCK:
-            if key.alias is not None:
-                self.known.pop(tuple(map(id, key.alias)), None)
-            key.alias = values
-            entry = WeakEntry(key, _forget_key)
-            entry.table, entry.position = self, (ids, None)
-            self.known[ids] = entry
-
 
 _LONG: Final = 32
-"""A form of so many tokens costs more to build again than an alias costs to keep."""
-
+"""A form of fewer tokens is small enough to keep its key alive."""
 
 _LONG_TEXT: Final = 1 << 10
 
@@ -476,8 +463,6 @@ def _plain_key(
     entry = table.plain.get(form)
     found = entry() if entry is not None else None
     if found is not None:
-        if len(form) >= _LONG:
-            table.add_alias(found, ids, values)
         return found
     made = StaticKey(table.owner, values, form, None)
     with LOCK:
