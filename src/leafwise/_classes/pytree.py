@@ -23,7 +23,6 @@ from leafwise._classes.spec import (
     ClassSpec,
     FieldSpec,
     is_decorated,
-    refuse_bare_fields,
     refuse_mutable_defaults,
     resolve_fields,
 )
@@ -257,7 +256,6 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         )(cls)
     except (TypeError, ValueError) as error:
         refuse_mutable_defaults(cls)
-        refuse_bare_fields(cls)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__

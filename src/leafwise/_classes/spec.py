@@ -492,22 +492,3 @@ def refuse_mutable_defaults(cls: type) -> None:
         )
     if found:
         raise DefinitionError("\n".join(found)) from None
-
-
-def refuse_bare_fields(cls: type) -> None:
-    """Refuse fields without an annotation.
-
-    Raises:
-        DefinitionError: There is one.
-    """
-    for name, value in vars(cls).items():
-        if isinstance(value, dataclasses.Field) and name not in inspect.get_annotations(cls):
-            made: Any = value.default_factory
-            if not isinstance(made, type):
-                made = type(value.default)
-            kind = "..." if made is type(dataclasses.MISSING) else made.__name__
-            static = is_static_metadata(value.metadata) is True
-            raise DefinitionError(
-                f"{cls.__name__}.{name}: a field needs an annotation\n"
-                f"  fix: `{name}: {declaration(value, kind, static=static).partition(': ')[2]}`"
-            ) from None
