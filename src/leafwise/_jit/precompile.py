@@ -1,16 +1,14 @@
 """Compiling ahead of the first call, for many signatures at once."""
 
 import ast
-import contextlib
 import dataclasses
 import functools
-import importlib.util
 import itertools
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from types import MethodType
@@ -115,8 +113,8 @@ def precompile(
             is called later. A call is ``(args, kwargs)``, or what `leafwise.signature` or
             ``function.signature`` recorded.
         threads: How many compile at a time; as many as there are processors if None.
-        progress: Whether to show on standard error what is done: by a bar if it is a terminal
-            and rich is installed, else by a line for each program. If None, on a terminal alone.
+        progress: Whether to write a line for each program that is done to standard error; if
+            None, to a terminal alone.
 
     Returns:
         What became of each program.
@@ -136,9 +134,10 @@ def precompile(
     began = time.monotonic()
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
     try:
-        with _progress(len(pairs), shown=progress) as note:
-            found = [_start(pool, fun, call, note) for fun, call in pairs]
-            results = [each.result() if isinstance(each, Future) else each for each in found]
+        shown = sys.stderr.isatty() if progress is None else progress
+        note = _progress(len(pairs), shown=shown)
+        found = [_start(pool, fun, call, note) for fun, call in pairs]
+        results = [each.result() if isinstance(each, Future) else each for each in found]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     done = Precompiled(results)
@@ -156,28 +155,16 @@ def precompile(
 Note: TypeAlias = Callable[[PrecompiledProgram], None]
 
 
-@contextlib.contextmanager
-def _progress(total: int, *, shown: bool | None) -> Generator[Note, None, None]:
-    """Show how many programs are done: on a terminal with rich's bar, where rich is installed."""
-    terminal = sys.stderr.isatty()
-    if not (terminal if shown is None else shown):
-        yield lambda _: None
-    elif not (terminal and importlib.util.find_spec("rich")):
-        lock, numbers = new_lock(), itertools.count(1)
+def _progress(total: int, *, shown: bool) -> Note:
+    """Return what shows that a program is done."""
+    lock, numbers = new_lock(), itertools.count(1)
 
-        def write(program: PrecompiledProgram) -> None:
-            with lock:
-                line = shorten(Verbatim(f"[{next(numbers)}/{total}] {program}"), 160)
-                print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
+    def note(program: PrecompiledProgram) -> None:
+        with lock:
+            line = shorten(Verbatim(f"[{next(numbers)}/{total}] {program}"), 160)
+            print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
 
-        yield write
-    else:
-        from rich.console import Console  # noqa: PLC0415  # an extra
-        from rich.progress import Progress  # noqa: PLC0415
-
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task("compiling", total=total)
-            yield lambda program: bar.update(task, advance=1, description=program.function)
+    return note if shown else lambda _: None
 
 
 def _checked(place: int, entry: Any) -> Any:
