@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from leafwise._display.html import DARK, FONT, LIGHT, ROLES
+from leafwise._display.diagram import DARK, FONT, LIGHT, ROLES
 
 WIDTH: Final = 440
 LINE: Final = 20

@@ -109,17 +109,6 @@ def test_default_is_a_class_attribute() -> None:
     assert P(0.0).a == 3
 
 
-@pytest.mark.parametrize("function", [lw.field, lw.static_field])
-def test_a_default_by_position(function: Any) -> None:
-    """Its error has the code that is meant."""
-    with pytest.raises(TypeError) as error:
-        function(3)
-    name = function.__name__
-    assert str(error.value) == (
-        f"{name}() takes its default by keyword\n  fix: `lw.{name}(default=3)`"
-    )
-
-
 def test_init_false_is_carried_through_flatten() -> None:
     """Fields with `init=False`, static or dynamic, survive flatten, jit and tree.map."""
 

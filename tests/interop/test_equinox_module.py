@@ -224,19 +224,6 @@ def test_definition_errors() -> None:
         class Torn(Module):
             n: lw.Static[int] = dataclasses.field(metadata={"static": False})
 
-    with pytest.raises(lw.errors.DefinitionError, match=r"Slots: .*lose x"):
-
-        class Slots(Module):
-            __slots__ = ("x",)
-            x: int
-
-    with pytest.raises(lw.errors.DefinitionError, match=r"Hiding\.act: a property hides"):
-
-        class Hiding(Layer):
-            @property
-            def act(self) -> str:
-                return "tanh"
-
     class Fine(Layer):
         depth: int = lw.field(default=3)  # now dynamic, and it says so
 

@@ -134,7 +134,7 @@ def test_a_trace_is_recorded() -> None:
     assert "x: shape (3,) -> (4,)" in str(second)
     assert repr(function.traces).count("\n") >= 2
     assert function.traces[-1] is second
-    assert function.traces[:1] == [first]
+    assert function.traces[:1] == (first,)
 
 
 def test_a_recompile_is_recorded_apart() -> None:

@@ -1,8 +1,6 @@
 """What `lw.debug.check_statics()` looks into, and the short list of what it does not."""
 
 import array
-import functools
-import gc
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -93,27 +91,6 @@ def test_a_tracer_behind_jit() -> None:
 
     with pytest.raises(lw.errors.TracerInStaticError, match=r"__closure__\['x'\]"):
         run(1.0)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda box: weakref.ref(box), lambda box: weakref.WeakMethod(box.times)],
-    ids=["ref", "method"],
-)
-@pytest.mark.parametrize("inside", [lambda ref: ref, Box], ids=["static", "attribute"])
-def test_weak_references(make: Any, inside: Any) -> None:
-    """What one leads to is looked into, and not kept alive: that it is gone is a change."""
-    box = Box([1, Box(2)])
-    find = weakref.ref(box)
-    static = inside(make(box))
-    change = functools.partial(setattr, box.v[1], "v", 3)
-    assert_named(static, change, r"\(\)\.v\[1\]\.v was 2, now 3")
-    p = P(1.0, static)
-    del box
-    gc.collect()
-    assert find() is None
-    with check_statics(), pytest.raises(lw.errors.StaticMutatedError, match=r"<Box>, now None"):
-        jax.tree.leaves(p)
 
 
 class Record(NamedTuple):

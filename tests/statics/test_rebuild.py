@@ -1,18 +1,10 @@
 """Static values from their JSON: what comes back is what was written, and nothing is called."""
 
-import collections
 import dataclasses
 import datetime as dt
-import decimal
 import enum
-import fractions
 import functools
 import json
-import pathlib
-import re
-import types
-import uuid
-import zoneinfo
 from typing import Any, NamedTuple
 
 import jax
@@ -67,8 +59,6 @@ class Own:
     def __hash__(self) -> int:
         return hash(self.value)
 
-    def method(self) -> None: ...
-
 
 class Words(tuple):
     pass
@@ -82,27 +72,10 @@ VALUES: list[Any] = [
     *(None, True, 1, 1.0, -0.0, float("nan"), 2**80, 1 - 0j, "a", "\ud800", b"\0", ..., ()),
     *((1, (True, 1.0)), frozenset({1, "a"}), {"a", 1}, [1, [2]], {"b": 1, 2: "a"}),
     *(Color.RED, Bits.A, Bits.A | Bits.B, Color, Config, Config(0.5, (1,)), Slotted(0.5, more=2)),
-    Derived(1.0),
-    *(Pair(1, Pair("a", None)), Words((1, 2)), Number(3), Own((1, 2)), slice(1, None), range(3)),
-    *(
-        np.float32(2),
-        np.int64(1),
-        np.bool_(1),
-        jnp.bfloat16.dtype.type(1),
-        np.dtype("int8"),
-        jnp.bfloat16,
-    ),
+    *(Derived(1.0), Pair(1, Pair("a", None)), Words((1, 2)), jax.lax.Precision.HIGH, jnp),
+    *(np.float32(2), np.int64(1), np.bool_(1), jnp.bfloat16.dtype.type(1)),
+    *(np.dtype("int8"), jnp.bfloat16, lw.freeze({"a": [1, {"b": 2}]})),
     *(jax.nn.relu, jnp.tanh, functools.partial(jax.nn.gelu, approximate=True), np.sin, min),
-    *(
-        lw.freeze({"a": [1, {"b": 2}]}),
-        types.MappingProxyType({1: 2}),
-        re.compile("a+", re.IGNORECASE),
-    ),
-    *(collections.OrderedDict(b=1, a=2), collections.deque([1, 2], 3), jax.lax.Precision.HIGH),
-    *(jax.sharding.PartitionSpec("a", None, ("b", "c")), jax.ShapeDtypeStruct((3,), jnp.int8)),
-    *(pathlib.PurePosixPath("/a/b"), zoneinfo.ZoneInfo("UTC"), decimal.Decimal("1.50")),
-    *(fractions.Fraction(1, 3), uuid.UUID(int=3), dt.date(2020, 1, 2), dt.timedelta(1, 2, 3)),
-    *(dt.datetime(2020, 1, 2, 3, tzinfo=dt.UTC, fold=1), dt.time(1, 2), Own.method, jnp),
 ]
 
 
@@ -121,10 +94,12 @@ class Fields:
 
 
 @pytest.mark.parametrize(
-    "value", [lambda: 0, Fields(), np.ones(3), (1, [object()])], ids=["lambda", "id", "array", "in"]
+    "value",
+    [lambda: 0, Fields(), np.ones(3), (1, [object()]), dt.date(2020, 1, 2), Own(1), Number(3)],
+    ids=["lambda", "id", "array", "in", "date", "own", "number"],
 )
 def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
-    """As a digest refuses it; arrays are in JSON by digest only."""
+    """As a digest refuses it; of arrays and other objects there is not all in JSON."""
     with pytest.raises(PortableError, match=r"^P\.x"):
         rebuild(PortableReader().read(value, ""), "P.x")
 

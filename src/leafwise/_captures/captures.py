@@ -19,9 +19,8 @@ from leafwise._captures.observe import observing
 from leafwise._captures.places import GONE, BoundIn
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
 from leafwise._display import captures_table
-from leafwise._display.html import preformatted
 from leafwise._display.shape import CapturesRecord
-from leafwise._display.words import count
+from leafwise._display.words import ShownAsText, count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, is_tree, name_of
@@ -114,7 +113,7 @@ class Capture:
         return f"<{kind}>" if name == kind else f"<{kind} {name}>"
 
 
-class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any but empty ones
+class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has attributes
     """The captures of a function; as text a table.
 
     Attributes:
@@ -164,16 +163,6 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         return "\n".join(captures_table.format_lines(self.as_dict()))
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the text, for notebooks."""
-        return preformatted(str(self))
-
-    def __rich__(self) -> object:
-        """Return the text, for `rich.print`."""
-        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
-
-        return Text(str(self))
 
 
 def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Captures:

@@ -60,31 +60,20 @@ class _Namespace(dict[str, Any]):
         return Unknown()
 
 
-class _FrameScope(Mapping[str, Any]):
+class _FrameScope(dict[str, Any]):
     """The local names of running code, each read when an annotation needs it."""
 
     def __init__(self, frame: types.FrameType) -> None:
-        self._frame = frame
+        super().__init__()
+        self.frame = frame
 
-    def is_of(self, names: Mapping[str, Any]) -> bool:
-        """Return whether the code is in the module with these globals."""
-        return self._frame.f_globals is names
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a local variable; before Python 3.13 a function keeps all it has until it ends."""
-        code = self._frame.f_code
+    def __missing__(self, name: str) -> Any:
+        # Before Python 3.13 a function that is asked for its locals keeps all it has until it ends.
+        code = self.frame.f_code
         names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
-        if (
-            code.co_flags & inspect.CO_OPTIMIZED and name not in names
-        ):  # without a look at the others
+        if code.co_flags & inspect.CO_OPTIMIZED and name not in names:
             raise KeyError(name)
-        return self._frame.f_locals[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._frame.f_locals)
-
-    def __len__(self) -> int:
-        return len(self._frame.f_locals)
+        return self.frame.f_locals[name]
 
 
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
@@ -114,8 +103,8 @@ def function_scopes(names: Mapping[str, Any], depth: int) -> list[Mapping[str, A
         depth: How many frames up that code is.
     """
     scopes = caller_scopes(depth + 1)
-    frame: Any = scopes[0]
-    return [*scopes, names] if frame.is_of(names) else [names]
+    first: Any = scopes[0]
+    return [*scopes, names] if first.frame.f_globals is names else [names]
 
 
 def scopes_of(cls: type) -> list[Mapping[str, Any]]:

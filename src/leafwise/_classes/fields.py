@@ -117,12 +117,6 @@ def _declare(
     return made
 
 
-def _refuse_position(name: str, given: tuple[Any, ...]) -> None:
-    if given:
-        inside = ", ".join(f"default={shorten(each, 40)}" for each in given[:1])
-        raise TypeError(f"{name}() takes its default by keyword\n  fix: `lw.{name}({inside})`")
-
-
 def _check_sharding(sharding: Any) -> None:
     leaves: list[Any] = jax.tree.leaves(sharding)
     wrong = next((each for each in leaves if not isinstance(each, PartitionSpec)), None)
@@ -157,7 +151,7 @@ def field(
 @overload
 def field(*, converter: None = None, **arguments: Unpack[ChildArguments]) -> Any: ...
 def field(
-    *by_position: Any,
+    *,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
@@ -170,7 +164,6 @@ def field(
     when an instance is constructed, and never when JAX rebuilds one:
 
     Args:
-        *by_position: Nothing: a default is given by keyword.
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store. The default may be what it
             takes. pyright knows that the constructor takes that too; mypy does not.
@@ -198,7 +191,6 @@ def field(
         ... class Params:
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
-    _refuse_position("field", by_position)
     if sharding is not None:
         _check_sharding(sharding)
         metadata = {**(metadata or {}), SHARDING: sharding}
@@ -227,7 +219,7 @@ def static_field(
 @overload
 def static_field(*, converter: None = None, **arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def static_field(
-    *by_position: Any,
+    *,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
@@ -241,7 +233,6 @@ def static_field(
     equinox, flax, penzai and optree read the same way.
 
     Args:
-        *by_position: Nothing: a default is given by keyword.
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store.
         check: Called with the converted value; refuses it by raising, by False or by a text.
@@ -270,7 +261,6 @@ def static_field(
         ... class Params:
         ...     depth: int = static_field(default=2)
     """
-    _refuse_position("static_field", by_position)
     if by not in get_args(By):
         raise TypeError(
             f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"

@@ -4,10 +4,9 @@ import copy
 import dataclasses
 import difflib
 import importlib
-import inspect
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
 import jax.numpy as jnp
@@ -74,44 +73,6 @@ def replace(self: Any, /, **changes: Any) -> Any:
     if spec_of(type(self)).has_own_init:
         return exchange(self, changes)
     return dataclasses.replace(self, **changes)
-
-
-class NoReplace:
-    """Stands in a class that has no ``replace``, and says what to write instead.
-
-    To `hasattr`, and in any other way but for that message, there is no such attribute.
-    """
-
-    __slots__ = ()
-
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        """Raise what Python raises, with the fix."""
-        what = f"type object {owner.__name__!r}"
-        if instance is not None:
-            what = f"{owner.__name__!r} object"
-        # The class may be a dataclass in the making, which asks for the defaults of its fields.
-        name = next(iter(getattr(owner, "__dataclass_fields__", ())), "x")
-        msg = (
-            f"{what} has no attribute 'replace'\n"
-            f"  fix: lw.replace(obj, {name}=...), or @lw.pytree(replace=True)"
-        )
-        # With `obj` Python would go on to suggest `__replace__`.
-        raise AttributeError(msg, name="replace")
-
-    def __reduce__(self) -> str:
-        """Pickle the one instance there is, by name, where a class is pickled by value."""
-        return "NO_REPLACE"
-
-
-NO_REPLACE: Final = NoReplace()
-
-
-def list_names(self: object) -> list[str]:
-    """Return what `dir` lists."""
-    names = list(object.__dir__(self))
-    if inspect.getattr_static(type(self), "replace", None) is NO_REPLACE:
-        names.remove("replace")
-    return names
 
 
 def exchange(self: Any, changes: dict[str, Any]) -> Any:

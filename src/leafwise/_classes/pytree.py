@@ -23,7 +23,6 @@ from leafwise._classes.spec import (
     ClassSpec,
     FieldSpec,
     is_decorated,
-    refuse_bare_fields,
     refuse_mutable_defaults,
     resolve_fields,
 )
@@ -171,14 +170,20 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         own["__doc__"] = None
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
-    reserved = next((f.name for f in fields if f.name.startswith((RESERVED, "__leafwise"))), None)
+    names = [f.name for f in fields]
+    reserved = next((each for each in names if each.startswith((RESERVED, "__leafwise"))), None)
     if reserved is not None:
         raise DefinitionError(
             f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
         )
+    if options.replace and "replace" in names:
+        raise DefinitionError(
+            f"{cls.__name__}.replace: a field of this name would hide the method that "
+            f"pytree(replace=True) adds\n"
+            f"  fix: give the field another name, or leave replace=True out"
+        )
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
-    _attach_replace(made, own, [f.name for f in fields], add=options.replace)
     spec = ClassSpec(
         made,
         fields,
@@ -251,7 +256,6 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         )(cls)
     except (TypeError, ValueError) as error:
         refuse_mutable_defaults(cls)
-        refuse_bare_fields(cls)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__
@@ -281,36 +285,13 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
         cls.__eq__ = instance.equal
     if options.eq and own.get("__hash__") is None:
         cls.__hash__ = instance.hash_instance
+    if options.replace and "replace" not in own:
+        cls.replace = instance.replace
     pickles = any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
     for name, function in _COPYING.items():
         ours = name != "__reduce__" or not pickles
         if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
             setattr(cls, name, function)
-
-
-def _attach_replace(cls: Any, own: Mapping[str, Any], fields: list[str], *, add: bool) -> None:
-    """Add ``replace``, or what says that there is none: no code runs where none is asked for.
-
-    Raises:
-        DefinitionError: It would be hidden by a field.
-    """
-    inherited = [vars(base)["replace"] for base in cls.__mro__ if "replace" in vars(base)]
-    found = [each for each in inherited if each is not instance.NO_REPLACE]
-    if "replace" in fields:
-        if add or any(getattr(each, "func", each) is instance.replace for each in found):
-            raise DefinitionError(
-                f"{cls.__name__}.replace: a field of this name would hide the method that "
-                f"pytree(replace=True) adds\n"
-                f"  fix: give the field another name, or leave replace=True out"
-            )
-    elif add and "replace" not in own:
-        cls.replace = instance.replace
-    elif not found:
-        cls.replace = instance.NO_REPLACE
-    elif inherited[0] is instance.NO_REPLACE:
-        cls.replace = found[0]  # of a base behind the one that has none
-    if cls.__dir__ is object.__dir__:
-        cls.__dir__ = instance.list_names
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:

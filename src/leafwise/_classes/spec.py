@@ -379,28 +379,12 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
     return []
 
 
-_DECLARATIONS: Final = {
-    "Field": ("sepes", "pytreeclass"),
-    "FieldInfo": ("pydantic",),
-    "_CountingAttr": ("attr",),
-}
-"""The class of what a library's own declaration leaves in the place of a default."""
-
-
 def _misfit(
     where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
     """Return what is wrong between a field's type and its being static or not."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-    default = type(definition.default)
-    library = default.__module__.partition(".")[0]
-    if library in _DECLARATIONS.get(default.__name__, ()):
-        return [
-            f"{where}: its default is a {default.__name__} of {library}, which declares a field "
-            f"for that library only\n"
-            f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
-        ]
     if static and SHARDING in definition.metadata and OPTIONS in definition.metadata:
         return [
             f"{where}: a static field has no sharding: it is part of the program, and not data\n"
@@ -508,22 +492,3 @@ def refuse_mutable_defaults(cls: type) -> None:
         )
     if found:
         raise DefinitionError("\n".join(found)) from None
-
-
-def refuse_bare_fields(cls: type) -> None:
-    """Refuse fields without an annotation.
-
-    Raises:
-        DefinitionError: There is one.
-    """
-    for name, value in vars(cls).items():
-        if isinstance(value, dataclasses.Field) and name not in inspect.get_annotations(cls):
-            made: Any = value.default_factory
-            if not isinstance(made, type):
-                made = type(value.default)
-            kind = "..." if made is type(dataclasses.MISSING) else made.__name__
-            static = is_static_metadata(value.metadata) is True
-            raise DefinitionError(
-                f"{cls.__name__}.{name}: a field needs an annotation\n"
-                f"  fix: `{name}: {declaration(value, kind, static=static).partition(': ')[2]}`"
-            ) from None

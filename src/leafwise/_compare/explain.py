@@ -2,21 +2,26 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from leafwise._compare.reasons import Outcome, Reason, merge_rebuilt
-from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import Differences, differences
-from leafwise._display.html import preformatted
-from leafwise._display.words import headword, likeness, paths_of, sentence_of
-from leafwise._objects.text import got, without_addresses
+from leafwise._compare.fixes import Cause
+from leafwise._compare.leaf_differences import static_reasons
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, merge_rebuilt
+from leafwise._compare.signature import Signature, value_of
+from leafwise._compare.tree_differences import TreeComparison, paired
+from leafwise._display.words import ShownAsText, headword, likeness, paths_of, sentence_of
+from leafwise._jax.context import UNNAMED_CONFIG
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim, got, without_addresses
+from leafwise._trees.equality import How, StaticPair
+from leafwise._trees.leaves import Leaf, LeafKind, device_order
 
 _SHOWN: Final = 12
 
 
 @dataclasses.dataclass(frozen=True)
-class Explanation:
+class Explanation(ShownAsText):
     """What JAX does for a call, and all reasons for it.
 
     Attributes:
@@ -61,16 +66,6 @@ class Explanation:
     def to_json(self, *, indent: int | None = None) -> str:
         """Return it as JSON."""
         return json.dumps(self.as_dict(), indent=indent)
-
-    def _repr_html_(self) -> str:
-        """Return the text, for notebooks."""
-        return preformatted(str(self))
-
-    def __rich__(self) -> object:
-        """Return the text, for `rich.print`."""
-        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
-
-        return Text(str(self))
 
 
 def _joined(reasons: Iterable[Reason]) -> list[Reason]:
@@ -121,9 +116,8 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
 def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = False) -> Explanation:
     """Explain a call against the earlier one whose program JAX reuses at the lowest cost."""
     if len(earlier) == 1:  # nothing to choose from
-        found = differences(earlier[0], after, placed=placed)
-        return Explanation(found.outcome, found.reasons, found.unsound, 0)
-    best: tuple[tuple[Any, ...], int, Differences] | None = None
+        return differences(earlier[0], after, placed=placed)
+    best: tuple[tuple[Any, ...], Explanation] | None = None
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)
         # How severe each reason is: by its kind, and within a kind by whether types differ.
@@ -133,8 +127,196 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
         )
         order = (found.outcome.severity, len(found.reasons), weight, -place)
         if best is None or order < best[0]:
-            best = order, place, found
-    if best is None:
-        return Explanation(Outcome.RETRACE)
-    _, place, found = best
-    return Explanation(found.outcome, found.reasons, found.unsound, place)
+            best = order, dataclasses.replace(found, nearest=place)
+    return Explanation(Outcome.RETRACE) if best is None else best[1]
+
+
+def differences(before: Signature, after: Signature, *, placed: bool = False) -> Explanation:
+    """Compare two calls; a function that is placed moves its arguments, and does not compile."""
+    found = list(_config_reasons(before, after))
+    config_differs = bool(found)
+    found += _refused_leaf_reasons(before, after)
+    found += _device_reasons(before, after)
+    found += _argument_reasons(before, after)
+    found += _static_argument_reasons(before, after)
+    found += _undecided(before, after)
+    trees = paired(before, after)
+    found += TreeComparison(config_differs=config_differs).reasons(trees)
+    found = _with_reached_comparisons(found, after.root.names, raises=trees.same is None)
+    if after.labels:
+        found = [each._replace(path=after.show(each.path)) for each in found]
+    if placed:
+        found = [
+            each._replace(outcome=Outcome.DISPATCH)
+            if each.outcome is Outcome.RECOMPILE and each.kind is not ReasonKind.LEAF_KIND
+            else each
+            for each in found
+            if each.kind is not ReasonKind.DEVICES
+        ]
+    acted = [each for each in found if each.outcome is not Outcome.REUSE]
+    unsound = tuple(each for each in found if each.outcome is Outcome.REUSE)
+    severity = max((each.outcome.severity for each in acted), default=0)
+    outcome = tuple(Outcome)[severity]
+    reasons = tuple(sorted(acted, key=lambda each: each.rank))
+    return Explanation(outcome, reasons, unsound, 0)
+
+
+def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield why JAX's answer depends on more than what was recorded."""
+    off = [bool(each.options.get("jax_disable_jit")) for each in (before, after)]
+    if any(off):
+        path, cause = "config.jax_disable_jit", Cause.JIT_IS_OFF
+        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], cause)
+    if _UNDECIDED.isdisjoint(leaf.kind for leaf in (*before.leaf_records, *after.leaf_records)):
+        return
+    kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
+    for path, leaf in zip(before.leaf_paths, before.leaf_records, strict=True):
+        if leaf.kind in _UNDECIDED:
+            yield Reason(path, kind, unknown, Verbatim(leaf), MISSING, Cause.NOT_CALLED)
+    for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
+        if leaf.kind is LeafKind.OTHER:
+            yield Reason(path, kind, unknown, MISSING, Verbatim(leaf), Cause.OTHER_TYPE)
+
+
+_UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
+
+_HASHED: Final = frozenset(
+    {
+        ReasonKind.ARGUMENTS,
+        ReasonKind.CLASS,
+        ReasonKind.STRUCTURE,
+        ReasonKind.SHAPE,
+        ReasonKind.DTYPE,
+        ReasonKind.WEAK_TYPE,
+        ReasonKind.CONFIG,
+    }
+)
+"""What is part of the hash of JAX's keys: where it differs, no static is compared."""
+
+
+def _with_reached_comparisons(
+    found: list[Reason], arguments: tuple[str, ...], *, raises: bool
+) -> list[Reason]:
+    """Return the reasons, with a retrace where JAX does not reach a comparison that raises."""
+    hashed = any(
+        reason.kind in _HASHED
+        or (reason.kind is ReasonKind.STATIC and reason.path in arguments)
+        or (reason.kind is ReasonKind.SHARDING and reason.outcome is Outcome.RETRACE)
+        for reason in found
+    )
+    raises = raises or any(
+        reason.kind is ReasonKind.COMPARISON and reason.path in arguments for reason in found
+    )
+    if raises and not hashed:
+        return found
+    return [
+        reason._replace(outcome=Outcome.RETRACE) if reason.kind is ReasonKind.COMPARISON else reason
+        for reason in found
+    ]
+
+
+_CONFIG_NAMES: Final = {
+    "abstract_mesh_context_manager": "mesh",
+    "mesh_context_manager": "mesh",
+    "axis_env_state": "axis names",
+}
+
+
+def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    if before.config == after.config:
+        return
+    earlier, later = before.options, after.options
+    named: set[str] = set()
+    for name, its in later.items():
+        if name == "jax_disable_jit":  # nothing is jitted then: see `_undecided`
+            continue
+        mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
+        if shown in named or (named and name == UNNAMED_CONFIG) or mine == its:
+            continue
+        named.add(shown)
+        path, cause = f"config.{shown}", Cause.CONFIG
+        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, cause)
+
+
+def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield the leaves that no jitted function takes."""
+    earlier: dict[str, Leaf] = {}
+    for place, leaf in enumerate(after.leaf_records):
+        if leaf.kind is LeafKind.INVALID:
+            got, cause = leaf.value, Cause.INVALID if leaf.aval is None else Cause.DELETED
+        elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
+            got, cause = leaf, Cause.ABSTRACT
+        else:
+            continue
+        path = after.leaf_paths[place]
+        earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
+        was = Verbatim(earlier[path]) if path in earlier else MISSING
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), cause)
+
+
+def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield arguments that are committed to other devices than the mesh, or than the others."""
+    orders = {
+        place: device_order(leaf.sharding)
+        for place, leaf in enumerate(after.leaf_records)
+        if leaf.committed
+    }
+    if not orders:
+        return
+    mesh = after.options.get("mesh")
+    if mesh is not None:
+        there = tuple(mesh.devices.flat)
+    else:  # those of the earlier call, so that what moved is named
+        earlier = [leaf.sharding for leaf in before.leaf_records if leaf.committed]
+        candidates = [*map(device_order, earlier), *orders.values()]
+        there = next((order for order in candidates if order in orders.values()), ())
+    for place, order in orders.items():
+        if order != there:
+            names = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
+            path = after.leaf_paths[place]
+            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *names, Cause.DEVICES)
+
+
+def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield arguments that only one of the calls has, or that are given in two ways."""
+    if before.root.steps == after.root.steps and before.root.names == after.root.names:
+        return
+    mine, its = _given(before), _given(after)
+    for name in {**mine, **its}:
+        old, new = mine.get(name), its.get(name)
+        if old == new:
+            continue
+        place, cause = 0, Cause.ARGUMENT
+        if old is not None and new is not None and old[0] == new[0]:
+            place, cause = 1, Cause.MOVED_ARGUMENT
+        one, other = (MISSING if each is None else Verbatim(each[place]) for each in (old, new))
+        yield Reason(name, ReasonKind.ARGUMENTS, Outcome.RETRACE, one, other, cause)
+
+
+def _given(call: Signature) -> dict[str, tuple[str, str]]:
+    """Return by name whether each argument is traced, and how it is given."""
+    kinds = dict.fromkeys(call.root.steps, "traced") | dict.fromkeys(call.root.names, "static")
+    return {
+        call.show(path): (kind, "by position" if path.startswith("args") else "by keyword")
+        for path, kind in kinds.items()
+    }
+
+
+def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Compare the static arguments as JAX does: with their types, then by ``==``, or by key."""
+    earlier = dict(zip(before.root.names, before.root.values, strict=True))
+    for path, value in zip(after.root.names, after.root.values, strict=True):
+        mine = earlier.get(path, MISSING)
+        try:
+            hash(value)
+        except Exception:  # noqa: BLE001  # the value's own code
+            cause = Cause.UNHASHABLE
+            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
+            continue
+        shown = value_of(value)
+        how: How = "identity" if shown is not value else "entry"
+        if type(mine) is not type(value):
+            how = "unequal"
+        if path in earlier:
+            pair = StaticPair(value_of(mine), shown, how, (mine, value))
+            yield from static_reasons(path, pair)

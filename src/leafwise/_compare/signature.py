@@ -15,7 +15,7 @@ from leafwise._objects.text import got, shorten
 from leafwise._statics.key import StaticKey
 from leafwise._trees.equality import same_entry
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, same_program
-from leafwise._trees.nodes import Node, TreeWalk
+from leafwise._trees.nodes import Node, TreeWalk, walk
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_NUMBERS: Final[Mapping[int, Any]] = MappingProxyType({})
@@ -55,7 +55,7 @@ class Signature:
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
         found: dict[str, Any] = {}
-        for path, node in self._walk(leaves=False):
+        for path, node in self._walk():
             if isinstance(node, Node):
                 pairs = zip(node.names, node.values, strict=True)
                 found.update((self.show(path + name), value_of(value)) for name, value in pairs)
@@ -80,7 +80,7 @@ class Signature:
     def classes(self) -> Mapping[str, type]:
         """The classes of the nodes by path; the arguments themselves are not listed."""
         found: dict[str, type] = {}
-        for path, node in self._walk(leaves=False):
+        for path, node in self._walk():
             if path and isinstance(node, Node):
                 found[self.show(path)] = node.cls
         return MappingProxyType(found)
@@ -102,19 +102,9 @@ class Signature:
                 return label + path[len(start) :]
         return path
 
-    def _walk(self, *, leaves: bool = True) -> Iterator[tuple[str, Node | int]]:
-        """Yield the nodes with their paths, and the places of leaves if asked for."""
-        todo: list[tuple[str, Node | int]] = [("", self.root)]
-        while todo:
-            path, node = todo.pop()
-            yield path, node
-            if isinstance(node, Node):
-                below = [
-                    (path + node.steps[at], child)
-                    for at, child in enumerate(node.children)
-                    if (leaves or isinstance(child, Node)) and not node.is_hash_node(at)
-                ]
-                todo += below[::-1]
+    def _walk(self) -> Iterator[tuple[str, Node | int]]:
+        """Yield the nodes with their paths, and the places of leaves."""
+        return (("".join(steps), part) for steps, part in walk(self.root))
 
     def __eq__(self, other: object) -> bool:
         """Return whether one program serves both calls."""

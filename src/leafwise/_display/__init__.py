@@ -1,7 +1,7 @@
 """Pictures and reports: values in, text out. Nothing here runs or asks JAX for anything but avals.
 
 `lw.show` goes `rows` (bytes and shared arrays of each branch, which rows, and their texts) ->
-`lines` (text; also what rich colours) or HTML. Start reading at `diagram`, which has `show`.
+`diagram` (text, also what rich colours, or HTML). Start reading there.
 
 The report of ``leafwise explain`` is plain data, whose keys `shape` lists. `findings` gathers what
 JAX did again; `tables` prints a report with rich, also as HTML. None of these imports JAX, and

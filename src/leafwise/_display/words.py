@@ -1,5 +1,6 @@
 """Words that all outputs share: counts, sizes, times, places, and what JAX does for a call."""
 
+import html
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -163,3 +164,20 @@ def audit_lines(report: Report) -> list[str]:
     ]
     cost = f"audit: {count(audit['calls'], 'call')} compared in {duration(audit['seconds'])}"
     return [*found, cost]
+
+
+class ShownAsText:
+    """What a notebook and `rich.print` show as its text."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return the text, for notebooks."""
+        lines = (html.escape(cut(line, 1000)) for line in str(self).splitlines())
+        return "<pre>{}</pre>".format("\n".join(lines))
+
+    def __rich__(self) -> object:
+        """Return the text, for `rich.print`."""
+        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
+
+        return Text(str(self))

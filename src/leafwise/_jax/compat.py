@@ -4,6 +4,7 @@ Each function here answers better with JAX's internals than without them. It sti
 they are not those that were tested: in another version of JAX, or where a name has moved.
 """
 
+import contextlib
 import dataclasses
 import importlib
 import inspect
@@ -76,3 +77,11 @@ def dropped_fields(cls: Any) -> frozenset[str]:
     except (ImportError, AttributeError, KeyError, TypeError):
         return frozenset()
     return frozenset(each.name for each in dataclasses.fields(cls) if each.init) - names
+
+
+def forget_exported_class(cls: type, name: str) -> None:
+    """Free the name by which `jax.export` knows a class; without private JAX it keeps it."""
+    with contextlib.suppress(ImportError, AttributeError, KeyError):
+        exported: Any = importlib.import_module("jax._src.export._export") if _KNOWN else None
+        del exported.deserialization_registry[name]
+        del exported.serialization_registry[cls]

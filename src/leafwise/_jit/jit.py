@@ -5,7 +5,7 @@ import functools
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -61,35 +61,14 @@ S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Programs(Sequence[Program]):
-    """The programs of a jitted function that have one outcome, as they grow."""
+class Programs(tuple[Program, ...]):
+    """The programs of a jitted function so far that have one outcome."""
 
-    def __init__(self, log: ProgramLog, outcome: Outcome) -> None:
-        self._log = log
-        self._outcome = outcome
-
-    def _now(self) -> list[Program]:
-        return [each for each in list(self._log.programs) if each.outcome is self._outcome]
-
-    @overload
-    def __getitem__(self, index: int) -> Program: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Program]: ...
-    def __getitem__(self, index: int | slice) -> Program | list[Program]:
-        """Return a program, the first one is 0, or several."""
-        return self._now()[index]
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._now())
-
-    def __iter__(self) -> Iterator[Program]:
-        """Iterate over those that are there now."""
-        return iter(self._now())
+    __slots__ = ()
 
     def __repr__(self) -> str:
         """Return each of them on lines of its own."""
-        return "\n".join(f"{place}: {each}" for place, each in enumerate(self._now())) or "(none)"
+        return "\n".join(f"{place}: {each}" for place, each in enumerate(self)) or "(none)"
 
 
 class JitFunction(Protocol[P, R_co]):
@@ -98,9 +77,9 @@ class JitFunction(Protocol[P, R_co]):
     At run time it stands for the object that `jax.jit` makes, with more attributes.
 
     Attributes:
-        traces: One record for each trace, in order. Of a function whose captures keep changing,
-            the last 128 are kept.
-        recompiles: One record for each time that JAX lowered or compiled without a trace.
+        traces: One record for each trace so far, in order. Of a function whose captures keep
+            changing, the last 128 are kept.
+        recompiles: One record for each time so far that JAX lowered or compiled without a trace.
         captures: What the traces so far have read, as `leafwise.captures` returns it.
     """
 
@@ -182,8 +161,6 @@ class StaleCheckedFunction(JittedFunction):
         self._leafwise_body = body
         self.set_call(made)
         self._leafwise_guard: Guard = Guard(self, made, log, stale)
-        self.traces = Programs(log, Outcome.RETRACE)
-        self.recompiles = Programs(log, Outcome.RECOMPILE)
 
     def _is_first(self) -> bool:
         return isinstance(vars(self).get("_leafwise_call"), _First)
@@ -218,6 +195,18 @@ class StaleCheckedFunction(JittedFunction):
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         return self._staged("eval_shape", args, kwargs)
+
+    def _programs(self, outcome: Outcome) -> Programs:
+        found = list(self._leafwise_log.programs)
+        return Programs(each for each in found if each.outcome is outcome)
+
+    @property
+    def traces(self) -> Programs:
+        return self._programs(Outcome.RETRACE)
+
+    @property
+    def recompiles(self) -> Programs:
+        return self._programs(Outcome.RECOMPILE)
 
     @property
     def captures(self) -> "Captures":

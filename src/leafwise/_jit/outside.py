@@ -15,12 +15,11 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._captures.fingerprint import captured_by, describe_changes
-from leafwise._compare.explain import Explanation
+from leafwise._compare.explain import Explanation, differences
 from leafwise._compare.fixes import Advice, Cause, definition_of, fresh_function
 from leafwise._compare.jitted_call import fix_of
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, record
-from leafwise._compare.tree_differences import differences
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work
 from leafwise._objects.call_site import site_of, user_frame

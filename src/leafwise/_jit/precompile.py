@@ -1,32 +1,31 @@
 """Compiling ahead of the first call, for many signatures at once."""
 
-import contextlib
+import ast
 import dataclasses
 import functools
-import importlib.util
 import itertools
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from types import MethodType
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import jax
 import numpy as np
 
 from leafwise._classes.instance import pformat
-from leafwise._compare.abstract_call import AbstractCall, abstract_call
-from leafwise._compare.signature import Signature
+from leafwise._compare.signature import Signature, value_of
 from leafwise._jax.events import count_events
 from leafwise._jit import storm
 from leafwise._jit.callee import name_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import Verbatim, got, shorten
+from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise.errors import PrecompileError, message_of
 
 CallLike: TypeAlias = Signature | tuple[Sequence[Any], Mapping[str, Any]]
@@ -114,8 +113,8 @@ def precompile(
             is called later. A call is ``(args, kwargs)``, or what `leafwise.signature` or
             ``function.signature`` recorded.
         threads: How many compile at a time; as many as there are processors if None.
-        progress: Whether to show on standard error what is done: by a bar if it is a terminal
-            and rich is installed, else by a line for each program. If None, on a terminal alone.
+        progress: Whether to write a line for each program that is done to standard error; if
+            None, to a terminal alone.
 
     Returns:
         What became of each program.
@@ -135,9 +134,10 @@ def precompile(
     began = time.monotonic()
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
     try:
-        with _progress(len(pairs), shown=progress) as note:
-            found = [_start(pool, fun, call, note) for fun, call in pairs]
-            results = [each.result() if isinstance(each, Future) else each for each in found]
+        shown = sys.stderr.isatty() if progress is None else progress
+        note = _progress(len(pairs), shown=shown)
+        found = [_start(pool, fun, call, note) for fun, call in pairs]
+        results = [each.result() if isinstance(each, Future) else each for each in found]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     done = Precompiled(results)
@@ -155,28 +155,16 @@ def precompile(
 Note: TypeAlias = Callable[[PrecompiledProgram], None]
 
 
-@contextlib.contextmanager
-def _progress(total: int, *, shown: bool | None) -> Generator[Note, None, None]:
-    """Show how many programs are done: on a terminal with rich's bar, where rich is installed."""
-    terminal = sys.stderr.isatty()
-    if not (terminal if shown is None else shown):
-        yield lambda _: None
-    elif not (terminal and importlib.util.find_spec("rich")):
-        lock, numbers = new_lock(), itertools.count(1)
+def _progress(total: int, *, shown: bool) -> Note:
+    """Return what shows that a program is done."""
+    lock, numbers = new_lock(), itertools.count(1)
 
-        def write(program: PrecompiledProgram) -> None:
-            with lock:
-                line = shorten(Verbatim(f"[{next(numbers)}/{total}] {program}"), 160)
-                print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
+    def note(program: PrecompiledProgram) -> None:
+        with lock:
+            line = shorten(Verbatim(f"[{next(numbers)}/{total}] {program}"), 160)
+            print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
 
-        yield write
-    else:
-        from rich.console import Console  # noqa: PLC0415  # an extra
-        from rich.progress import Progress  # noqa: PLC0415
-
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task("compiling", total=total)
-            yield lambda program: bar.update(task, advance=1, description=program.function)
+    return note if shown else lambda _: None
 
 
 def _checked(place: int, entry: Any) -> Any:
@@ -199,18 +187,49 @@ def _checked(place: int, entry: Any) -> Any:
     return entry
 
 
-def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, AbstractCall]:
+_Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _lowered_with(fun: Any, call: CallLike) -> tuple[Any, _Arguments]:
     """Return what is lowered, which is not a bound method, and its arguments."""
     is_whole = False
     if isinstance(call, Signature):
-        args, kwargs = abstract_call(call)
+        args, kwargs = _abstract(call)
         # What `method.signature` records, with the names of parameters, has the instance.
         is_whole = isinstance(fun, BoundMethod) and bool(call.labels)
     else:
-        args, kwargs = cast("AbstractCall", call)
+        args, kwargs = cast("_Arguments", call)
     if not isinstance(fun, BoundMethod | MethodType):
-        return fun, AbstractCall(tuple(args), kwargs)
-    return fun.__func__, AbstractCall((*(() if is_whole else (fun.__self__,)), *args), kwargs)
+        return fun, (tuple(args), kwargs)
+    return fun.__func__, ((*(() if is_whole else (fun.__self__,)), *args), kwargs)
+
+
+def _abstract(signature: Signature) -> _Arguments:
+    """Return a call that one program serves with the recorded one, or raise ValueError."""
+    pairs = zip(signature.leaf_paths, signature.leaf_records, strict=True)
+    leaves = [_argument(signature.show(path), leaf) for path, leaf in pairs]
+    root = signature.root
+    found = dict(zip(root.steps, jax.tree.unflatten(signature.treedef, leaves), strict=True))
+    found.update(zip(root.names, map(value_of, root.values), strict=True))
+    named = {ast.literal_eval(step[7:-1]): step for step in found if step.startswith("kwargs")}
+    args = tuple(found[f"args[{place}]"] for place in range(len(found) - len(named)))
+    return args, {name: found[step] for name, step in named.items()}
+
+
+def _argument(path: str, leaf: Leaf) -> Any:
+    if leaf.kind is LeafKind.STATIC:
+        return leaf.value
+    if leaf.kind in _WITHOUT_ABSTRACT or leaf.aval is None:
+        raise ValueError(
+            f"{path}: without its value it cannot be given: {leaf}\n"
+            f"  fix: give the call as (args, kwargs)"
+        )
+    weak, sharding = leaf.weak_type, leaf.lowered_sharding
+    struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
+    return struct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
+
+
+_WITHOUT_ABSTRACT: Final = {LeafKind.REF, LeafKind.OTHER, LeafKind.INVALID}
 
 
 def _start(

@@ -1,15 +1,13 @@
 """The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
-import functools
 import heapq
 import inspect
-import operator
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from leafwise._captures.observation import Observation
@@ -152,16 +150,12 @@ class ProgramLog:
         self, signature: Signature, *, retraced: bool = False, inner: bool = False
     ) -> Explanation:
         """Explain a call against the programs in the log."""
-        programs, nearby = list(self.programs), list[int]()
-        found = Explanation(Outcome.RETRACE)
-        outer = retraced and not inner
-        for nearby in self._nearby.candidates(signature, len(programs)):
-            chosen = [at for at in nearby if not outer or programs[at].is_call]
-            if not retraced:
-                chosen = [at for at in nearby if self.is_own(programs[at].state)]
-            found = self._nearest(chosen, programs, signature)
-            if found.nearest is not None and len(found.reasons) <= 1:  # none can have fewer
-                break
+        nearby, programs = self._nearby.nearest(signature), list(self.programs)
+        if retraced:
+            chosen = [at for at in nearby if inner or programs[at].is_call]
+        else:
+            chosen = [at for at in nearby if self.is_own(programs[at].state)]
+        found = self._nearest(chosen, programs, signature)
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
             return found
         place = hash(signature)
@@ -271,9 +265,9 @@ class ProgramLog:
     def add(self, program: Program) -> None:
         """Add a program that was made, and warn if one cause keeps coming back."""
         with self._lock:
-            if program.signature is not None:
-                self._nearby.add(len(self.programs), program.signature)
             self.programs.append(program)
+            if program.signature is not None:
+                self._nearby.add(len(self.programs) - 1, program.signature)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
         if program.signature is not None and self.warns:
@@ -425,53 +419,25 @@ _MOST_NEAR: Final = 6
 _SEARCHED: Final = 128
 """Among how many of the latest programs those with the most equal parts are looked for."""
 
-_MOST_PARTS: Final = 64
-"""Of a call with more parts, those that differ in a single one are not looked up."""
-
 
 class NearbyPrograms:
-    """The programs of a log by the hashes of their parts: statics, leaves, configuration."""
+    """The latest programs of a log by the hashes of their parts: statics, leaves, configuration."""
 
     def __init__(self) -> None:
-        self._by_all_but: dict[int, int] = {}
         self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
 
     def add(self, index: int, signature: Signature) -> None:
         """Add a program, with its index in the log."""
+        self._recent.append((index, _parts(signature)))
+
+    def nearest(self, signature: Signature) -> list[int]:
+        """Return the indices of the programs that have most parts in common with a call."""
         parts = _parts(signature)
-        self._recent.append((index, frozenset(parts)))
-        self._by_all_but.update(dict.fromkeys(_all_but_one(parts), index))
-
-    def candidates(self, signature: Signature, count: int) -> Iterator[list[int]]:
-        """Yield the indices of the programs to compare a call with, of so many, in order.
-
-        First those that differ in one part, then more: one part can differ in several ways,
-        where another structure is a single reason.
-        """
-        if count <= _MOST_NEAR:
-            yield list(range(count))
-            return
-        parts = _parts(signature)
-        but_one = self._by_all_but
-        found = dict.fromkeys(but_one[each] for each in _all_but_one(parts) if each in but_one)
-        close = list(found)[:_MOST_NEAR]
-        if close:
-            yield sorted(close)
-        every = frozenset(parts)
-        recent = [(len(every & each), index) for index, each in list(self._recent)]
-        alike = [index for _, index in heapq.nlargest(_MOST_NEAR, recent)]
-        yield sorted(list(dict.fromkeys(close + alike))[: len(close) + _MOST_NEAR])
+        common = [(len(parts & each), index) for index, each in list(self._recent)]
+        return sorted(index for _, index in heapq.nlargest(_MOST_NEAR, common))
 
 
-def _all_but_one(parts: list[int]) -> Iterator[int]:
-    """Yield the hash of all parts, and of all but one part, for each."""
-    every = functools.reduce(operator.xor, parts)
-    yield every
-    for part in parts if len(parts) <= _MOST_PARTS else ():
-        yield hash((every ^ part, "one"))
-
-
-def _parts(signature: Signature) -> list[int]:
+def _parts(signature: Signature) -> frozenset[int]:
     """Return a hash for each static and for each leaf, with where it stands."""
     statics, todo = [_hash(("config", signature.config))], [signature.root]
     while todo:
@@ -484,7 +450,7 @@ def _parts(signature: Signature) -> list[int]:
         _hash((place, leaf.aval, leaf.kind, leaf.value))
         for place, leaf in enumerate(signature.leaf_records)
     ]
-    return statics + leaves
+    return frozenset(statics + leaves)
 
 
 def _hash(values: tuple[Any, ...]) -> int:

@@ -72,26 +72,17 @@ class WeakEntry(weakref.ref[T]):
     table: Any
 
 
-def shrink(table: dict[Any, Any]) -> None:
-    """Free the memory of a dict of one item or none: without `clear` it keeps its largest size."""
-    if len(table) <= 1:
-        left = tuple(table.items())
-        table.clear()
-        table.update(left)
-
-
 def no_key() -> None:
     """Be what `KeyTable.last` is before there is a key."""
 
 
-def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink: Any = shrink) -> None:
+def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
     def forget() -> None:  # defaults, since globals are gone when the interpreter ends
         entries = entry.table.get(entry.position)
         if entries is not None:
             entries[:] = [other for other in entries if other is not entry]
             if not entries:
                 del entry.table[entry.position]
-                shrink(entry.table)
 
     cleanup(forget)
 
@@ -223,10 +214,9 @@ class StaticKey(Token):
         rest_fixed: Whether nothing in the other fields can change.
         records: The digests of the objects that could.
         snapshot: What could be reached through the values when the key was made.
-        alias: The last equal values of other objects, if they are long.
     """
 
-    __slots__ = ("alias", "fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
+    __slots__ = ("fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
 
     def __init__(
         self,
@@ -243,7 +233,6 @@ class StaticKey(Token):
         self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Digest] = () if canon is None else canon.records
         self.snapshot: Snapshot | None = None
-        self.alias: tuple[Any, ...] | None = None
 
     def unchanged(self) -> bool:
         """Return whether values by content, and what their code finds, are as they were read."""
@@ -290,7 +279,6 @@ class OwnStaticKey(StaticKey):
 def _forget_key(
     entry: WeakEntry[StaticKey],
     cleanup: Any = _CLEANUP,
-    shrink: Any = shrink,
     no_key: Any = no_key,
 ) -> None:
     def forget() -> None:
@@ -298,10 +286,8 @@ def _forget_key(
         table: KeyTable = entry.table
         if table.known.get(ids) is entry:
             del table.known[ids]
-            shrink(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
-            shrink(table.plain)
         if table.last is entry:
             table.last = no_key
 
@@ -384,20 +370,9 @@ class KeyTable:
         if key.fixed:
             self.last = entry
 
-    def add_alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
-        """Add a key by the ids of equal values: of the last ones, which it keeps alive."""
-        with LOCK:
-            if key.alias is not None:
-                self.known.pop(tuple(map(id, key.alias)), None)
-            key.alias = values
-            entry = WeakEntry(key, _forget_key)
-            entry.table, entry.position = self, (ids, None)
-            self.known[ids] = entry
-
 
 _LONG: Final = 32
-"""A form of so many tokens costs more to build again than an alias costs to keep."""
-
+"""A form of fewer tokens is small enough to keep its key alive."""
 
 _LONG_TEXT: Final = 1 << 10
 
@@ -488,8 +463,6 @@ def _plain_key(
     entry = table.plain.get(form)
     found = entry() if entry is not None else None
     if found is not None:
-        if len(form) >= _LONG:
-            table.add_alias(found, ids, values)
         return found
     made = StaticKey(table.owner, values, form, None)
     with LOCK:

@@ -5,21 +5,12 @@ the same JSON.
 """
 
 import ast
-import collections
 import dataclasses
-import datetime as dt
-import decimal
 import enum
-import fractions
 import functools
 import operator
-import pathlib
-import re
 import sys
-import types
-import uuid
-import zoneinfo
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -55,8 +46,8 @@ def _message(json: Json, path: str) -> str:
     return (
         f"{path}: a value like this cannot be rebuilt in another process\n"
         f"  got: {shorten(format_json(json))}\n"
-        f"  fix: plain values, tuples, enums, frozen dataclasses, or functions and classes with a "
-        f"name at the top level of a module"
+        f"  fix: numbers, texts, containers, enums, frozen dataclasses, dtypes, or functions and "
+        f"classes with a name at the top level of a module"
     )
 
 
@@ -107,8 +98,6 @@ def find_named(name: str, path: str) -> Any:
     module, colon, qualname = name.rpartition(":")
     if not colon and qualname in sys.modules and not hasattr(sys.modules["builtins"], qualname):
         return sys.modules[qualname]
-    if name == "mappingproxy":
-        return types.MappingProxyType
     module = module or "builtins"
     if module not in sys.modules:
         raise PortableError(
@@ -154,8 +143,6 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of
                     f"`{gone[0]} = {kind.__name__}.<new name>`"
                 )
             return functools.reduce(operator.or_, [kind[each] for each in chosen])
-        case {"method": str(name), "of": of}:
-            return getattr(_value(of, path), name)
         case {"dtype": str(text)}:
             return np.dtype(json["char"]) if "char" in json else _dtype(text)
         case {"name": str(name)} | {"type": str(name)} if "opaque" not in json:
@@ -179,8 +166,6 @@ def _dtype(text: str) -> np.dtype[Any]:
 
 
 def _instance(cls: Any, json: dict[str, Json], path: str) -> Any:
-    if "pickled" in json:
-        return _from_state(cls, json["pickled"], path)
     content = _value(json.get("content", []), path)
     items = _value(json.get("items", json.get("members", [])), path)
     pairs = [(_value(key, path), _value(item, path)) for key, item in json.get("pairs", [])]
@@ -189,14 +174,17 @@ def _instance(cls: Any, json: dict[str, Json], path: str) -> Any:
         for step, part in json.get("parts", {}).items()
     }
     if cls in _CONTAINERS:
-        return _CONTAINERS[cls](content, items or pairs)
-    for base, make in _MAKERS.items():
-        if issubclass(cls, base):
-            return make(cls, content, parts)
+        return cls(items or pairs)
+    if issubclass(cls, np.generic):
+        return np.frombuffer(content[2], _dtype(content[1]))[0]
+    if cls is functools.partial:
+        count, *names = content
+        args = [parts[f"args[{at}]"] for at in range(count)]
+        return cls(parts["func"], *args, **{name: parts[f"keywords[{name!r}]"] for name in names})
     if issubclass(cls, tuple):
         names = getattr(cls, "_fields", None)
         return tuple.__new__(cls, items if names is None else [parts[name] for name in names])
-    if content or items or pairs or cls.__new__ is not object.__new__:
+    if "pickled" in json or content or items or pairs or cls.__new__ is not object.__new__:
         raise PortableError(_message(json, path))
     if hasattr(cls, "__dataclass_fields__"):
         fields = dataclasses.fields(cls)
@@ -204,71 +192,10 @@ def _instance(cls: Any, json: dict[str, Json], path: str) -> Any:
         if set(here) - set(parts):  # more than these is what its methods have set
             before = {step.removeprefix("."): part for step, part in json["parts"].items()}
             check_fields(path, cls, (), before, (here, ()))
-    return _with_attributes(cls, parts)
-
-
-def _with_attributes(cls: Any, attributes: dict[str, Any]) -> Any:
     made = object.__new__(cls)
-    for name, value in attributes.items():
+    for name, value in parts.items():
         object.__setattr__(made, name, value)
     return made
 
 
-def _from_state(cls: Any, json: Json, path: str) -> Any:
-    """Return an object with its own ``==`` that is pickled as no more than its attributes."""
-    match json:
-        case [{"name": "copyreg:__newobj__"}, [_], {"class": "dict"} as state, None, None] if (
-            cls.__new__ is object.__new__ and not hasattr(cls, "__setstate__")
-        ):
-            return _with_attributes(cls, _value(state, path))
-        case _:
-            raise PortableError(_message(json, path))
-
-
-def _partial(cls: Any, content: Any, parts: dict[str, Any]) -> Any:
-    count, *names = content
-    args = [parts[f"args[{at}]"] for at in range(count)]
-    return cls(parts["func"], *args, **{name: parts[f"keywords[{name!r}]"] for name in names})
-
-
-def _number(_cls: object, content: Any, _: object) -> Any:
-    return np.frombuffer(content[2], _dtype(content[1]))[0]
-
-
-def _subclass(base: Any, cls: Any, content: Any, _: object) -> Any:
-    return base.__new__(cls, *content)
-
-
-_CONTAINERS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
-    list: lambda _, items: list(items),
-    dict: lambda _, items: dict(items),
-    collections.OrderedDict: lambda _, items: collections.OrderedDict(items),
-    types.MappingProxyType: lambda _, items: types.MappingProxyType(dict(items)),
-    FrozenMapping: lambda _, items: FrozenMapping(dict(items)),
-    set: lambda _, items: set(items),
-    frozenset: lambda _, items: frozenset(items),
-    collections.deque: lambda content, items: collections.deque(items, *content),
-}
-"""Takes the content, and the items or pairs."""
-
-_MAKERS: Final[dict[type, Callable[[Any, Any, dict[str, Any]], Any]]] = {
-    np.generic: _number,
-    functools.partial: _partial,
-    slice: lambda cls, _, parts: cls(*parts.values()),
-    range: lambda cls, _, parts: cls(*parts.values()),
-    jax.sharding.PartitionSpec: lambda cls, content, _: cls(*content[0]),
-    jax.ShapeDtypeStruct: lambda cls, content, _: cls(content[0], content[1], weak_type=content[2]),
-    pathlib.PurePath: lambda cls, content, _: cls(*content),
-    zoneinfo.ZoneInfo: lambda cls, content, _: cls(*content),
-    re.Pattern: lambda _cls, content, _: re.compile(*content),
-    decimal.Decimal: lambda cls, content, _: cls(*content),
-    fractions.Fraction: lambda cls, content, _: cls(*content),
-    uuid.UUID: lambda cls, content, _: cls(int=content[0]),
-    dt.datetime: lambda cls, content, parts: cls(*content[:7], **parts, fold=content[7]),
-    dt.date: lambda cls, content, _: cls(*content),
-    dt.time: lambda cls, content, parts: cls(*content[:4], **parts, fold=content[4]),
-    dt.timedelta: lambda cls, content, _: cls(*content),
-    dt.timezone: lambda cls, content, _: cls(*content),
-    **{base: functools.partial(_subclass, base) for base in (int, float, complex, str, bytes)},
-}
-"""Takes the class, the content, and the parts by name."""
+_CONTAINERS: Final = (list, dict, set, frozenset, FrozenMapping)

@@ -24,7 +24,7 @@ from leafwise._objects.attributes import (
     own_attributes,
     stored_attributes,
 )
-from leafwise._objects.classes import module_of, qualname_of
+from leafwise._objects.classes import module_of
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById
 from leafwise._objects.text import Verbatim, shorten
@@ -69,11 +69,10 @@ class Snapshot:
 
     def add(self, value: Any, path: str) -> None:
         """Add what can be reached from `value`, which stands at `path`."""
-        pending = deque([(path, value, False)])
-        borrowed: set[int] = set()
+        pending = deque([(path, value)])
         while pending and len(self.entries) < _MOST_ENTRIES:
-            where, item, is_weak = pending.popleft()
-            if issubclass(type(item), Tracer) and not is_weak:
+            where, item = pending.popleft()
+            if issubclass(type(item), Tracer):
                 self.tracers.append((where, item))
                 continue
             kind = kind_of(item)
@@ -85,14 +84,8 @@ class Snapshot:
             else:
                 self._entered[id(item)] = item
                 entry, parts = _look_at(item, kind)
-            if is_weak:
-                borrowed.add(id(item))
-                entry = _without_the_object(entry, item, kind)
             self.entries[where] = entry
-            is_weak = is_weak or kind.name == "reference"
-            pending.extend((where + step, part, is_weak) for step, part in parts)
-        for each in borrowed & self._entered.keys():
-            del self._entered[each]
+            pending.extend((where + step, part) for step, part in parts)
 
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
@@ -156,10 +149,9 @@ def _look_at(value: Any, kind: Kind) -> tuple[Entry, list[Part]]:
         if _is_closed(value, kind):
             return itself, _functions_in(value)
         content, parts = kind.read(value)
-        entry = itself if kind.name == "reference" else _entry(value, kind, content, parts)
+        return _entry(value, kind, content, parts), parts
     except Exception:  # noqa: BLE001  # of its own code, which no key asks here
         return itself, []
-    return entry, parts
 
 
 def _is_closed(value: Any, kind: Kind) -> bool:
@@ -169,7 +161,7 @@ def _is_closed(value: Any, kind: Kind) -> bool:
     if kind.name == "buffer":
         return memoryview(value).nbytes > MOST_BYTES
     if kind.name != "object":
-        return kind.name == "identity"
+        return kind.name in ("identity", "reference")
     is_package = module_of(cls).partition(".")[0] in _CLOSED
     return is_package or issubclass(cls, WEAK) or not stored_attributes(value)
 
@@ -180,11 +172,3 @@ def _functions_in(value: Any) -> list[Part]:
         return []
     names = {id(item): name for name, item in reversed(own_attributes(value).items())}
     return [(f".{names.get(id(each), '__wrapped__')}", each) for each in functions_in(value)]
-
-
-def _without_the_object(entry: Entry, value: Any, kind: Kind) -> Entry:
-    """Return an entry that does not keep alive what only a weak reference leads to."""
-    shown = entry.shown
-    if not (_is_plain(value, kind) or type(shown) is Verbatim):
-        shown = Verbatim(f"<{qualname_of(type(value))}>")
-    return Entry(hash(entry.token), shown)

@@ -10,7 +10,7 @@ import jax
 
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import jax_equal
-from leafwise._trees.nodes import FlatTree, Node, is_hash_node_type, open_node
+from leafwise._trees.nodes import FlatTree, Node, is_hash_node_type, open_node, walk
 from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
 from leafwise.errors import TreeError
 
@@ -193,5 +193,5 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
 
 def _paths(tree: Any) -> Iterator[Steps]:
     """Yield the paths to all nodes and leaves, outer ones first."""
-    for path, _ in FlatTree(tree).walk():
+    for path, _ in walk(FlatTree(tree).root):
         yield path

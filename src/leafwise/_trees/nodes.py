@@ -94,6 +94,21 @@ def is_hash_node_type(cls: type) -> bool:
     return cls.__module__ == "leafwise._statics.hash_nodes"
 
 
+def walk(root: Node | int) -> Iterator[tuple[Steps, Node | int]]:
+    """Yield all nodes and leaves with their paths, outer ones first."""
+    todo: list[tuple[Steps, Node | int]] = [((), root)]
+    while todo:
+        path, part = todo.pop()
+        yield path, part
+        if isinstance(part, Node):
+            steps = part.steps
+            todo += [
+                ((*path, steps[place]), child)
+                for place, child in enumerate(part.children)
+                if not part.is_hash_node(place)
+            ][::-1]
+
+
 class FlatTree:
     """A flattened tree: its leaves, and on demand its nodes and paths."""
 
@@ -110,21 +125,7 @@ class FlatTree:
     @cached_property
     def paths(self) -> list[Steps]:
         """The paths of all leaves."""
-        return [path for path, part in self.walk() if isinstance(part, int)]
-
-    def walk(self) -> Iterator[tuple[Steps, Node | int]]:
-        """Yield all nodes and leaves with their paths, outer ones first."""
-        todo: list[tuple[Steps, Node | int]] = [((), self.root)]
-        while todo:
-            path, part = todo.pop()
-            yield path, part
-            if isinstance(part, Node):
-                steps = part.steps
-                todo += [
-                    ((*path, steps[place]), child)
-                    for place, child in enumerate(part.children)
-                    if not part.is_hash_node(place)
-                ][::-1]
+        return [path for path, part in walk(self.root) if isinstance(part, int)]
 
     def name(self, steps: Steps) -> str:
         """Return ``Model.encoder.w``, for a message."""

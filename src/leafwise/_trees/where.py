@@ -19,7 +19,7 @@ from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise._trees.combine import mismatch
-from leafwise._trees.nodes import FlatTree, Node
+from leafwise._trees.nodes import FlatTree, Node, walk
 from leafwise._trees.paths import (
     ANY,
     DEEP,
@@ -98,7 +98,7 @@ class AtPath(Where):
     def _error(self, flat: FlatTree, search: "_Search") -> PathError:
         wrong, path, part = search.furthest
         here = part.steps if isinstance(part, Node) else ()
-        paths = (steps for steps, _ in flat.walk())
+        paths = (steps for steps, _ in walk(flat.root))
         if isinstance(part, int):
             why = f"{flat.name(path)} is a leaf, which has no parts"
         elif self.steps[wrong] in part.names:

@@ -96,10 +96,8 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Complete what the fields say, before equinox reads them."""
         super().__init_subclass__(**kwargs)
-        _refuse_slots(cls)
         for name, annotation in inspect.get_annotations(cls).items():
             _declare(cls, name, annotation)
-        _refuse_properties(cls)
         _seal_before_checks(cls)
         _check_content_when_flattened(cls)
 
@@ -111,30 +109,6 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return an instance with copied children and the same statics."""
         return _deepcopied(self, memo)
-
-
-def _refuse_slots(cls: type) -> None:
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    if names:
-        raise DefinitionError(
-            f"{cls.__name__}: equinox looks for fields in the instance's __dict__, so that it "
-            f"would lose {', '.join(names)}\n  fix: remove __slots__"
-        )
-
-
-def _refuse_properties(cls: Any) -> None:
-    """Refuse what hides an inherited static field: equinox could not store its value."""
-    for base in cls.__mro__[1:]:
-        for name, inherited in base.__dict__.get("__dataclass_fields__", {}).items():
-            ours = isinstance(inherited.metadata.get(CONVERTER), Converter)
-            if ours and isinstance(cls.__dict__.get(name), property):
-                raise DefinitionError(
-                    f"{cls.__name__}.{name}: a property hides the static field that "
-                    f"{base.__name__} declares\n"
-                    f"  fix: give it another name, or declare `{name}: eqx.AbstractVar[...]` "
-                    f"in {base.__name__}"
-                )
 
 
 def _declare(cls: type, name: str, annotation: Any) -> None:

@@ -1,12 +1,15 @@
 """Exported programs, `jax.export`: functions over pytree classes, saved for another process."""
 
+import contextlib
 import functools
 import json
 import weakref
 from typing import Final
 
+from jax import export
+
 from leafwise._classes.registry import field_names
-from leafwise._jax.exports import forget_class, name_class
+from leafwise._jax.compat import forget_exported_class
 from leafwise._objects.class_map import on_registered
 from leafwise._statics.key import StaticKey, key_of, table_of
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
@@ -58,9 +61,14 @@ def _register(cls: type) -> None:
     name = f"leafwise:{class_name(cls)}"
     older = _NAMED[name]() if name in _NAMED else None
     if older is not None:  # defined again, as in a notebook: what is loaded is of this one
-        forget_class(older, name)
-    write, read = functools.partial(_write, cls), functools.partial(_read, cls)
-    if name_class(cls, name, write, read):
+        forget_exported_class(older, name)
+    with contextlib.suppress(ValueError):  # it has a name, given by hand
+        export.register_pytree_node_serialization(
+            cls,
+            serialized_name=name,
+            serialize_auxdata=functools.partial(_write, cls),
+            deserialize_auxdata=functools.partial(_read, cls),
+        )
         _NAMED[name] = weakref.ref(cls)
 
 
