@@ -1,8 +1,8 @@
 """What all processes tell each other, without any device taking part.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it: a version of JAX that has it elsewhere is refused. Digests go first, which
-are short; only where they differ does one process of each group send more.
+public name leads to it: in versions of JAX that are not known, the devices gather the texts.
+Digests go first, which are short; only where they differ does one process of each group send more.
 """
 
 import base64
@@ -11,14 +11,18 @@ import dataclasses
 import itertools
 import json
 import math
+import queue
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import jax
+import numpy as np
 
+from leafwise._jax.compat import is_known
 from leafwise._objects.locks import new_lock
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
@@ -50,15 +54,16 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    with contextlib.suppress(ImportError, AttributeError):
-        state = _state()
-        if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
-            return Processes(int(state.process_id), int(state.num_processes), state.client)
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        if is_known():
+            state = _state()
+            if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
+                return Processes(int(state.process_id), int(state.num_processes), state.client)
     return Processes(jax.process_index(), jax.process_count(), None)
 
 
 def _state() -> Any:
-    from jax._src import distributed  # noqa: PLC0415  # where it is missing, nothing is told
+    from jax._src import distributed  # noqa: PLC0415  # after the check of the version
 
     return distributed.global_state
 
@@ -70,9 +75,10 @@ def exchange(
 
     The n-th call with a name meets the n-th of the others, from `start` on.
     """
+    if here is _left:
+        raise MissingError(None, "its JAX client is shut down: it must start again")
     if here.client is None:
-        left = "its JAX client is shut down: it must start again"
-        raise MissingError(None, left if here is _left else "not in this version of JAX")
+        return _gathered(here, text, timeout)
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -128,14 +134,16 @@ def leave() -> None:
     global _left  # noqa: PLW0603  # what `processes` returns from here on
     with _LOCK:
         here = processes()
-        if here is None or here.client is None:
+        if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-        _state().client = None
+    shutdown: Any = jax.distributed.shutdown
+    if here.client is not None:
+        shutdown, _state().client = here.client.shutdown, None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
-            here.client.shutdown()
+            shutdown()
 
     threading.Thread(target=shut, daemon=True, name="leafwise leaves").start()
 
@@ -163,6 +171,39 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
         _NUMBERS[name] = number = max(last + 1, start)
     folder = f"leafwise/{quote(name, safe='')}"
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
+
+
+def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
+    """Return the texts by way of the devices, in another thread, which may never end."""
+    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+
+    def gather() -> None:
+        try:
+            answers.put(_allgather(text))
+        except Exception as error:  # noqa: BLE001  # raised below
+            answers.put(error)
+
+    threading.Thread(target=gather, daemon=True).start()
+    end = time.monotonic() + timeout
+    try:
+        found = answers.get(timeout=max(0.001, end - time.monotonic()))
+    except queue.Empty:
+        raise MissingError(None, f"no answer within {timeout:g} s") from None
+    if isinstance(found, Exception):
+        raise MissingError(None, str(found)) from found
+    return dict(enumerate(found[: here.count]))
+
+
+def _allgather(text: str) -> list[str]:
+    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
+
+    data = np.frombuffer(text.encode(), np.uint8)
+    gather: Any = multihost_utils.process_allgather
+    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
+    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
+    padded[: data.size] = data
+    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
+    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]
 
 
 # ------------------------------------------------------------------------ agreement
