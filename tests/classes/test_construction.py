@@ -233,6 +233,34 @@ def test_a_field_that_leads_back() -> None:
             Model(1.0, method=method)
 
 
+@pytest.mark.hazard
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda self: (1, self),
+        lambda self: [self.twice],
+        lambda self: {"a": (self.twice, 2)},
+        lambda self: Wrapped([self]),
+        lambda self: Wrapped(self).called,
+    ],
+    ids=["tuple", "list", "dict", "instance", "method"],
+)
+def test_a_field_that_contains_a_way_back(way: Any) -> None:
+    """A container or another instance in between is looked through."""
+
+    @lw.pytree
+    class Model:
+        act: Any = None
+
+        def __post_init__(self) -> None:
+            self.act = way(self)
+
+        def twice(self) -> None: ...
+
+    with pytest.raises(lw.errors.TreeError, match=r"^Model\.act: it contains (its|the)"):
+        Model()
+
+
 @lw.pytree
 class Wrapped:
     inside: Any

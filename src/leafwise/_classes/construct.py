@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
 
@@ -18,6 +18,9 @@ from leafwise.errors import (
     TreeError,
     UndecoratedSubclassError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def set_attribute(self: Any, name: str, value: object) -> None:
@@ -196,17 +199,46 @@ def finish(spec: ClassSpec, self: Any) -> None:
             set_field(self, field.name, field.prepare(getattr(self, field.name)))
     for name in spec.dynamic_names:
         value = getattr(self, name)
+        found = _way_back(value, self, _DEEPEST)
+        if found is None:
+            continue
+        place = f"{spec.cls.__name__}.{name}"
         what, fix = "the instance itself", f"leave {name} out: a method has it as self"
-        if type(value) is BoundMethod and value.__self__ is self:
-            method, cls = value.__name__, spec.cls.__name__
+        if type(found) is BoundMethod:
+            method, cls = found.__name__, spec.cls.__name__
             what = f"its own method {method}"
             fix = f"call self.{method} instead; or store {cls}.{method} in a static field"
-        elif value is not self:
-            continue
+        contains = "" if value is found else "it contains "
         raise TreeError(
-            f"{spec.cls.__name__}.{name}: {what}, so that the tree would never end\n  fix: {fix}"
+            f"{place}: {contains}{what}, so that the tree would never end\n  fix: {fix}"
         )
     store_key(spec, self)
+
+
+_DEEPEST: Final = 4
+"""How deep a way back is looked for: no deeper than somebody writes it in a constructor."""
+
+
+def _way_back(value: Any, self: Any, deepest: int) -> Any:
+    """Return the part of a child that is the instance or a method of it; None if there is none."""
+    if value is self:
+        return value
+    kind = type(value)
+    inside: Iterable[Any] = ()
+    if kind is BoundMethod:
+        if value.__self__ is self:
+            return value
+        inside = value.args
+    elif kind is list or kind is tuple:
+        inside = value
+    elif kind is dict:
+        inside = value.values()
+    elif is_decorated(kind):
+        inside = getattr(value, "__dict__", {}).values()
+    if not deepest:
+        return None
+    ways = (_way_back(each, self, deepest - 1) for each in inside)
+    return next((way for way in ways if way is not None), None)
 
 
 def check_all_set(spec: ClassSpec, self: Any) -> None:
