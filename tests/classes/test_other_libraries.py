@@ -67,6 +67,15 @@ def test_declaration_as_annotation(annotation: Any, fix: str) -> None:
         lw.pytree(cls)
 
 
+def test_declaration_of_attrs() -> None:
+    """`attrs.field()` would be the default value itself."""
+    with pytest.raises(lw.errors.DefinitionError, match=r"Cell\.size: .*_CountingAttr of attr"):
+
+        @lw.pytree
+        class Cell:
+            size: int = attrs.field(default=3)
+
+
 # ------------------------------------------------------------------------ what a class is already
 
 

@@ -379,12 +379,28 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
     return []
 
 
+_DECLARATIONS: Final = {
+    "Field": ("sepes", "pytreeclass"),
+    "FieldInfo": ("pydantic",),
+    "_CountingAttr": ("attr",),
+}
+"""The class of what a library's own declaration leaves in the place of a default."""
+
+
 def _misfit(
     where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
     """Return what is wrong between a field's type and its being static or not."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+    default = type(definition.default)
+    library = default.__module__.partition(".")[0]
+    if library in _DECLARATIONS.get(default.__name__, ()):
+        return [
+            f"{where}: its default is a {default.__name__} of {library}, which declares a field "
+            f"for that library only\n"
+            f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
+        ]
     if static and SHARDING in definition.metadata and OPTIONS in definition.metadata:
         return [
             f"{where}: a static field has no sharding: it is part of the program, and not data\n"
