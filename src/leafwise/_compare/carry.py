@@ -328,12 +328,29 @@ def _loss_of(path: str, leaf: Any, dtype: Any) -> str | None:
     )
 
 
+_IINFO: Final[Any] = jnp.iinfo
+_FINFO: Final[Any] = jnp.finfo
+
+
 def always_exact(old: Any, new: Any) -> bool:
     """Return whether the new dtype has all values of the old one."""
-    # NumPy says so, too, of integers of 64 bits in floats, and of some floats of 8 bits.
-    is_wide = jnp.issubdtype(old, jnp.integer) and jnp.issubdtype(new, jnp.inexact)
-    is_tiny = any(jnp.issubdtype(each, jnp.inexact) and each.itemsize == 1 for each in (old, new))
-    return np.can_cast(old, new) and not (is_wide and old.itemsize == 8) and not is_tiny  # noqa: PLR2004
+    if old == np.bool_:
+        return True
+    if jnp.issubdtype(old, jnp.integer):
+        mine = _IINFO(old)
+        if jnp.issubdtype(new, jnp.integer):
+            its = _IINFO(new)
+            return bool(its.min <= mine.min and mine.max <= its.max)
+        if jnp.issubdtype(new, jnp.inexact):
+            widest = max(abs(int(mine.min)), int(mine.max))
+            return bool(widest <= min(2 ** (_FINFO(new).nmant + 1), _FINFO(new).max))
+        return False
+    if not (jnp.issubdtype(old, jnp.inexact) and jnp.issubdtype(new, jnp.inexact)):
+        return False
+    if jnp.issubdtype(old, jnp.complexfloating) and not jnp.issubdtype(new, jnp.complexfloating):
+        return False
+    mine, its = _FINFO(old), _FINFO(new)
+    return bool(mine.nmant <= its.nmant and mine.maxexp <= its.maxexp and its.minexp <= mine.minexp)
 
 
 def _first_lost(array: Any, dtype: Any) -> tuple[str, str] | None:
