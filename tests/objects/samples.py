@@ -189,6 +189,7 @@ def object_array(*items: Any) -> Any:
 ALIVE = [with_attributes(Plain(), rate=1), with_attributes(Plain(), rate=True)]
 """What weak references lead to."""
 
+NAN = np.float64(np.nan).view(np.uint64)
 UTC_TOO = dt.timezone(dt.timedelta(0), "UTC too")
 WHEN = dt.datetime(2026, 11, 22, 1, 30, tzinfo=dt.UTC)
 FIELDS = {"names": ["a"], "formats": [np.dtype("f4", metadata={"unit": "m"})]}
@@ -202,7 +203,12 @@ def sample(kind: str, make: Callable[[], Any], *others: Callable[[], Any]) -> Sa
 SAMPLES = [
     sample("plain", lambda: 1, lambda: True, lambda: 1.0, lambda: 2, lambda: np.int64(1)),
     sample("plain", lambda: 0.0, lambda: -0.0, lambda: 0, lambda: np.float64(0.0)),
-    sample("plain", lambda: float("nan"), lambda: float("inf")),
+    sample(
+        "plain",
+        lambda: float("nan"),
+        lambda: float((NAN ^ np.uint64(1)).view(np.float64)),
+        lambda: -float("nan"),
+    ),
     sample("plain", lambda: 0j, lambda: -0j, lambda: complex(0, -0.0), lambda: 0.0),
     sample("plain", lambda: "ab" * 3, lambda: b"ab" * 3, lambda: Text("ab" * 3)),
     sample("plain", lambda: True, lambda: False, lambda: np.True_),

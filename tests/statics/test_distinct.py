@@ -5,6 +5,7 @@ import datetime
 import enum
 import functools
 import struct
+import uuid
 import zoneinfo
 from collections import namedtuple
 from typing import Annotated, Any, Literal
@@ -164,6 +165,10 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "pydantic-root": (Rooted(1), Rooted(True)),
     "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
     "dataclass-attribute": (Marked(1).with_tag(1), Marked(1).with_tag(2)),
+    "uuid-safe": (
+        uuid.UUID(int=1),
+        uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe),
+    ),
     "not-compared-field": (Config(1, "a"), Config(1, "b")),
     "mapping-order": (
         lw.FrozenMapping({"a": 1, "b": 2}),

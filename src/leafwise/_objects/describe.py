@@ -9,7 +9,9 @@ import contextlib
 import dataclasses
 import datetime as dt
 import functools
+import math
 import operator
+import struct
 import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +42,7 @@ from leafwise._objects.text import describe_array, shorten
 
 _MOST_ITEMS: Final = 20
 _LONGEST: Final = 200
+_NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
@@ -115,6 +118,8 @@ def _plain(value: Any, options: DescribeOptions) -> str | None:
         return _cut(value, options)
     if is_a(value, np.generic) and value.dtype.type is kind:
         text = _cut(value, options)
+        if value.dtype.kind == "f" and value.tobytes() != np.asarray(np.nan, kind).tobytes():
+            text = text.replace("nan", f"nan(bits 0x{value.tobytes()[::-1].hex()})")
         return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
     base: Any = next((each for each in _OWN_REPR if issubclass(kind, each)), kind)
     by_parts = builtin_base(kind) or record_fields(kind) is not None or base is np.generic
@@ -131,7 +136,7 @@ def _attributes(value: Any, options: DescribeOptions) -> str:
     return "".join(f", {name}={describe(item, options)}" for name, item in attributes(value))
 
 
-_PLAIN: Final = (int, bool, float, str, bytes, complex, type(None), type(...))
+_PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
 _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
     np.generic: lambda value: repr(np.asarray(value)[()]),  # before the builtins of some
     str: str.__repr__,
@@ -141,8 +146,12 @@ _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
     bytes: bytes.__repr__,
     **{each: each.__repr__ for each in (dt.datetime, dt.date, dt.time, dt.timedelta)},
     **{each: each.__repr__ for each in (Decimal, Fraction)},
-    uuid.UUID: uuid.UUID.__repr__,
+    uuid.UUID: lambda value: uuid.UUID.__repr__(value) + _safety(value),
 }
+
+
+def _safety(value: uuid.UUID) -> str:
+    return "" if value.is_safe is uuid.SafeUUID.unknown else f" ({value.is_safe.name})"
 
 
 def _cut(value: object, options: DescribeOptions) -> str:
@@ -156,6 +165,15 @@ def _cut(value: object, options: DescribeOptions) -> str:
 
 def _shortened(text: str, options: DescribeOptions) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + options.mark
+
+
+def _float(value: float, options: DescribeOptions) -> str | None:
+    if type(value) is not float:
+        return _plain(value, options)
+    bits = struct.pack("d", value)
+    if value != value and bits != _NAN_BITS:  # noqa: PLR0124  # NaN
+        return f"nan(bits 0x{bits[::-1].hex()})"
+    return repr(value)
 
 
 def _class(value: type, options: DescribeOptions) -> str:
@@ -180,7 +198,7 @@ def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     names = function.__code__.co_freevars
     for name, cell in zip(names, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not assigned yet
-            if is_a(cell.cell_contents, _PLAIN):
+            if is_a(cell.cell_contents, (*_PLAIN, float)):
                 yield name, cell.cell_contents
 
 
@@ -259,6 +277,7 @@ def _record(value: Any, options: DescribeOptions) -> str:
 _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (
     (type, _class),
     (Enum, _enum),
+    (float, _float),
     ((*_PLAIN, np.dtype, StaticArray, range, *_OWN_REPR), _plain),
     ((jax.Array, np.ndarray), lambda value, _options: describe_array(value)),
     ((types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType), _function),

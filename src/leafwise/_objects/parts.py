@@ -139,7 +139,16 @@ def _float(value: float) -> Content:
 
 
 def _number(value: np.generic) -> Content:
-    return repr(value.dtype), value.tobytes()
+    """Return the dtype of a scalar of NumPy, and the bytes that count."""
+    halves = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
+    # Extended floats of x86 end with padding.
+    padded = np.finfo(np.longdouble).nmant == _X87_MANTISSA
+    ends = [10 if padded and type(half) is np.longdouble else None for half in halves]
+    content = [np.asarray(half).tobytes()[:end] for half, end in zip(halves, ends, strict=True)]
+    return repr(value.dtype), *content
+
+
+_X87_MANTISSA: Final = 63
 
 
 def _record(value: np.void) -> Content:
@@ -493,7 +502,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     dt.timedelta: _plain(_members(dt.timedelta, "days", "seconds", "microseconds")),
     decimal.Decimal: _plain(lambda value: (decimal.Decimal.as_tuple(value),)),  # 1.0 is not 1.00
     fractions.Fraction: _plain(_members(fractions.Fraction, "numerator", "denominator")),
-    uuid.UUID: _plain(_members(uuid.UUID, "int")),
+    uuid.UUID: _plain(lambda value: (value.int, value.is_safe.name)),
     **{base: _sequence(base) for base in (tuple, list, collections.deque)},
     **{base: _set(base) for base in (set, frozenset)},
     # Not by the methods of dict: the order that they know is not that of an OrderedDict.

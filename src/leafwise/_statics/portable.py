@@ -13,10 +13,8 @@ import decimal
 import enum
 import hashlib
 import json
-import math
 import pathlib
 import re
-import struct
 import types
 import zoneinfo
 from collections.abc import Callable, Sequence
@@ -29,6 +27,7 @@ import numpy as np
 from leafwise._objects.attributes import compares_by_identity, has_generated_eq, record_fields
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.code import find_by_name, names_of
+from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.stand_ins import MISSING
@@ -54,7 +53,11 @@ _LONGEST_INT: Final = 64
 
 def dump(value: Json) -> str:
     """Return JSON as text, the same one for equal JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _ENCODER.encode(value)
+
+
+# `json.dumps` is what scripts put another library in the place of.
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def class_name(cls: type) -> str:
@@ -270,17 +273,9 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _float(value: float) -> str:
-    """Return a float as text; of a NaN other than the usual one the bits."""
-    bits = struct.pack(">d", value)
-    return repr(value) if value == value or bits == _NAN else bits.hex()  # noqa: PLR0124  # NaN
-
-
-_NAN: Final = struct.pack(">d", math.nan)
-
 _TEXTS: Final[dict[type, Callable[[Any], Json]]] = {
-    float: lambda value: {"float": _float(value)},
-    complex: lambda value: {"complex": [_float(value.real), _float(value.imag)]},
+    float: lambda value: {"float": describe(value)},
+    complex: lambda value: {"complex": [describe(value.real), describe(value.imag)]},
     bytes: lambda value: {"bytes": repr(value)},
     type(...): lambda _: {"name": "builtins:Ellipsis"},
     type(NotImplemented): lambda _: {"name": "builtins:NotImplemented"},
