@@ -68,16 +68,13 @@ WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with thr
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
 ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 
-# What runs on which Python, by the markers of pyproject.toml. On the newest, `tests` leaves
-# the laws to `properties`; what no session of `nox -s tests` runs, `nightly` does.
-LAWS = "property and not nightly"
+# What `tests` runs on which Python, by the markers of pyproject.toml; the rest `nightly` does.
 QUICK = "(unit or hazard or message) and not (slow or nightly)"
 CHOSEN = {
     OLDEST: "(unit or hazard or message or oracle or transforms) and not (slow or nightly)",
     # Also of one alone. What is slow with other libraries is left to `downstream`.
     NEWEST: (
-        "not (property or downstream or foreign or no_extras or site or bench or nightly "
-        "or (interop and slow))"
+        "not (downstream or foreign or no_extras or site or bench or nightly or (interop and slow))"
     ),
 }
 SCHEMAS = {  # what others read, as `check-jsonschema` knows it without a network
@@ -88,7 +85,8 @@ SCHEMAS = {  # what others read, as `check-jsonschema` knows it without a networ
     "github-workflows": ".github/workflows/*.yml",
     "readthedocs": ".readthedocs.yaml",
 }
-BETWEEN = "(unit or message) and not (slow or nightly)"
+# On a Python between these: the wings that look into classes, code and objects of Python itself.
+BETWEEN = ("tests/captures", "tests/classes", "tests/objects", "tests/statics")
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
 ON_NEWEST = "interop or downstream or foreign or no_extras or examples or docs or site or bench"
 
@@ -112,11 +110,6 @@ def _install(session: nox.Session, *groups: str, project: str = "", pins: list[s
     session.install("-e", project or ".", *wanted, *pins)
 
 
-def _chosen(python: str) -> str:
-    """Return the markers of what `tests` runs on a Python."""
-    return f"({CHOSEN.get(python, BETWEEN)})"
-
-
 def _pins(python: str) -> list[str]:
     """Pin the oldest JAX, on the oldest Python supported."""
     return _floors("jax", "jaxlib") if python == SUPPORTED[0] else []
@@ -135,10 +128,10 @@ def tests(session: nox.Session) -> None:
     if session.posargs:  # a narrowed run stays narrow
         session.run("pytest", *WORKERS, *session.posargs)
         return
-    for check in ("properties", "no_extras", "lint", "types", "docs"):
+    for check in ("no_extras", "lint", "types", "docs"):
         session.notify(check, posargs=[])
-    session.notify("demo", posargs=["--smoke"])  # tests/examples runs the examples
-    session.run("pytest", *WORKERS, "-m", _chosen(python))
+    folders = () if python in CHOSEN else BETWEEN
+    session.run("pytest", *WORKERS, "-m", CHOSEN.get(python, QUICK), *folders)
 
 
 @nox.session(python=NEWEST, default=False)
@@ -151,7 +144,7 @@ def quick(session: nox.Session) -> None:
     session.run("pytest", *WORKERS, "-m", QUICK, *session.posargs)
 
 
-@nox.session(python=NEWEST)
+@nox.session(python=NEWEST, default=False)
 def properties(session: nox.Session) -> None:
     """Run the property tests, and print how many planted faults the kit finds.
 
@@ -159,7 +152,7 @@ def properties(session: nox.Session) -> None:
     """
     _install(session, "test", pins=[])
     arguments = session.posargs or ["--hypothesis-profile=ci"]
-    session.run("pytest", *WORKERS, "-m", LAWS, *arguments)
+    session.run("pytest", *WORKERS, "-m", "property and not nightly", *arguments)
 
 
 @nox.session(python=PYTHONS, default=False)
@@ -167,8 +160,9 @@ def nightly(session: nox.Session) -> None:
     """Run what `tests` leaves out, and hold each test to its budget of CPU.
 
     On the newest Python that is the other seeds of the planted faults, each example as a script,
-    the benchmark's tests, and again what is fast, to hold it to its budget; on the others the
-    properties, what is slow, and whatever else `tests` runs on the newest alone. Then come
+    the benchmark's tests, and again what is fast, to hold it to its budget; on the oldest the
+    properties, what is slow, and whatever else `tests` runs on the newest alone; on those between
+    all of it. Then come
     `downstream` and `distributed` on both ends, `foreign` and `minimums`.
     `-- --hypothesis-profile=thorough` takes hours.
     """
@@ -178,7 +172,9 @@ def nightly(session: nox.Session) -> None:
         for check in (*on_ends, "foreign", "minimums"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
-    left_out = f"not {_chosen(python)} and not ({ON_NEWEST})"
+    left_out = f"not ({ON_NEWEST})"
+    if python in CHOSEN:
+        left_out += f" and not ({CHOSEN[python]})"
     if python == NEWEST:
         left_out = f"(nightly or bench or {QUICK}) and not (interop or downstream or foreign)"
     arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
@@ -308,9 +304,9 @@ def types(session: nox.Session) -> None:
     with ThreadPoolExecutor() as pool:  # each takes one core
         pyright = pool.submit(session.run, "pyright", *arguments)
         session.run("mypy", *(session.posargs or paths))
+        if not session.posargs:
+            session.run("python", "tests/docs/check_types.py")
         pyright.result()
-    if not session.posargs:
-        session.run("python", "tests/docs/check_types.py")
 
 
 @nox.session(python=NEWEST)
@@ -327,28 +323,22 @@ def docs(session: nox.Session) -> None:
     session.run("pytest", "--noconftest", "tests/site")
 
 
-@nox.session(python=NEWEST)
+@nox.session(python=NEWEST, default=False)
 def demo(session: nox.Session) -> None:
-    """Run every example, then `leafwise check` and `leafwise explain` over them.
-
-    `-- --smoke` leaves to tests/examples what it tries: the examples, and what explains one.
-    """
-    smoke = "--smoke" in session.posargs
-    arguments = [each for each in session.posargs if each != "--smoke"]
+    """Run every example, then `leafwise check` and `leafwise explain` over them."""
     _install(session, "examples", project=".[cli]", pins=[])
     examples = sorted(str(path) for path in Path("examples").glob("*.py"))
     if not examples:
         session.error("examples/ holds no script")
     churn = str(Path("examples/churn.py"))  # it has no class of its own, and much to explain
     for example in examples:
-        if example != churn and not smoke:
+        if example != churn:
             session.run("python", "-W", "error", example)
     # Instances with a network to compile, and those that only go through a loop.
     left_out = ("churn", "equinox_mlp", "branches", "loops")
     checked = [example for example in examples if Path(example).stem not in left_out]
-    session.run("leafwise", "check", "--examples", "3", *checked, *arguments)
-    if not smoke:
-        session.run("leafwise", "explain", churn)
+    session.run("leafwise", "check", "--examples", "3", *checked, *session.posargs)
+    session.run("leafwise", "explain", churn)
 
 
 @nox.session(python=NEWEST, default=False)

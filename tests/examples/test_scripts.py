@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from leafwise_cli import main
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 NEEDED = {
@@ -30,6 +32,23 @@ def test_scripts_are_found() -> None:
         "shapes.py",
         "train_digits.py",
     ]
+
+
+# Instances with a network to compile, and scripts whose classes only go through a loop.
+NOT_CHECKED = ("branches.py", "churn.py", "equinox_mlp.py", "loops.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [each for each in SCRIPTS if each not in NOT_CHECKED])
+def test_check_finds_nothing(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`leafwise check` over an example ends with 0: its classes keep each law."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        assert main(["check", "--examples", "3", f"examples/{script}"]) == 0
+    finally:
+        for each in SCRIPTS:
+            sys.modules.pop(Path(each).stem, None)
 
 
 @pytest.mark.nightly  # the tests beside this one run them in this process
