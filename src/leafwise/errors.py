@@ -282,8 +282,8 @@ class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests
     Attributes:
         law: The law's name.
         path: Where: ``Class.field``, and the way into it.
-        owner: The class of the node whose field that is, which may be a part of the instance;
-            None if no field is at fault.
+        owner: The class at fault: that of a part of the instance, if the part breaks the law
+            alone; None if no field is at fault.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ class Grid(Registered):
 
 
 class Quadratic(Registered):
-    """As in ott: it can be called, and is no function."""
+    """As in ott: it can be called, and an argument counts only together with another one."""
 
     dynamic = ("matrix",)
 
@@ -82,8 +82,12 @@ class Quadratic(Registered):
         self.matrix = matrix
         self._is_factor = is_factor
 
+    @property
+    def is_factor(self) -> bool:
+        return self.matrix is not None and self._is_factor
+
     def arguments(self) -> dict[str, Any]:
-        return {"is_factor": self._is_factor}
+        return {"is_factor": self.is_factor}
 
 
 class SqL2(Registered):
@@ -199,7 +203,52 @@ class Smooth(Registered):
         self.x, self.kernel = x, kernel
 
 
+class Problem(Registered):
+    """As in ott: its constructor makes a function each time, by a name that it keeps."""
+
+    def __init__(self, x: float, loss: Literal["square", "absolute"] = "square") -> None:
+        self.x = x
+        self.name = loss
+        self.loss = (lambda y: y * y) if loss == "square" else (lambda y: abs(y))
+
+    def arguments(self) -> dict[str, Any]:
+        return {"loss": self.name}
+
+
+class Rescaled(Registered):
+    """As in ott: its constructor, which unflatten calls, gives a part another static."""
+
+    dynamic = ("cost",)
+    static = ("rho",)
+
+    def __init__(self, cost: Cost, rho: float = 1.0) -> None:
+        self.cost = Cost(cost.matrix, rho) if isinstance(cost, Cost) else cost
+        self.rho = rho
+
+
+class Sinkhorn(Registered):
+    """As in ott: the constructor changes a static that it is given, as unflatten does."""
+
+    static = ("steps", "momentum")
+
+    def __init__(
+        self, x: float = 1.0, steps: int = 10, momentum: tuple[int, ...] | None = None
+    ) -> None:
+        self.x, self.steps = x, steps
+        self.momentum = (1,) if momentum is None else (steps,)
+
+
+class Solver(Registered):
+    """As in ott: a part of it is faulty, and the class itself is not."""
+
+    dynamic = ("inner", "threshold")
+
+    def __init__(self, inner: Sinkhorn, threshold: float = 0.5) -> None:
+        self.inner, self.threshold = inner, threshold
+
+
 SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Labelled, Smooth)
+SOUND += (Problem, Rescaled, Solver)
 
 
 class ForgetsRho(Cost):
@@ -260,9 +309,8 @@ class Relabels(Labelled):
     """Unflatten gives another static, which prints as the first does."""
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        ((_, _, label),) = aux
-        return cls(*children, Label(label.size + 1))
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        return cls(*children, Label(-1))
 
 
 class ForgetsKernel(Smooth):
@@ -276,7 +324,45 @@ class ForgetsKernel(Smooth):
         return cls(*children, None)
 
 
+class Cosine(Registered):
+    """As in ott: its flatten drops an argument, which is kept in a private attribute."""
+
+    def __init__(self, x: float = 1.0, ridge: float = 0.5) -> None:
+        self.x, self._ridge = x, ridge
+
+
+class Pair(Cost):
+    """As in ott: unflatten changes the aux_data, so that a treedef works once."""
+
+    def tree_flatten(self) -> Any:
+        return (self.matrix,), {"rho": self.rho}
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        return cls(*children, rho=aux.pop("rho"))
+
+
+@dataclasses.dataclass
+class Copies:
+    """As in ott: its flatten copies the leaves."""
+
+    start: int = 0
+    value: float = 1.0
+
+
+def _unflatten(aux: Any, leaves: Any) -> Copies:
+    return Copies(**aux.unflatten(leaves))
+
+
+jax.tree_util.register_pytree_node(
+    Copies, lambda x: jax.tree_util.tree_flatten(dataclasses.asdict(x)), _unflatten
+)
+
 FAULTY = {
+    Sinkhorn: "momentum",
+    Cosine: "_ridge",
+    Pair: "",
+    Copies: "",
     Relabels: "label.size",
     ForgetsKernel: "kernel",
     ForgetsRho: "rho",
@@ -284,4 +370,4 @@ FAULTY = {
     HiddenScale: "scale",
     Hides: "size",
 }
-"""The classes with a fault, and the name of the attribute that it is about."""
+"""The classes with a fault, and the name of the attribute that it is about, if it is one."""

@@ -23,6 +23,12 @@ from leafwise.errors import StaticFieldError
 _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
+class _Sentinel(enum.Enum):
+    """What stands for a leaf: a flatten that copies its leaves returns it nevertheless."""
+
+    LEAF = "leaf"
+
+
 class Names(NamedTuple):
     """The names of attributes, by their role.
 
@@ -111,13 +117,12 @@ def is_kept(instance: Any, name: str) -> bool:
     """
     if is_decorated(type(instance)):
         return name in names_of(instance).static
-    sentinel = object()
     registry = jax.tree_util.default_registry
     try:
-        changed = exchange(instance, name, sentinel)
+        changed = exchange(instance, name, _Sentinel.LEAF)
         leaves, structure = jax.tree_util.tree_flatten(changed)
         again: Any = jax.tree_util.tree_unflatten(structure, leaves)
-        if getattr(again, name, None) is sentinel:
+        if getattr(again, name, None) is _Sentinel.LEAF:
             return True
         levels: list[Any] = [registry.flatten_one_level(each) for each in (instance, changed)]
         return bool(levels[0][1] != levels[1][1])
@@ -143,12 +148,11 @@ def _is_held(instance: Any, name: str) -> bool:
 
 
 def _is_dynamic(instance: Any, name: str) -> bool:
-    sentinel = object()
     try:
-        leaves = jax.tree_util.tree_leaves(exchange(instance, name, sentinel))
+        leaves = jax.tree_util.tree_leaves(exchange(instance, name, _Sentinel.LEAF))
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
         return _is_among_leaves(instance, name) or _is_converted(instance, name)
-    times = sum(leaf is sentinel for leaf in leaves)
+    times = sum(leaf is _Sentinel.LEAF for leaf in leaves)
     try:
         own, whole = (
             len(jax.tree_util.tree_leaves(x)) for x in (getattr(instance, name), instance)

@@ -31,6 +31,7 @@ from leafwise.testing.strategies._edit_positions import (
     owner_at,
     parameter_for,
     parameters,
+    rebuilt,
 )
 from leafwise.testing.strategies._edits import (
     LEAF_EDITS,
@@ -63,7 +64,8 @@ class Example:
             tried = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
             if all(each.make_default is None for each in plans[0].parameters):
                 del tried[1]  # they are the same arguments
-        self._arguments, self.base = _first_found(tried)
+        self._arguments, made = _first_found(tried)
+        self.base = rebuilt(made)
 
     @cached_property
     def positions(self) -> list[EditPosition]:

@@ -115,9 +115,11 @@ def _result(
         return LawResult(str(law), verdict, message=message, error=error)
     message = without_addresses(error.message)
     owner = error.owner or cls
-    if not isinstance(owner, type) or not is_unpromised(owner, law, message):
+    is_of_part = isinstance(cls, type) and owner is not cls
+    is_known = isinstance(owner, type) and is_unpromised(owner, law, message)
+    if not is_of_part and not is_known:
         return LawResult(str(law), Verdict.VIOLATION, error.path, message, error=error)
-    if owner is not cls:
+    if is_of_part:
         message += f"\n  the fault is one of {public_name(owner)}, not of {cls.__name__}"
-    library = library_of(owner)
+    library = library_of(owner) if is_known else public_name(owner)
     return LawResult(str(law), Verdict.WARNING, error.path, message, library, error)

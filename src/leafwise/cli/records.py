@@ -81,7 +81,7 @@ class LawResult:
     verdict: Verdict
     path: str = ""
     message: str = ""
-    library: str = ""  # the one that does not promise the law; empty if it is to be kept
+    library: str = ""  # which does not promise the law, or the class of the part that breaks it
     error: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
 
 

@@ -38,7 +38,7 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing._check import chosen_laws
 from leafwise.testing._format import format_error, short_repr
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.libraries import library_of
+from leafwise.testing._laws.libraries import LIBRARIES, library_of
 
 _WIDTH: Final = 200
 
@@ -168,10 +168,10 @@ def _check_at(place: int, options: CheckOptions) -> ClassReport:
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
-    """Return a report without the warnings that say of a library what an earlier one has said."""
+    """Return a report without the warnings that say of a library, or a part, what one has said."""
     kept: list[LawResult] = []
     for each in report.warnings:
-        kind = each.law, each.library
+        kind = each.law if each.library in LIBRARIES else "", each.library
         is_of_field = each.law == str(Law.AUX_DATA_HASH) and "." in each.path
         if is_of_field or kind not in known:
             kept.append(each)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leafwise._compare.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.case import Case, Edits
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
 from leafwise.testing._subject import Probe, Subject
@@ -21,6 +21,7 @@ from leafwise.testing.strategies._edit_positions import (
     argument_positions,
     edit_positions,
     is_below,
+    rebuilt,
 )
 from leafwise.testing.strategies._edits import Edit, EditKind, Options, make_edit, options_of
 from leafwise.testing.strategies._leaves import is_numeric
@@ -37,8 +38,8 @@ def as_predicted(case: Case) -> None:
 
     Each leaf takes another value: one program must serve them all.
     """
-    x = case.instance
-    options = case.edits.options()
+    x = rebuilt(case.instance)
+    options = Edits(x).options()
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
     probe: Probe = case.attempt("a jitted function", Probe, x)

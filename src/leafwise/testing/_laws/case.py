@@ -154,8 +154,11 @@ class Case:
         except Exception as error:  # noqa: BLE001  # the user's own code
             if self.refuses(error):
                 hypothesis.reject()
-            behind = error.__cause__ or error.__context__  # JAX hides what its comparisons raise
-            problem = format_error(error if behind is None else behind).replace("\n", "\n    ")
+            behind = error.__cause__ or error.__context__ or error
+            if type(behind).__module__.startswith("jax"):  # it has only the user's line
+                behind = error.with_traceback(behind.__traceback__)
+            # Else JAX hides what its comparisons raise.
+            problem = format_error(behind).replace("\n", "\n    ")
         return self.fail(path, f"{what} raised {problem}", "no error", by_hand=by_hand)
 
     def refuses(self, error: BaseException) -> bool:

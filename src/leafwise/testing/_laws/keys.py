@@ -113,9 +113,10 @@ def _fresh(case: Case) -> Iterator[_Pair]:
             continue
         fresh = recreated(position.value)
         if fresh is not position.value and is_distinct(position.value, fresh) is False:
-            edited = position.put(fresh)
-            if edited is not None:
-                yield _Pair(position.path, position.value, fresh, case.instance, edited)
+            # Not the instance itself: a constructor may store something else than it was given.
+            one, other = position.put(position.value), position.put(fresh)
+            if one is not None and other is not None:
+                yield _Pair(position.path, position.value, fresh, one, other)
 
 
 def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:

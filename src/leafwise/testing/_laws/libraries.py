@@ -26,7 +26,7 @@ class Library(NamedTuple):
 
 
 _DATACLASS: Final = (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
-_LIBRARIES: Final = {
+LIBRARIES: Final = {
     "leafwise": Library("drop `lw.Static`", "lw.static_field(", ()),
     "equinox": Library(
         "drop `static=True`",
@@ -57,7 +57,7 @@ def is_unpromised(cls: type, law: Law, message: str) -> bool:
     """Return whether the library of a class does not promise a law, broken as the message says."""
     if law is Law.AUX_DATA_HASH and not any(text in message for text in (UNHASHABLE, ONE_HASH)):
         return False
-    return law in _LIBRARIES[library_of(cls)].not_promised
+    return law in LIBRARIES[library_of(cls)].not_promised
 
 
 UNHASHABLE: Final = "whose hash() raised"
@@ -116,11 +116,11 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
     name = next((name for name in names if name and hasattr(instance, name)), "")
     leaves: list[Any] = jax.tree_util.tree_leaves(getattr(instance, name, None))
     if name in names_of(instance).static and any(hasattr(leaf, "dtype") for leaf in leaves):
-        how = _LIBRARIES[library].to_dynamic
+        how = LIBRARIES[library].to_dynamic
         return f"make `{name}` a dynamic field: {how}; or hold it as `lw.StaticArray`"
     if law is Law.AUX_DATA_HASH and name:
         return f"give `{name}` a value with a hash: a tuple for a list, `lw.freeze` for the rest"
-    if law in _LIBRARIES[library].not_promised:
+    if law in LIBRARIES[library].not_promised:
         return _in_leafwise(instance, name)
     return _FIXES.get(law, "")
 
@@ -154,7 +154,7 @@ def static_fix(instance: Any, path: str, leaf: Any) -> str:
         what = ", as a value with a hash: a tuple for a list, `lw.freeze` for the rest"
     if hasattr(type(instance), "tree_flatten"):
         return f"return it from tree_flatten in the aux_data, not among the children{what}"
-    call = _LIBRARIES[library_of(type(instance))].to_static
+    call = LIBRARIES[library_of(type(instance))].to_static
     by_field = bool(call) and dataclasses.is_dataclass(instance)
     call = call if by_field else "lw.static_field("
     first = "" if by_field else f"{type(instance).__name__} a class with @lw.pytree, and "

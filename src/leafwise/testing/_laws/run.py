@@ -103,11 +103,46 @@ def run_law(
         smallest, instance = failed[-1]  # the last one
         without_notes(smallest)
         if isinstance(smallest, LawViolation):
-            raise smallest.with_traceback(None)
+
+            def try_part(part: Any) -> None:
+                run_law(law, st.just(part), check, settings=settings, seed=seed, share=share)
+
+            raise _at_fault(smallest, instance, try_part).with_traceback(None)
         smallest.add_note(f"instance: {describe_instance(instance)}")
         raise smallest
 
 
+def _at_fault(
+    violation: LawViolation, instance: Any, try_part: Callable[[Any], None]
+) -> LawViolation:
+    """Return the violation with its owner: a part of the instance, if that breaks the law alone."""
+    for part in _parts_of(instance):
+        try:
+            try_part(part)
+        except LawViolation as of_part:
+            kept = of_part if violation.owner is None else violation  # which says where
+            kept.owner = of_part.owner or type(part)
+            return kept
+        except _OF_USERS:
+            continue
+    violation.owner = violation.owner and type(instance)
+    return violation
+
+
+def _parts_of(instance: Any) -> list[Any]:
+    """Return the nodes of other classes in an instance."""
+
+    def is_part(node: Any) -> bool:
+        is_other = type(node) not in (type(instance), list, tuple, dict, type(None))
+        return is_other and _REGISTRY.flatten_one_level(node) is not None
+
+    try:
+        return list(filter(is_part, jax.tree_util.tree_leaves(instance, is_leaf=is_part)))
+    except Exception:  # noqa: BLE001  # the user's own code
+        return []
+
+
+_REGISTRY: Final = jax.tree_util.default_registry
 _OF_USERS: Final = (Exception, SystemExit, GeneratorExit)
 """What the user's own code may raise."""
 

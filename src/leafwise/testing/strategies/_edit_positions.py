@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import operator
 from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
@@ -58,6 +59,16 @@ class EditPosition(NamedTuple):
 
 def _itself(new: Any) -> Any:
     return new
+
+
+def rebuilt(instance: Any) -> Any:
+    """Return an instance as JAX makes it: what differs from it is due to an edit alone."""
+    try:
+        leaves, structure = jax.tree_util.tree_flatten(instance)
+        again: Any = jax.tree_util.tree_unflatten(structure, leaves)
+    except Exception:  # noqa: BLE001  # the user's own code: the law `round-trip` reports it
+        return instance
+    return again if type(again) is type(instance) else instance
 
 
 def edit_positions(tree: Any, arguments: dict[str, Any] | None = None) -> Iterator[EditPosition]:
@@ -134,7 +145,9 @@ def _positions(
     for place, (key, child) in enumerate(level[0]):
 
         def put(new: Any, place: int = place) -> Any:
-            return around(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
+            made = structure.unflatten([*children[:place], new, *children[place + 1 :]])
+            _check_kept(made, place, new)
+            return around(made)
 
         name = _attribute_of(value, names.dynamic, children, place, key)
         step = f".{name}" if name else jax.tree_util.keystr((key,))
@@ -146,6 +159,14 @@ def _positions(
         held = getattr(value, name)
         where = f"{path}.{name}".lstrip(".")
         yield from _static_positions(held, where, make, around, value, name)
+
+
+def _check_kept(made: Any, place: int, new: Any) -> None:
+    """Raise if a class makes another child of one that it was given, as a constructor may."""
+    level: Any = _REGISTRY.flatten_one_level(made)
+    structures = map(jax.tree_util.tree_structure, (level[0][place], new))
+    if level[0][place] is not new and not operator.eq(*structures):
+        raise ValueError
 
 
 def _attribute_of(
