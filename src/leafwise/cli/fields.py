@@ -88,7 +88,7 @@ def _first_found(strategies: list[Any]) -> Any:
                 return not is_filled or _has_leaves(drawn[1])
 
             try:
-                return find(strategy, wanted)
+                return find(strategy, wanted, 200 if is_filled else 400)
             except (LookupError, CannotBuildError) as error:
                 refused = error
     raise refused

@@ -345,6 +345,15 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
     return st.one_of(found)
 
 
+def _random_keys(kind: Any, where: FieldContext) -> Strategy:
+    """Return a strategy for nnx's random keys: a layer gets keys for whatever name it asks for."""
+    return st.integers(0, 9).map(kind) if where.steps else _instances(kind, where)
+
+
+def _are_random_keys(kind: Any) -> bool:
+    return getattr(kind, "__module__", "") == "flax.nnx.rnglib" and kind.__name__ == "Rngs"
+
+
 def _needs(cls: Any) -> tuple[int, str]:
     """Return how many arguments a class needs, and its name."""
     try:
@@ -394,6 +403,7 @@ _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
 
 _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], Strategy]], ...]] = (
     (has_fields, _instances),
+    (_are_random_keys, _random_keys),
     (named_by, lambda kind, where: strategy_for(named_by(kind), where)),
     (_is_tree, _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),

@@ -25,43 +25,50 @@ _SETTINGS: Final = hypothesis.settings(
     ],
 )
 _STEPS: Final = 400
-"""How often a found value is simplified."""
+"""How many values are drawn until one is wanted, and how many more to make it simpler."""
 _COMPILED: Final = 20
-"""As how many steps one counts that compiles: the same value is compiled already."""
+"""As how many values one counts that compiles."""
 
 
-def find(strategy: Any, wanted: Callable[[Any], bool]) -> Any:
+class EnoughError(BaseException):
+    """Ends a search; Hypothesis lets it through."""
+
+
+def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _STEPS) -> Any:
     """Return a value that is wanted, as simple as it becomes in some steps; else `LookupError`."""
     best: list[Any] = []
-    steps = _STEPS
+    left = tries
+
+    @st.composite
+    def in_function(draw: st.DrawFn) -> Callable[[], Any]:
+        # Hypothesis prints what it finds, and its class may raise.
+        nonlocal left
+        if left < 0:
+            raise EnoughError
+        left -= 1
+        try:
+            with count_events() as counts:
+                value = draw(strategy)
+        except ImpossibleError:
+            return hypothesis.reject()
+        left -= _COMPILED * bool(counts.compiles)
+        return lambda: value
 
     def is_wanted(drawn: Callable[[], Any]) -> bool:
-        nonlocal steps
-        if steps < 0:
-            return False
+        nonlocal left
         with count_events() as counts:
             accepted = wanted(drawn())
-        if best:
-            steps -= _COMPILED if counts.compiles else 1
+        left -= _COMPILED * bool(counts.compiles)
         if accepted:
+            left = left if best else _STEPS
             best[:] = [drawn()]
         return accepted
 
     try:
-        hypothesis.find(_unprinted(strategy), is_wanted, settings=_SETTINGS)
+        hypothesis.find(in_function(), is_wanted, settings=_SETTINGS)
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
-    except hypothesis.errors.HypothesisException as error:
+    except (EnoughError, hypothesis.errors.HypothesisException) as error:
         if not best:  # no such value, or no strategy; else it was out of steps
             raise LookupError(str(error)) from error
     return best[0]
-
-
-@st.composite
-def _unprinted(draw: st.DrawFn, strategy: Any) -> Callable[[], Any]:
-    """Draw a value inside a function: Hypothesis prints what it finds, and its class may raise."""
-    try:
-        value = draw(strategy)
-    except ImpossibleError:
-        return hypothesis.reject()
-    return lambda: value
