@@ -23,8 +23,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 import jax
 from jax.tree_util import PyTreeDef
 
-from leafwise._captures.fingerprint import describe_value
-from leafwise._captures.observation import Observation
+from leafwise._captures.fingerprint import Observation, describe_value
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import distinct_names
 from leafwise._compare.reasons import ReasonKind

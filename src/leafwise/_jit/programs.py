@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from leafwise._captures.observation import Observation
+from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind

@@ -26,14 +26,17 @@ from leafwise._captures.fingerprint import (
     Fingerprint,
     FingerprintedFunction,
     Key,
+    Observation,
     Probe,
+    Source,
     changed,
     fingerprint_bindings,
     format_change,
+    source_of,
+    union,
 )
 from leafwise._captures.fixes import fix_of
 from leafwise._captures.forms import Names
-from leafwise._captures.observation import Observation, Source, source_of, union
 from leafwise._captures.observe import Observer
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
 from leafwise._compare.explain import Explanation

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable
 from typing import Final
 
 from leafwise._captures.bindings import Binding
-from leafwise._captures.observation import Observation, Source
+from leafwise._captures.fingerprint import Observation, Source
 from leafwise._jax.context import new_number, with_number
 from leafwise._objects.locks import new_lock
 

@@ -14,6 +14,7 @@ waiting for a lock which somebody else has taken for the fork. So nothing waits,
   the other threads die before the locks are renewed.
 """
 
+import contextlib
 import functools
 import os
 import threading
@@ -34,13 +35,9 @@ def new_lock() -> Any:
     It is reentrant: user code runs in ``==``, in finalizers, and whenever memory is collected.
     """
     lock = threading.RLock()  # noqa: TID251  # here, and nowhere else
-    _track(lock)
-    return lock
-
-
-def _track(lock: Any) -> None:
     key = id(lock)
     _LOCKS[key] = weakref.ref(lock, functools.partial(_LOCKS.pop, key))
+    return lock
 
 
 def _renew() -> None:
@@ -59,13 +56,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class cached_property(functools.cached_property[T]):  # noqa: N801  # as the one it replaces
-    """A `functools.cached_property`, whose lock (Python 3.11 has one) is renewed, too."""
+    """A `functools.cached_property` without the lock that it has in Python 3.11."""
 
     def __init__(self, func: Callable[[Any], T]) -> None:
         super().__init__(func)
-        lock = getattr(self, "lock", None)
-        if lock is not None:
-            _track(lock)
+        self.lock = contextlib.nullcontext()
 
 
 class Cleanup:
