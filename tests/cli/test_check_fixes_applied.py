@@ -198,7 +198,6 @@ _SECTION = re.compile(r"# (.*): ?(.*)\n((?:[^#].*\n)*)")
 @pytest.mark.parametrize(("library", "laws", "code"), _SECTION.findall(OF_LIBRARIES))
 def test_what_a_library_does_not_promise(library: str, laws: str, code: str, write: Write) -> None:
     """It is a warning in words of the library, and a failure with `--strict`."""
-    pytest.importorskip(library)
     (*_, target) = find_targets([write(TOOLS + code)]).targets
     options = CheckOptions(laws=tuple(map(Law, laws.split())), fields=False, examples=5)
     report = check_class(target, options)
@@ -222,7 +221,6 @@ def test_what_a_library_does_not_promise(library: str, laws: str, code: str, wri
 )
 def test_in_the_spelling_of_leafwise(library: str, law: str, code: str, write: Write) -> None:
     """The class is declared as is said, or its static is of a type that has a hash."""
-    pytest.importorskip(library)
     if law != "aux-data-hash":  # a list is refused, with a fix of its own
         code = re.sub(r"    sizes: .*\n", "", code)
     found, text = look(write, code, law)

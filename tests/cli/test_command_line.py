@@ -350,7 +350,6 @@ def test_where_an_import_fails(write: Write, check: Check) -> None:
 
 def test_completion(leafwise: Callable[..., Outcome]) -> None:
     """A shell can complete commands, options and files."""
-    pytest.importorskip("shtab")
     outcome = leafwise("--print-completion", "bash")
     assert outcome.code == 0
     for word in ("check", "explain", "--output-format", "--fail-on", "_shtab_compgen_files"):

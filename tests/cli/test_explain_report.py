@@ -194,7 +194,6 @@ def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
 
 def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
     """Of a package's function: by the name that the user's line has there, or not at all."""
-    pytest.importorskip("equinox")
     source = (
         "import equinox as eqx\nimport itertools\nimport jax\n"
         "inner = eqx.filter_jit(lambda a, x: a * x)\n"

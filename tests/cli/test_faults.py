@@ -40,7 +40,6 @@ class Table(eqx.Module):
 @pytest.mark.slow
 def test_words_of_the_library(write: Write, check_all: Check) -> None:
     """An array in a static field of equinox: it is to be dynamic, and nobody speaks of aux_data."""
-    pytest.importorskip("equinox")
     laws = ("--law", "treedef-equality", "--law", "transformations")
     outcome = check_all(write(TABLE), *laws, "--examples", "5")
     assert outcome.code == 1

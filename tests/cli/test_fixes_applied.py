@@ -13,9 +13,6 @@ import leafwise as lw
 
 from .conftest import Explained
 
-pytest.importorskip("equinox")
-
-
 HEAD = """\
 import dataclasses
 import equinox as eqx

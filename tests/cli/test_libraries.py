@@ -169,7 +169,6 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
 
 def test_equinox_layers(check: Check) -> None:
     """A layer is built and changed; those that are abstract are passed over."""
-    pytest.importorskip("equinox")
     outcome = check("equinox.nn:Dropout", "--json")
     assert outcome.code == 0, outcome.out
     assert outcome.document["classes"][0]["rows"]
@@ -182,7 +181,6 @@ def test_equinox_layers(check: Check) -> None:
 
 def test_linen_modules(check: Check) -> None:
     """A class whose instances JAX takes for leaves is refused, with what to do."""
-    pytest.importorskip("flax.linen")
     outcome = check("flax.linen:Dense")
     assert outcome.code == 2
     assert "treats its instances as leaves" in outcome.err

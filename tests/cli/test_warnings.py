@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import pytest
 
 import leafwise as lw
 from leafwise.cli.laws import CheckOptions
@@ -90,7 +89,6 @@ def test_faults_of_a_part() -> None:
 
 def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:
     """A class that holds a module with functions for leaves is checked without them."""
-    pytest.importorskip("equinox")
     file = write("""
         import equinox as eqx
 

@@ -439,7 +439,6 @@ def test_svg_is_left_to_rich(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     with pytest.raises(ValueError, match=r"must end in \.html or \.txt\n") as caught:
         diagram.save(path)
-    pytest.importorskip("rich")
     code = str(caught.value).partition("fix: ")[2]
     with contextlib.redirect_stdout(io.StringIO()):
         exec(code, {"diagram": diagram})  # noqa: S102  # it is what is tested

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("optax")
-
-
 pytestmark = pytest.mark.nightly  # `nox -s demo` runs it, too
 
 

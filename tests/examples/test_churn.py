@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("optax")
-pytest.importorskip("rich")
-pytest.importorskip("sklearn")
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 CAUSES = {

@@ -2,12 +2,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import equinox as eqx
 import jax
 import pytest
-
-eqx: Any = pytest.importorskip("equinox")
-pytest.importorskip("optax")
-pytest.importorskip("sklearn")
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,6 @@ from jax.sharding import PartitionSpec as P
 
 import leafwise as lw
 
-pytest.importorskip("optax")
-pytest.importorskip("sklearn")
-
 
 @pytest.fixture(scope="module")
 def example(load_example: Callable[[str], ModuleType]) -> ModuleType:

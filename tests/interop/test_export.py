@@ -18,7 +18,6 @@ import leafwise as lw
 from leafwise.errors import PortableError
 from leafwise.interop.export import register_serialization
 
-pytest.importorskip("flatbuffers")
 register_serialization()
 register_serialization()  # once is enough, and twice is the same
 

@@ -105,6 +105,7 @@ def test_the_longer_claim_counts() -> None:
     check_recompilation(outer, settings=FEW, **claims)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_claims_that_cannot_be_tested() -> None:
     """A claim about nothing, or one for which no other value is found, is not passed."""
     with pytest.raises(ValueError, match=r"reuse_on: nothing is at 'm'; there is w, lr, n, act"):

@@ -25,8 +25,8 @@ jit: Any = jax.jit  # so that lambdas need no types
 watched: Any = lw.jit
 
 pytestmark = pytest.mark.slow
-EXAMPLES = {"ci": 25, "thorough": 20_000}
-many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 10))
+EXAMPLES = {"thorough": 20_000}
+many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 15))
 
 SHAPES = (*[jnp.arange(1.0, 3.0)] * 3, jnp.ones(3))
 

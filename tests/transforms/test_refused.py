@@ -92,7 +92,6 @@ for kind, part in ((VALUES, data[8:8 + cut]), (EAGER, data[8 + cut:])):
 @pytest.mark.slow
 def test_serialised_and_called_in_another_process() -> None:
     """A program comes back with classes and statics, and refuses other statics there too."""
-    pytest.importorskip("flatbuffers")
     register_serialization()
     parts = [
         export.export(jax.jit(step))(kind.make("tanh")).serialize(vjp_order=1)
