@@ -47,19 +47,13 @@ def _check_map(case: Case, made: Any) -> None:
 
 
 def _other_leaves(flat: list[Any], leaves: list[Any]) -> str:
-    """Return the leaves that came in place of others: which were moved, or only copied."""
-    moves, texts = _moves(flat, leaves), [short_repr(each) for each in (flat, leaves)]
-    copied = " (each a copy, such as `dataclasses.asdict` makes)"
-    return texts[0] + (copied if not moves and texts[0] == texts[1] else moves)
-
-
-def _moves(flat: list[Any], leaves: list[Any]) -> str:
-    """List the leaves that changed their position."""
-    places = {id(leaf): place for place, leaf in enumerate(leaves)}
-    pairs = enumerate(zip(flat, leaves, strict=False))
-    moved = [(now, places.get(id(leaf), now)) for now, (leaf, own) in pairs if leaf is not own]
-    found = [f"leaf {now} is what was leaf {then}" for now, then in moved if now != then]
-    return f" ({'; '.join(found)})" if found else ""
+    """Return the leaves that came in place of others, and how if they print alike."""
+    text = short_repr(flat)
+    if text != short_repr(leaves):
+        return text
+    is_same = set(map(id, flat)) == set(map(id, leaves))
+    how = "in another order" if is_same else "each a copy, such as `dataclasses.asdict` makes"
+    return f"{text} ({how})"
 
 
 def checks_shapes(structure: Any, leaves: list[Any]) -> bool:

@@ -231,17 +231,8 @@ def _raw_arrays(value: Any) -> list[Any]:
     """Return arrays that no static should be, and that some libraries take."""
     elements = np.asarray(value)
     changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
-    if elements.dtype in _SAME_BYTES:
-        changed.append(elements.view(_SAME_BYTES[elements.dtype]))
     make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
     return [make(each) for each in changed if each is not None]
-
-
-_SAME_BYTES: Final = {
-    np.dtype(one): np.dtype(other)
-    for one, other in (("f4", "i4"), ("i4", "f4"), ("i2", "f2"), ("f2", "i2"), ("?", "u1"))
-}
-"""Dtypes that the same bytes can be read as."""
 
 
 # ------------------------------------------------------------------ which edits can be made
