@@ -118,6 +118,8 @@ def _at_fault(
 ) -> LawViolation:
     """Return the violation with its owner: a part of the instance, if that breaks the law alone."""
     parts: list[Any] = []
+    if violation.owner is type(instance) or violation.law in _OF_ONE_LEVEL:
+        return violation
     with contextlib.suppress(Exception):  # a flatten that is at fault
         parts.extend(each.owner for each in edit_positions(instance) if each.name)
     for part in {id(each): each for each in parts if type(each) is not type(instance)}.values():
@@ -133,6 +135,8 @@ def _at_fault(
     return violation
 
 
+_OF_ONE_LEVEL: Final = (Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
+"""Laws of a class alone, whatever parts its instances have."""
 _OF_USERS: Final = (Exception, SystemExit, GeneratorExit)
 """What the user's own code may raise."""
 

@@ -401,7 +401,7 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
         stored = getattr(made, position.name) if is_named else new
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
         return None
-    if is_named and is_distinct(position.value, stored, "content") is False:
+    if is_named and is_distinct(position.value, stored) is False:
         return None
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
         return None  # a converter changed its type
