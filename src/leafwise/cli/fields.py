@@ -158,10 +158,6 @@ def _label(kind: EditKind) -> str:
     return str(kind).removeprefix("leaf ").removeprefix("static ")
 
 
-def _refused(change: str) -> str:
-    return f"{change}: the class refuses it"
-
-
 def observe(example: Example, edit: Edit[Any], *, static: bool) -> CheckedRow:
     """Call a jitted function that knows the instance with the edited one."""
     kind = _label(edit.kind)
@@ -169,7 +165,7 @@ def observe(example: Example, edit: Edit[Any], *, static: bool) -> CheckedRow:
         return CheckedRow(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
-        return CheckedRow(edit.path, static, kind, _refused(edit.change))
+        return CheckedRow(edit.path, static, kind, f"{edit.change}: {_REFUSED}")
     verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = Verdict.VIOLATION if is_own(example.cls) else Verdict.WARNING
@@ -218,7 +214,8 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
 
     def is_other(edit: Edit[Any]) -> bool:
         distinct = is_distinct(edit.before, edit.after)
-        if distinct is None:
+        # Of the same content are functions that a constructor makes each time.
+        if distinct is None or is_distinct(edit.before, edit.after, "content") is False:
             before: Any = jax.tree_util.tree_structure(example.base)
             distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
         return distinct and jax_equal(edit.before, edit.after) is not True
@@ -247,6 +244,7 @@ def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool] = lambda _:
     return found
 
 
+_REFUSED: Final = "the class refuses it"
 _NO_PARAMETER: Final = "not a parameter of the constructor"
 _NOT_CHANGED: Final = "the constructor stores something else than it was given"
 _LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
@@ -283,6 +281,6 @@ def _leaf_edits(position: EditPosition) -> Iterator[FieldEdit]:
         if other is not None:
             change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
             edit = make_edit(kind, position, other)
-            yield edit or (_label(kind), _refused(change))
+            yield edit or (_label(kind), f"{change}: {_REFUSED}")
         elif kind is EditKind.LEAF_VALUE:
             yield "value", f"{format_leaf(leaf)} has no elements"

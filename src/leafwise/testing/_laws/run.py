@@ -1,5 +1,6 @@
 """Running a test with drawn instances, and reporting the smallest that fails."""
 
+import contextlib
 import dataclasses
 import re
 import time
@@ -16,8 +17,8 @@ from leafwise._objects.text import got
 from leafwise.errors import LawViolation
 from leafwise.testing._laws.case import Case, Edits, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
+from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
-from leafwise.testing.strategies._leaves import has_unsortable_keys
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
 _SHRINKS: Final = 300
@@ -116,7 +117,12 @@ def _at_fault(
     violation: LawViolation, instance: Any, try_part: Callable[[Any], None]
 ) -> LawViolation:
     """Return the violation with its owner: a part of the instance, if that breaks the law alone."""
-    for part in _parts_of(instance):
+    parts: list[Any] = []
+    if violation.owner is type(instance) or violation.law in _OF_ONE_LEVEL:
+        return violation
+    with contextlib.suppress(Exception):  # a flatten that is at fault
+        parts.extend(each.owner for each in edit_positions(instance) if each.name)
+    for part in {id(each): each for each in parts if type(each) is not type(instance)}.values():
         try:
             try_part(part)
         except LawViolation as of_part:
@@ -129,20 +135,8 @@ def _at_fault(
     return violation
 
 
-def _parts_of(instance: Any) -> list[Any]:
-    """Return the nodes of other classes in an instance."""
-
-    def is_part(node: Any) -> bool:
-        is_other = type(node) not in (type(instance), list, tuple, dict, type(None))
-        return is_other and _REGISTRY.flatten_one_level(node) is not None
-
-    try:
-        return list(filter(is_part, jax.tree_util.tree_leaves(instance, is_leaf=is_part)))
-    except Exception:  # noqa: BLE001  # the user's own code
-        return []
-
-
-_REGISTRY: Final = jax.tree_util.default_registry
+_OF_ONE_LEVEL: Final = (Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
+"""Laws of a class alone, whatever parts its instances have."""
 _OF_USERS: Final = (Exception, SystemExit, GeneratorExit)
 """What the user's own code may raise."""
 
@@ -154,7 +148,7 @@ def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
     except hypothesis.errors.HypothesisException:
         raise
     except _OF_USERS as error:
-        return None if case.refuses(error) or has_unsortable_keys(case.instance) else error
+        return None if case.refuses(error) else error
     return None
 
 

@@ -231,17 +231,8 @@ def _raw_arrays(value: Any) -> list[Any]:
     """Return arrays that no static should be, and that some libraries take."""
     elements = np.asarray(value)
     changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
-    if elements.dtype in _SAME_BYTES:
-        changed.append(elements.view(_SAME_BYTES[elements.dtype]))
     make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
     return [make(each) for each in changed if each is not None]
-
-
-_SAME_BYTES: Final = {
-    np.dtype(one): np.dtype(other)
-    for one, other in (("f4", "i4"), ("i4", "f4"), ("i2", "f2"), ("f2", "i2"), ("?", "u1"))
-}
-"""Dtypes that the same bytes can be read as."""
 
 
 # ------------------------------------------------------------------ which edits can be made
@@ -410,7 +401,7 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
         stored = getattr(made, position.name) if is_named else new
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
         return None
-    if is_named and is_distinct(position.value, stored, "content") is False:
+    if is_named and is_distinct(position.value, stored) is False:
         return None
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
         return None  # a converter changed its type

@@ -1,7 +1,5 @@
 """Other leaves: each differs from a leaf in one way only."""
 
-import collections
-from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
@@ -26,18 +24,6 @@ def _fits(number: int) -> bool:
     except OverflowError:
         return False
     return True
-
-
-def has_unsortable_keys(tree: Any) -> bool:
-    """Return whether JAX cannot flatten a dict in a tree, so that no class of it is to blame."""
-    try:
-        level: Any = jax.tree_util.default_registry.flatten_one_level(tree)
-    except Exception as error:  # noqa: BLE001  # of the user's own classes, too
-        by_class = isinstance(tree, Mapping) and isinstance(
-            error, TypeError
-        )  # it sorts them itself
-        return by_class or type(tree) in (dict, collections.defaultdict)
-    return level is not None and any(map(has_unsortable_keys, level[0]))
 
 
 def same_leaf(one: Any, other: Any) -> bool:
