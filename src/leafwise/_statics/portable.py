@@ -231,10 +231,8 @@ class PortableReader:
             parts = value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
             return self._opaque(value, path)
-        if isinstance(parts, str):
-            module = getattr(value, "__module__", cls.__module__)
-            leads = find_by_name(module, parts) is value
-            return {"name": f"{module}:{parts}"} if leads else self._opaque(value, path)
+        if isinstance(parts, str):  # a name, to which `name_of` found no way
+            return self._opaque(value, path)
         function, arguments, *rest = parts
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
