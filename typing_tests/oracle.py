@@ -47,7 +47,7 @@ def asked(x: jax.Array) -> None:
     assert_type(double(x), jax.Array)
     assert_type(triple(x, times=2), jax.Array)
     assert_type(double.traces[-1], lw.types.Program)
-    assert_type(double.traces[1:], list[lw.types.Program])
+    assert_type(double.traces[1:], tuple[lw.types.Program, ...])
     assert_type(double.traces[0].explanation, lw.types.Explanation)
     assert_type(double.recompiles, lw.types.Programs)
     assert_type(double.explain(x), lw.types.Explanation)
