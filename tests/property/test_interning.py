@@ -224,8 +224,8 @@ def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch
         assert jax.tree.structure(first) != jax.tree.structure(Params(1.0, (-1, 0.5)))
 
 
-def test_a_long_equal_value_is_read_once() -> None:
-    """Of equal long statics the first and the last are known by identity; any is right."""
+def test_a_long_equal_value_is_right() -> None:
+    """Of equal long statics the first is known by identity; any is right."""
     gc.collect()
     first, second, third = (tuple(range(100)) for _ in range(3))
     table = key.table_of(Params)
@@ -235,8 +235,7 @@ def test_a_long_equal_value_is_read_once() -> None:
         again = Params(1.0, static)
         assert jax.tree.structure(again) == jax.tree.structure(params)
         assert again.s is first
-        assert len(table.known) <= before + 2
-        assert table.known[(id(static),)]() is table.known[(id(first),)]()
+        assert len(table.known) == before + 1
     # An id that the key no longer holds alive leads nowhere.
     for _ in range(200):
         other = Params(1.0, (*range(99), -1))

@@ -16,7 +16,7 @@ from leafwise._compare.signature import Signature, StaticArguments, labels_of, r
 from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, weakly_typed
+from leafwise._trees.leaves import Leaf, LeafKind, weakly_typed
 from leafwise.errors import CarryError
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ class _Loop:
                 return state
             before, state = state, new
         fix = "return it with one dtype: `.astype(carry.dtype)` in the step"
-        raise CarryError(self._format_changes(before, state, fix, "its type never settles: "))
+        raise CarryError(self._format_changes(before, state, "its type never settles", fix))
 
     def _after(self, state: _State) -> _State:
         """Return the types of the carry that the step returns."""
@@ -179,7 +179,7 @@ class _Loop:
         pairs = zip(jax.tree.leaves(out), state, strict=True)
         new = tuple(leaf.update(sharding=spec.sharding) for leaf, spec in pairs)
         if any(one.shape != other.shape for one, other in zip(state, new, strict=True)):
-            raise CarryError(self._format_changes(state, new, _FIX_SHAPE, "its shape changes: "))
+            raise CarryError(self._format_changes(state, new, "its shape changes", _FIX_SHAPE))
         return new
 
     def _eval_shape(self, carry: Any) -> Any:
@@ -225,11 +225,11 @@ class _Loop:
         head = f"{name}: the step returns another tree than it gets"
         raise CarryError("\n".join([head, *(f"  {each}" for each in wrong), f"  fix: {fix}"]))
 
-    def _format_changes(self, state: _State, new: _State, fix: str, what: str = "") -> str:
+    def _format_changes(self, state: _State, new: _State, what: str, fix: str) -> str:
         """Return a message with a line for each leaf that changes."""
-        show = _format_type if what else _format_sharding
+        show = _format_type
         lines = [
-            f"{path}: {what}{show(one)} goes into the step, {show(other)} comes out"
+            f"{path}: {what}: {show(one)} goes into the step, {show(other)} comes out"
             for path, one, other in zip(self.before.leaves, state, new, strict=True)
             if one != other
         ]
@@ -242,7 +242,7 @@ class _Loop:
         kinds |= {LeafKind.TRACER for leaf in others if is_tracer(leaf)}
         if LeafKind.TRACER in kinds:  # the enclosing trace decides
             return state
-        state = earlier = _committed(state, others)
+        state = _committed(state, others)
         if not isinstance(self.step, jax.stages.Wrapped):
             return state
         for _ in range(_MOST_ROUNDS):
@@ -255,9 +255,11 @@ class _Loop:
             new = tuple(spec.update(sharding=sharding) for spec, sharding in pairs)
             if new == state:
                 return state
-            state, earlier = new, state
-        fix = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
-        raise CarryError(self._format_changes(earlier, state, fix))
+            state = new
+        raise CarryError(
+            "the step never leaves its results where it finds the carry\n"
+            "  fix: give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
+        )
 
 
 def _committed(state: _State, others: Iterable[Any]) -> _State:
@@ -277,12 +279,6 @@ def _is_pair(out: Any) -> bool:
 
 def _format_type(spec: Any) -> str:
     return f"{describe_array(spec)}{', weakly typed' if spec.weak_type else ''}"
-
-
-def _format_sharding(spec: Any) -> str:
-    if spec.sharding is None:
-        return "an array that is not committed"
-    return format_sharding(spec.sharding)
 
 
 def _format_reason(reason: Reason) -> str:

@@ -6,7 +6,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import jax
 from jax.core import Tracer
@@ -20,21 +20,16 @@ from leafwise._compare.signature import labels_of
 from leafwise._jax.frames import frames_of, hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusal_in
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module, refuse_to_decorate
-
-_F = TypeVar("_F", bound=Callable[..., Any])
+from leafwise._objects.code import Block, is_installed_module
 
 _HEADER: Final = "leafwise: "
 _SHOWN: Final = 20
 
 
-class Explaining(contextlib.ContextDecorator):
+class Explaining(Block):
     """A block whose exceptions say by path which parts of two trees differ."""
 
-    def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block, if it does not run later."""
-        refuse_to_decorate(func, "debug.explain_errors()")
-        return super().__call__(func)
+    _code = "debug.explain_errors()"
 
     def __enter__(self) -> None:
         """Keep what JAX knows when it raises."""

@@ -3,13 +3,12 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, MappingProxyType
-from typing import Any, Final, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final
 
 import jax
 
 from leafwise._jax.context import Config, trace_config
-from leafwise._objects.class_map import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import StaticKey
@@ -270,35 +269,17 @@ def labels_of(
 ) -> Mapping[str, str]:
     """Return the names of a function's parameters, by the paths of the arguments."""
     try:
-        positional, rest = _parameters_of(fun)
+        parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):  # some builtins have none, nor what cannot be called
         return _NO_LABELS
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    positional = [each.name for each in parameters if each.kind in kinds]
+    rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
     labels = {f"kwargs[{name!r}]": name for name in kwargs}
     labels.update((f"args[{place}]", name) for place, name in enumerate(positional[: len(args)]))
     for place in range(len(positional), len(args) if rest else 0):
-        labels[f"args[{place}]"] = f"{rest}[{place - len(positional)}]"
+        labels[f"args[{place}]"] = f"{rest[0]}[{place - len(positional)}]"
     return labels
-
-
-_Parameters: TypeAlias = tuple[tuple[str, ...], str]
-
-
-def _parameters_of(fun: Any) -> _Parameters:
-    """Return the names of the positional parameters, and that of ``*args`` or nothing."""
-    if type(fun) is FunctionType and not fun.__dict__:  # as written: its code says it all
-        code: Any = fun.__code__
-        return _PARAMETERS.setdefault(code, lambda: _find_parameters(fun))
-    return _find_parameters(fun)
-
-
-_PARAMETERS: Final[ClassMap[_Parameters]] = ClassMap()
-
-
-def _find_parameters(fun: Callable[..., Any]) -> _Parameters:
-    found = inspect.signature(fun).parameters.values()
-    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    rest = [each.name for each in found if each.kind is inspect.Parameter.VAR_POSITIONAL]
-    return tuple(each.name for each in found if each.kind in kinds), "".join(rest)
 
 
 def _same_program(one: Signature, other: Signature) -> bool:

@@ -365,10 +365,7 @@ def _format_placement(value: Any, leaf: Leaf) -> list[str]:
 
 
 def _format_value(value: Any) -> str:
-    try:
-        return describe(value, DescribeOptions(short=True))
-    except Exception:  # noqa: BLE001  # too deep, or the user's own code
-        return shorten(value)
+    return describe(value, DescribeOptions(short=True))
 
 
 def _entries_of(branch: Branch) -> list[_Entry]:

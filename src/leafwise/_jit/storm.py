@@ -6,9 +6,8 @@ import threading
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import ContextDecorator
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Generator
+from typing import Any, Final, cast
 
 from leafwise._classes.spec import MARK
 from leafwise._compare.explain import Explanation
@@ -16,7 +15,7 @@ from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import refuse_to_decorate
+from leafwise._objects.code import Block
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
@@ -42,11 +41,10 @@ def _from_environment() -> int | None:
 _PROCESS: Final = _from_environment()
 """The number that holds outside any block."""
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _blocks: "tuple[storm_guard, ...]" = ()
 
 
-class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is used like a function
+class storm_guard(Block):  # noqa: N801  # a context manager that is used like a function
     """Set after how many traces that one field or argument caused there is a warning, in a block.
 
     They are counted for each function, and for arguments of the same classes: a function that is
@@ -81,6 +79,8 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
         ...     sweep(step, range(100))  # doctest: +SKIP
     """
 
+    _code = "storm_guard(...)"
+
     def __init__(self, traces: int | None = _USUAL) -> None:
         given: Any = traces  # which a user may have got wrong
         is_number = isinstance(given, int) and not isinstance(given, bool)
@@ -90,11 +90,6 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
                 f"  fix: to turn the guard off, write storm_guard(None)"
             )
         self.traces = traces
-
-    def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block."""
-        refuse_to_decorate(func, "storm_guard(...)")
-        return super().__call__(func)
 
     def __enter__(self) -> None:
         """Begin the block, for all threads."""

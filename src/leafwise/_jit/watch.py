@@ -2,13 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._objects.code import refuse_to_decorate
+from leafwise._objects.code import Block
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError
@@ -151,10 +150,7 @@ class watch:  # noqa: N801  # a context manager that is used like a function
         unwatch_events(self._logs.pop().add)
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-class budget(ContextDecorator):  # noqa: N801  # a context manager that is used like a function
+class budget(Block):  # noqa: N801  # a context manager that is used like a function
     """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
 
     Args:
@@ -183,6 +179,8 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         ...     for batch in batches:
         ...         state = step(state, batch)  # doctest: +SKIP
     """
+
+    _code = "budget(...)"
 
     def __init__(
         self,
@@ -218,11 +216,6 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         self._strict = strict
         self._eager = eager
         self._here = _EnteredBlocks()
-
-    def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block."""
-        refuse_to_decorate(func, "budget(...)")
-        return super().__call__(func)
 
     def __enter__(self) -> Log:
         """Begin to count."""

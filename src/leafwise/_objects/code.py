@@ -1,5 +1,6 @@
 """What a piece of Python code is, what it reads outside itself, and where names lead."""
 
+import contextlib
 import dis
 import functools
 import inspect
@@ -7,13 +8,15 @@ import itertools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from leafwise._objects.call_site import is_installed_file
 from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class CodeFacts(NamedTuple):
@@ -25,20 +28,25 @@ class CodeFacts(NamedTuple):
     installed: bool  # whether it is of an installed package or the standard library
 
 
-def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
-    """Refuse what a block around a call cannot decorate."""
-    kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
-    if any(is_kind(function) for is_kind in kinds):
-        why, where = "it runs after its call has returned", "inside it"
-    elif inspect.isclass(function):
-        why, where = "it would be a function, and no class", "where it is used"
-    else:
-        return
-    name = block.partition("(")[0].rpartition(".")[2]
-    raise TypeError(
-        f"{name}() cannot decorate {got(function)}: {why}\n"
-        f"  fix: open the block {where}: with lw.{block}:"
-    )
+class Block(contextlib.ContextDecorator):
+    """A block that can decorate functions, which run in it when they are called."""
+
+    _code: ClassVar[str]  # as it is written
+
+    def __call__(self, func: _F) -> _F:
+        """Decorate a function with this block."""
+        kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+        if any(is_kind(func) for is_kind in kinds):
+            why, where = "it runs after its call has returned", "inside it"
+        elif inspect.isclass(func):
+            why, where = "it would be a function, and no class", "where it is used"
+        else:
+            return super().__call__(func)
+        name = self._code.partition("(")[0].rpartition(".")[2]
+        raise TypeError(
+            f"{name}() cannot decorate {got(func)}: {why}\n"
+            f"  fix: open the block {where}: with lw.{self._code}:"
+        )
 
 
 @per_class

@@ -134,10 +134,6 @@ class StaticArray(np.ndarray[Any, Any]):
             raise static_field_error([TracerInStaticError], [_traced(value)])
         if is_a(value, np.ma.MaskedArray):
             raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
-        if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended):
-            raise TypeError(
-                f"StaticArray holds numbers, got {value.dtype}: pass jax.random.key_data(key)"
-            )
         try:
             source = np.asarray(value, dtype)
         except jax.errors.TracerArrayConversionError as error:

@@ -109,10 +109,8 @@ class PortableReader:
 
     def _read(self, value: Any, path: str) -> Json:
         cls: type = type(value)
-        if value is None or cls is bool:
+        if value is None or cls in (bool, str):
             return value
-        if cls is str:  # two surrogates would be read back as one character
-            return value if _is_unicode(value) else {"str": ascii(value)}
         if cls is int:
             return value if value.bit_length() < _LONGEST_INT else {"int": hex(value)}
         if cls in _TEXTS:
@@ -185,8 +183,7 @@ class PortableReader:
         parts = [pair for pair in parts if pair[1] is not MISSING and pair[0] != f".{KEY}"]
         steps = [step for step, _ in parts]
         found = list(zip(steps, self._read_all(parts, path), strict=True))
-        plain = len(set(steps)) == len(steps) and all(map(_is_unicode, steps))
-        return dict(found) if plain else [[ascii(step), part] for step, part in found]
+        return dict(found) if len(set(steps)) == len(steps) else [list(pair) for pair in found]
 
     def method(self, value: Any, path: str) -> Json:
         """Return a bound method's receiver and name."""
@@ -237,10 +234,8 @@ class PortableReader:
             parts = value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
             return self._opaque(value, path)
-        if isinstance(parts, str):
-            module = getattr(value, "__module__", cls.__module__)
-            leads = find_by_name(module, parts) is value
-            return {"name": f"{module}:{parts}"} if leads else self._opaque(value, path)
+        if isinstance(parts, str):  # a name, to which `name_of` found no way
+            return self._opaque(value, path)
         function, arguments, *rest = parts
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
@@ -267,10 +262,6 @@ def _keeps_hash(value: Any, name: object, item: object) -> bool:
         return re.fullmatch(r"_\w*hash|_h", name) is not None and item == hash(value)
     except Exception:  # noqa: BLE001  # a hash of the user's
         return False
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 _TEXTS: Final[dict[type, Callable[[Any], Json]]] = {
@@ -357,13 +348,10 @@ def parts_of(value: Json) -> list[tuple[str, str, Json]]:
     if not isinstance(value, dict) or "class" not in value:
         return []
     rest: dict[str, Any] = dict(value)
-    try:
-        parts = [("", f"[{n}]", item) for n, item in enumerate(rest.pop("items", []))]
-        parts += [(dump(key), f"[{format_json(key)}]", item) for key, item in rest.pop("pairs", [])]
-        if isinstance(rest.get("parts"), dict):
-            parts += [(step, step, part) for step, part in rest.pop("parts").items()]
-    except (TypeError, ValueError):  # not one of ours
-        return []
+    parts = [("", f"[{n}]", item) for n, item in enumerate(rest.pop("items", []))]
+    parts += [(dump(key), f"[{format_json(key)}]", item) for key, item in rest.pop("pairs", [])]
+    if isinstance(rest.get("parts"), dict):
+        parts += [(step, step, part) for step, part in rest.pop("parts").items()]
     return [(dump(rest), "", None), *parts]
 
 
@@ -382,15 +370,12 @@ def format_json(value: Json) -> str:
     if not isinstance(value, dict):
         return repr(value)
     content: dict[str, Any] = dict(value)
-    try:
-        if "opaque" in content:
-            return f"opaque {content.get('name', content['opaque'])}"
-        if "class" not in content:
-            kind, only = next(iter(content.items()))
-            return str(only) if len(content) == 1 else f"{kind}{dump(content)}"
-        return _format_parts(content.pop("class"), content)
-    except (TypeError, ValueError, AttributeError, StopIteration):  # not one of ours
-        return dump(value)
+    if "opaque" in content:
+        return f"opaque {content.get('name', content['opaque'])}"
+    if "class" not in content:
+        kind, only = next(iter(content.items()), ("", ""))
+        return str(only) if len(content) == 1 else f"{kind}{dump(content)}"
+    return _format_parts(content.pop("class"), content)
 
 
 def _format_parts(name: Any, content: dict[str, Any]) -> str:

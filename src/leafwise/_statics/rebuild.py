@@ -121,7 +121,7 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of
             return tuple([_value(each, f"{path}[{at}]") for at, each in enumerate(json)])
         case {"class": str(name)}:
             return _instance(_class(name, path), json, path)
-        case {"str": str(text)} | {"bytes": str(text)}:
+        case {"bytes": str(text)}:
             return ast.literal_eval(text)
         case {"int": str(text)}:
             return int(text, 16)

@@ -5,7 +5,6 @@ With the masks, labels and two halves that are made from one.
 
 import dataclasses
 import difflib
-import functools
 import operator
 import types
 import typing
@@ -15,7 +14,6 @@ from typing import Any, Final, TypeVar
 import jax
 import numpy as np
 
-from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise._trees.combine import mismatch
@@ -244,15 +242,10 @@ class ByMetadata(Where):
 
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = {}
-_METADATA: Final[ClassMap[dict[str, Mapping[Any, Any]]]] = ClassMap()
 
 
-def field_metadata(cls: type) -> dict[str, Mapping[Any, Any]]:
+def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
     """Return the metadata of a class's fields, by the steps to them; empty where none has any."""
-    return _METADATA.setdefault(cls, functools.partial(_find_metadata, cls))
-
-
-def _find_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
     declared: Any = getattr(cls, "__attrs_attrs__", ())
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else declared
     return {f".{field.name}": field.metadata for field in fields if field.metadata}
