@@ -19,6 +19,13 @@ from leafwise._statics import key
 from .zoo import Config, Own, Params
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _frozen() -> None:
+    """Walk, hundreds of times, through what is created here alone."""
+    gc.collect()
+    gc.freeze()
+
+
 def living() -> Counter[str]:
     """Return how many objects of leafwise's own are alive, but for the kept key of each class."""
     for table in key._TABLES.values():
