@@ -86,7 +86,10 @@ SCHEMAS = {  # what others read, as `check-jsonschema` knows it without a networ
     "readthedocs": ".readthedocs.yaml",
 }
 # On a Python between these: the wings that look into classes, code and objects of Python itself.
-BETWEEN = ("tests/captures", "tests/classes", "tests/objects", "tests/statics")
+BETWEEN = (
+    *("tests/captures", "tests/classes", "tests/objects", "tests/statics"),
+    *("tests/jit/test_outside.py", "tests/jit/test_stale_captures.py"),
+)
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
 ON_NEWEST = "interop or downstream or foreign or no_extras or examples or docs or site or bench"
 
@@ -162,14 +165,14 @@ def nightly(session: nox.Session) -> None:
     On the newest Python that is the other seeds of the planted faults, each example as a script,
     the benchmark's tests, and again what is fast, to hold it to its budget; on the oldest the
     properties, what is slow, and whatever else `tests` runs on the newest alone; on those between
-    all of it. Then come
-    `downstream` and `distributed` on both ends, `foreign` and `minimums`.
+    all of it; with XLA's optimizations. Then come `demo`, `downstream` and `distributed` on both
+    ends, `foreign` and `minimums`.
     `-- --hypothesis-profile=thorough` takes hours.
     """
     python = str(session.python)
     if not session.posargs:
         on_ends = [f"{check}-{end}" for check in ("downstream", "distributed") for end in ENDS]
-        for check in (*on_ends, "foreign", "minimums"):
+        for check in ("demo", *on_ends, "foreign", "minimums"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
     left_out = f"not ({ON_NEWEST})"
@@ -181,6 +184,7 @@ def nightly(session: nox.Session) -> None:
     # The oldest Python has gone before: digests are the same on both.
     other = Path(session.bin.replace(python.replace(".", "-"), OLDEST.replace(".", "-")), "python")
     env = {"LEAFWISE_OTHER_PYTHON": str(other)} if other.exists() and python != OLDEST else {}
+    env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "0"  # which the tests set otherwise
     arguments.append("--ignore=tests/distributed")  # which has a session
     session.run("pytest", *WORKERS, "-m", left_out, *arguments, env=env)
 

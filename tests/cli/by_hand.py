@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
@@ -247,7 +248,39 @@ class Solver(Registered):
         self.inner, self.threshold = inner, threshold
 
 
-SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Labelled, Smooth)
+@jax.tree_util.register_pytree_node_class
+class Entries:
+    """As `flax.nnx.State`: its children are the values of a mapping that it keeps."""
+
+    def __init__(self, mapping: Mapping[str, Mapping[str, float]]) -> None:
+        self._mapping = dict(mapping)
+
+    def tree_flatten(self) -> Any:
+        keys = sorted(self._mapping)
+        return [self._mapping[key] for key in keys], tuple(keys)
+
+    @classmethod
+    def tree_unflatten(cls, keys: Any, values: Any) -> Any:
+        return cls(dict(zip(keys, values, strict=True)))
+
+
+class Cell(Registered):
+    """As `flax.nnx.Param`: if it is asked to, it makes an instance of another class."""
+
+    def __new__(cls, x: jax.Array | float = 0.0, *, mutable: bool = False) -> Any:
+        del x
+        return object.__new__(MutableCell if mutable else cls)
+
+    def __init__(self, x: jax.Array | float = 0.0, *, mutable: bool = False) -> None:
+        del mutable
+        self.x = x
+
+
+class MutableCell:
+    """No pytree."""
+
+
+SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Labelled, Smooth, Entries, Cell)
 SOUND += (Problem, Rescaled, Solver)
 
 
@@ -342,6 +375,24 @@ class Pair(Cost):
         return cls(*children, rho=aux.pop("rho"))
 
 
+class Converts(Registered):
+    """Its constructor converts what JAX puts in."""
+
+    dynamic = ("b",)
+
+    def __init__(self, b: jax.Array) -> None:
+        self.b = jnp.asarray(b)
+
+
+class ConvertsToo(Registered):
+    """The same, and so does a part of it."""
+
+    dynamic = ("inner", "b")
+
+    def __init__(self, inner: Converts, b: jax.Array) -> None:
+        self.inner, self.b = inner, jnp.asarray(b)
+
+
 @dataclasses.dataclass
 class Copies:
     """As in ott: its flatten copies the leaves."""
@@ -362,6 +413,7 @@ FAULTY = {
     Sinkhorn: "momentum",
     Cosine: "_ridge",
     Pair: "",
+    ConvertsToo: "",
     Copies: "",
     Relabels: "label.size",
     ForgetsKernel: "kernel",

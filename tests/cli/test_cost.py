@@ -12,6 +12,7 @@ from leafwise.cli.laws import CheckOptions
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process
+from leafwise.testing._laws.law import Law
 
 
 @lw.pytree
@@ -73,3 +74,33 @@ def test_many_fields_are_simplified_one_by_one() -> None:
         Example(cls)
         counted.append(len(made))
     assert counted[1] <= 2 * counted[0] + 2
+
+
+@pytest.mark.slow
+def test_a_field_in_which_no_number_can_be() -> None:
+    """An instance with a number in each field is not looked for at length."""
+    made: list[None] = []
+
+    def note(_: Any) -> None:
+        made.append(None)
+
+    kinds = {"x": jax.Array, "nothing": None}
+    body = {"__annotations__": kinds, "__post_init__": note, "__module__": __name__}
+    Example(lw.pytree(type("Filled", (), body)))
+    assert len(made) < 120
+
+
+@pytest.mark.slow
+def test_layers_of_nnx_are_made_with_keys_for_any_name() -> None:
+    """Few draws are refused, as constructors find the keys that they ask for."""
+    nnx: Any = pytest.importorskip("flax.nnx")
+    asked: list[None] = []
+
+    class Layer(nnx.Module):  # type: ignore[misc]
+        def __init__(self, size: int, *, rngs: nnx.Rngs) -> None:
+            asked.append(None)
+            self.w = nnx.Param(jax.random.normal(rngs.params(), (size,)))
+
+    report = check_class(CheckTarget(Layer, "here:Layer"), CheckOptions(laws=(Law.ROUND_TRIP,)))
+    assert report.passed
+    assert len(asked) < 100

@@ -277,10 +277,6 @@ RAISED: dict[str, tuple[str, dict[str, str]]] = {
         "lw.jit(lambda p: p.act(p.x))(P(jnp.ones(2)))",
         {"act: Callable[..., Any] = jax.nn.relu": "{1}"},
     ),
-    "no annotation": (
-        "@lw.pytree\nclass P:\n    x: jax.Array\n    depth = lw.static_field(default=3)\nP(1.0)",
-        {"depth = lw.static_field(default=3)": "{0}"},
-    ),
     "a mutable default": (
         "@lw.pytree\nclass P:\n    x: jax.Array = jnp.zeros(3)\nP()",
         {"x: jax.Array = jnp.zeros(3)": "{0}"},

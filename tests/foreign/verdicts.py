@@ -118,7 +118,6 @@ CHECKS = {
         ),
         examples=3,
     ),
-    # The layers of flax.nnx need streams of random numbers by name, which nothing announces.
     "flax.nnx": Check(
         ("flax.nnx.graphlib", "flax.nnx.statelib", "flax.nnx.nn.stochastic"),
         15,

@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import itertools
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
@@ -81,21 +82,21 @@ class Example:
 def _first_found(strategies: list[Any]) -> Any:
     """Return what the first of some strategies finds, with something in each field if possible."""
     refused: Exception = LookupError()
-    for strategy in strategies:
-        for is_filled in (True, False):
-
-            def wanted(drawn: Any, is_filled: bool = is_filled) -> bool:  # noqa: FBT001
-                return not is_filled or _has_leaves(drawn[1])
-
-            try:
-                return find(strategy, wanted, 200 if is_filled else 400)
-            except (LookupError, CannotBuildError) as error:
-                refused = error
+    for strategy, filled in itertools.product(strategies, (True, False)):
+        try:
+            return find(strategy, _has_leaves, _FEW) if filled else find(strategy, bool)
+        except (LookupError, CannotBuildError) as error:
+            refused = error
     raise refused
 
 
-def _has_leaves(made: Any) -> bool:
-    """Return whether there is a number in each dynamic field."""
+_FEW: Final = 100
+"""How many instances are made before one is taken that has no number in some field."""
+
+
+def _has_leaves(drawn: tuple[Any, Any]) -> bool:
+    """Return whether there is a number in each dynamic field of an instance."""
+    made = drawn[1]
     fields = (getattr(made, name) for name in names_of(made).dynamic)
     return all(any(map(is_numeric, jax.tree_util.tree_leaves(each))) for each in fields)
 
@@ -128,10 +129,7 @@ def untraceable(example: Example) -> str:
 def check_fields(
     example: Example, only: Collection[str] = (), on_step: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckedRow]:
-    """Change each field alone, or only some, and count what JAX does.
-
-    `on_step` is called with what comes next.
-    """
+    """Change each field alone, or only some, and count what JAX does."""
     names = names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
@@ -165,7 +163,7 @@ def observe(example: Example, edit: Edit[Any], *, static: bool) -> CheckedRow:
         return CheckedRow(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
-        return CheckedRow(edit.path, static, kind, f"{edit.change}: {_REFUSED}")
+        return CheckedRow(edit.path, static, kind, f"{edit.change}{_REFUSED}")
     verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = Verdict.VIOLATION if is_own(example.cls) else Verdict.WARNING
@@ -208,7 +206,8 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     position = next((each for each in example.positions if each.path == name), None)
     if position is None or position.make is None:
         takes = parameter_for(parameters(example.cls), name)
-        why = "computed, and in no program" if position is None else _NO_PARAMETER
+        is_new = position is None
+        why = "computed, and in no program" if is_new else "not a parameter of the constructor"
         yield "value", _NOT_CHANGED if takes else why
         return
 
@@ -244,8 +243,7 @@ def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool] = lambda _:
     return found
 
 
-_REFUSED: Final = "the class refuses it"
-_NO_PARAMETER: Final = "not a parameter of the constructor"
+_REFUSED: Final = ": the class refuses it"
 _NOT_CHANGED: Final = "the constructor stores something else than it was given"
 _LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
@@ -281,6 +279,6 @@ def _leaf_edits(position: EditPosition) -> Iterator[FieldEdit]:
         if other is not None:
             change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
             edit = make_edit(kind, position, other)
-            yield edit or (_label(kind), f"{change}: {_REFUSED}")
+            yield edit or (_label(kind), f"{change}{_REFUSED}")
         elif kind is EditKind.LEAF_VALUE:
             yield "value", f"{format_leaf(leaf)} has no elements"

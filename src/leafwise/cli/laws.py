@@ -43,6 +43,12 @@ class CheckOptions:
     strict: bool = False
     jobs: int = 1
 
+    @property
+    def drawing(self) -> Any:
+        """How instances are drawn."""
+        settings = hypothesis.settings(max_examples=self.examples, derandomize=False)
+        return {"settings": settings, "seed": self.seed}
+
 
 def too_long(options: CheckOptions) -> str:
     """Return what is said of what there was no time for."""
@@ -53,8 +59,6 @@ def try_laws(
     cls: Any, options: CheckOptions, base: Any = None, on_step: OnStep = lambda _: None
 ) -> list[LawResult]:
     """Try laws on the same instances, and find the smallest that breaks each."""
-    settings = hypothesis.settings(max_examples=options.examples, derandomize=False)
-    chosen: Any = {"settings": settings, "seed": options.seed}
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
     for _ in range(_ROUNDS):
@@ -69,7 +73,7 @@ def try_laws(
         try:
             with time_limit(options.seconds):
                 failures |= broken_laws(
-                    strategy, laws, most_seconds=most, on_law=note_law, **chosen
+                    strategy, laws, most_seconds=most, on_law=note_law, **options.drawing
                 )
             break
         except (SlowInstancesError, CannotBuildError) as error:
@@ -91,21 +95,28 @@ def try_laws(
     sources = [strategy] if base is None else [st.just(base), strategy]
     for law, failure in failures.items():
         on_step(f"law {law}")
-        known = _result(cls, law, failure, options)
-        for source in sources:
-            found: BaseException | None = failure
-            with contextlib.suppress(TooLong), time_limit(options.seconds):
-                found = smallest_failure(source, law, failure, **chosen)
-            result = _result(cls, law, found, options)
-            if found is not failure and result and known and result.verdict is known.verdict:
-                break
-        results[law] = result or results[law]
+        results[law] = _smallest(cls, law, failure, sources, options) or results[law]
     return list(results.values())
 
 
 _WIDTH: Final = 200
 _ROUNDS: Final = 3
 """How often all laws are tried, each time without one that takes too long."""
+
+
+def _smallest(
+    cls: Any, law: Law, failure: BaseException, sources: list[Any], options: CheckOptions
+) -> LawResult | None:
+    """Return what is said of the first smallest failure with the verdict of one that is known."""
+    known = result = _result(cls, law, failure, options)
+    for source in sources:
+        found: BaseException | None = failure
+        with contextlib.suppress(TooLong), time_limit(options.seconds):
+            found = smallest_failure(source, law, failure, **options.drawing)
+        result = _result(cls, law, found, options)
+        if found is not failure and result and known and result.verdict is known.verdict:
+            break
+    return result
 
 
 def _result(
@@ -122,7 +133,7 @@ def _result(
         return LawResult(str(law), verdict, message=message, error=error)
     message = without_addresses(error.message)
     owner = error.owner or cls
-    is_of_part = isinstance(cls, type) and owner is not cls
+    is_of_part = isinstance(cls, type) and cls not in owner.__mro__
     is_known = isinstance(owner, type) and is_unpromised(owner, law, message)
     if not is_of_part and not is_known:
         return LawResult(str(law), Verdict.VIOLATION, error.path, message, error=error)

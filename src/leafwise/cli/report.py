@@ -170,7 +170,7 @@ def _cells(report: ClassReport) -> tuple[str, str, str, Text]:
     elsewhere = [law for law in report.laws if law.verdict is Verdict.WARNING]
     elsewhere = [law for law in elsewhere if law not in report.warnings]
     if elsewhere:  # an earlier class has shown that the library does not promise them
-        text = f"{', '.join(each.law for each in elsewhere)} as shown for {elsewhere[0].library}"
+        text = f"{', '.join(each.law for each in elsewhere)} by {elsewhere[0].library}, see above"
         parts.append((text, "dim"))
     kept = sum(1 for result in report.laws if result.verdict is Verdict.OK)
     laws = f"{kept}/{len(report.laws)}" if report.laws else "-"

@@ -1,6 +1,6 @@
 """Checking the laws of one class."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import hypothesis
@@ -80,28 +80,15 @@ def check_pytree(
 
 
 def broken_laws(
-    cls_or_strategy: Any,
-    laws: Iterable[Law],
-    *,
-    settings: hypothesis.settings,
-    seed: int | None,
-    most_seconds: float,
-    on_law: Callable[[Law], None],
+    cls_or_strategy: Any, laws: Iterable[Law], **options: Any
 ) -> dict[Law, BaseException]:
-    """Return what laws raise that are all tried on the same instances."""
+    """Return what laws raise that are all tried on the same instances, as `try_laws` is told."""
     strategy = strategy_of(cls_or_strategy, "check_pytree")
-    options: Any = {"settings": settings, "seed": seed}
-    tests = {law: _TESTS[law] for law in laws}
-    return try_laws(tests, strategy, most_seconds=most_seconds, on_law=on_law, **options)
+    return try_laws({law: _TESTS[law] for law in laws}, strategy, **options)
 
 
 def smallest_failure(
-    cls_or_strategy: Any,
-    law: Law,
-    error: BaseException,
-    *,
-    settings: hypothesis.settings,
-    seed: int | None,
+    cls_or_strategy: Any, law: Law, error: BaseException, **options: Any
 ) -> BaseException | None:
     """Return what the smallest instance raises that breaks a law; `error` if none is found.
 
@@ -110,7 +97,7 @@ def smallest_failure(
     if not isinstance(error, Exception | SystemExit | GeneratorExit):
         return error  # out of time
     try:
-        check_pytree(cls_or_strategy, laws=[law], settings=settings, seed=seed)
+        check_pytree(cls_or_strategy, laws=[law], **options)
     except (Exception, SystemExit, GeneratorExit) as found:  # noqa: BLE001  # the user's own code
         return found
     return None if isinstance(error, hypothesis.errors.HypothesisException) else error

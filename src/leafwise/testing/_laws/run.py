@@ -18,6 +18,7 @@ from leafwise.errors import LawViolation
 from leafwise.testing._laws.case import Case, Edits, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._edit_positions import edit_positions
+from leafwise.testing.strategies._find import EnoughError
 from leafwise.testing.strategies._instances import instances
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
@@ -56,10 +57,6 @@ def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothe
     )
 
 
-class _EnoughShrinksError(BaseException):
-    """Ends the search for a smaller example; Hypothesis lets it through."""
-
-
 def run_law(
     law: Law,
     strategy: "st.SearchStrategy[Any]",
@@ -69,10 +66,7 @@ def run_law(
     seed: int | None = None,
     share: float = 1.0,
 ) -> None:
-    """Draw instances, and raise the violation of the smallest one that breaks the law.
-
-    `share` says what share of the examples is tried: laws that compile are slow.
-    """
+    """Draw instances, and raise the violation of the smallest one that breaks the law."""
     __tracebackhide__ = True
     failed: list[tuple[BaseException, Any]] = []
     left = round(_SHRINKS * share)
@@ -82,7 +76,7 @@ def run_law(
         nonlocal left, is_drawn
         left -= bool(failed)
         if left < 0:
-            raise _EnoughShrinksError
+            raise EnoughError
         instance = draw_unprinted(data, strategy)
         case = Case(law, instance, data, Edits(instance))
         case.refuse_leaf()
@@ -94,7 +88,7 @@ def run_law(
 
     try:
         _draw(test, _settings_for(settings, share), seed)
-    except _EnoughShrinksError:
+    except EnoughError:
         pass
     except _OF_USERS as error:
         if not failed and not (is_drawn and isinstance(error, hypothesis.errors.Unsatisfiable)):
@@ -126,6 +120,8 @@ def _at_fault(
         try:
             try_part(part)
         except LawViolation as of_part:
+            if _breaks_without(part, instance, try_part):
+                break
             kept = of_part if violation.owner is None else violation  # which says where
             kept.owner = of_part.owner or type(part)
             return kept
@@ -133,6 +129,18 @@ def _at_fault(
             continue
     violation.owner = violation.owner and type(instance)
     return violation
+
+
+def _breaks_without(part: Any, instance: Any, try_part: Callable[[Any], None]) -> bool:
+    """Return whether a law is broken with a number in the place of a part, too."""
+    try:
+        leaves, structure = jax.tree.flatten(instance, is_leaf=lambda each: each is part)
+        try_part(structure.unflatten([0.0 if leaf is part else leaf for leaf in leaves]))
+    except LawViolation:
+        return True
+    except _OF_USERS:
+        pass
+    return False
 
 
 _OF_ONE_LEVEL: Final = (Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)

@@ -25,6 +25,7 @@ from leafwise._classes.annotations import Unknown, named_by, resolve, unwrap
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.text import got
 from leafwise._trees.roles import prepared_by
 from leafwise.errors import CannotBuildError, LeafwiseError
 from leafwise.testing._format import format_error
@@ -322,6 +323,8 @@ def _instances(kind: Any, where: FieldContext) -> Strategy:
     origin = origin_of(kind)
     if is_abstract(origin):
         return _subclass_instances(origin, where)
+    if where.steps and (origin.__module__, origin.__name__) == ("flax.nnx.rnglib", "Rngs"):
+        return st.integers(0, 9).map(origin)  # which has keys for any name that a layer asks for
     return InstancePlan(kind, where).strategy()
 
 
@@ -343,15 +346,6 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
             f"  fix: {where.fix(name=kind.__name__)}"
         )
     return st.one_of(found)
-
-
-def _random_keys(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for nnx's random keys: a layer gets keys for whatever name it asks for."""
-    return st.integers(0, 9).map(kind) if where.steps else _instances(kind, where)
-
-
-def _are_random_keys(kind: Any) -> bool:
-    return getattr(kind, "__module__", "") == "flax.nnx.rnglib" and kind.__name__ == "Rngs"
 
 
 def _needs(cls: Any) -> tuple[int, str]:
@@ -403,7 +397,6 @@ _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
 
 _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], Strategy]], ...]] = (
     (has_fields, _instances),
-    (_are_random_keys, _random_keys),
     (named_by, lambda kind, where: strategy_for(named_by(kind), where)),
     (_is_tree, _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
@@ -554,8 +547,10 @@ class InstancePlan:
                 except (Exception, SystemExit) as error:  # noqa: BLE001  # the constructor's own
                     refused = error
                 else:
-                    self._refused = None
-                    return arguments, made
+                    if self.where.steps or self.cls in type(made).__mro__:
+                        self._refused = None
+                        return arguments, made
+                    refused = ImpossibleError(f"its constructor returned {got(made)}")
             draw(st.integers())  # or Hypothesis could run out of values without a reason
             if self._refused is not None:
                 self._refused += attempts

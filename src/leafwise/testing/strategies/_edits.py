@@ -24,7 +24,7 @@ from leafwise.testing._format import (
     is_key,
     short_repr,
 )
-from leafwise.testing.strategies._annotations import argument_for, says_nothing
+from leafwise.testing.strategies._annotations import argument_for, is_static, says_nothing
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import FieldContext, Parameter
 from leafwise.testing.strategies._edit_positions import (
@@ -309,7 +309,7 @@ def by_annotation(position: EditPosition) -> Strategy | None:
     if parameter is None or says_nothing(parameter.kind):
         return None
     cls = type(position.owner)
-    where = FieldContext(parameter.owner, ((cls, position.name),), static=True)
+    where = FieldContext(parameter.owner, ((cls, position.name),), is_static(cls, parameter))
     return argument_for(cls, parameter, where)
 
 

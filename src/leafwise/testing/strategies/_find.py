@@ -40,32 +40,25 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _STEPS) -> A
     left = tries
 
     @st.composite
-    def in_function(draw: st.DrawFn) -> Callable[[], Any]:
-        # Hypothesis prints what it finds, and its class may raise.
+    def is_wanted(draw: st.DrawFn) -> bool:  # not the value: Hypothesis prints what it finds
         nonlocal left
         if left < 0:
             raise EnoughError
         left -= 1
-        try:
-            with count_events() as counts:
-                value = draw(strategy)
-        except ImpossibleError:
-            return hypothesis.reject()
-        left -= _COMPILED * bool(counts.compiles)
-        return lambda: value
-
-    def is_wanted(drawn: Callable[[], Any]) -> bool:
-        nonlocal left
         with count_events() as counts:
-            accepted = wanted(drawn())
-        left -= _COMPILED * bool(counts.compiles)
+            try:
+                value = draw(strategy)
+            except ImpossibleError:
+                return hypothesis.reject()
+            accepted = wanted(value)
         if accepted:
             left = left if best else _STEPS
-            best[:] = [drawn()]
+            best[:] = [value]
+        left -= _COMPILED * bool(counts.compiles)
         return accepted
 
     try:
-        hypothesis.find(in_function(), is_wanted, settings=_SETTINGS)
+        hypothesis.find(is_wanted(), bool, settings=_SETTINGS)
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
     except (EnoughError, hypothesis.errors.HypothesisException) as error:

@@ -69,7 +69,7 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
     if hasattr(kind, "array_type"):
         return jaxtyped_values(kind, where)
     if kind in (int, numbers.Integral):
-        sizes = st.sampled_from((1, 2, 3, 0, 4))
+        sizes = st.sampled_from((1, 2, 3, 0, 4, 5))
         return sizes if where.counts else st.integers(0, 5) | st.integers(-100, 100)
     make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
     return make(kind) if make else entry_of(_KNOWN, kind)
