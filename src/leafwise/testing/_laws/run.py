@@ -135,7 +135,8 @@ def _breaks_without(part: Any, instance: Any, try_part: Callable[[Any], None]) -
     """Return whether a law is broken with a number in the place of a part, too."""
     try:
         leaves, structure = jax.tree.flatten(instance, is_leaf=lambda each: each is part)
-        try_part(structure.unflatten([0.0 if leaf is part else leaf for leaf in leaves]))
+        leaves = [0.0 if leaf is part else leaf for leaf in leaves]
+        try_part(jax.tree.unflatten(structure, leaves))
     except LawViolation:
         return True
     except _OF_USERS:
