@@ -15,7 +15,6 @@ import pytest
 from flax import nnx
 
 import leafwise as lw
-from leafwise._jit.audit import assignments
 
 from .conftest import Explained
 
@@ -395,46 +394,3 @@ def test_a_replay_traces_bodies(explained: Explained, run: Callable[[Any], Any])
     assert "; wrong answer: " in report["audit"]["found"][0]["what"]
     (row,) = (each for each in report["functions"] if each["name"] == "<lambda>")
     assert row["traces"] == 1
-
-
-# Where a name is assigned.
-
-SETTINGS = """\
-pace_, items = 1, [1]
-config.pace_ = 2
-def f():
-    global pace_
-    pace_ = 3
-    items[0] += 4
-    local = pace_ = 5
-def g(pace_):
-    pace_ = 6
-    items.append(7)
-config['n']['k'] = 8
-table['k'] = other[0] = 9
-class C:
-    pace_: int = 10
-    def bump(self): self.pace_ *= 11
-unrelated.pace_ = 12
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("pace_", [1, 5, 7]),
-        ("items", [1, 6, 10]),
-        ("items[0]", [6, 10]),
-        ("config.pace_", [2, 15]),
-        ("config['n']['k']", [11]),
-        ("table['k']", [12]),
-        ("settings.pace_", [1, 5, 7, 15]),
-        ("not a name", []),
-    ],
-)
-def test_the_lines_that_assign(tmp_path: Any, name: str, lines: list[int]) -> None:
-    """They are of the same variable, attribute or item, or change it in place."""
-    file = tmp_path / "settings.py"
-    file.write_text(SETTINGS)
-    found = assignments(name, str(file))
-    assert [int(each.rpartition(":")[2]) for each in found if "settings.py" in each] == lines

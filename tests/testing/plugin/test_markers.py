@@ -91,17 +91,6 @@ def test_whose_events_count(project: Project) -> None:
         result.stdout.fnmatch_lines([f"FAILED test_it.py::test_{name} *"])
 
 
-def test_both_kinds(project: Project) -> None:
-    """All that a test has too much of is reported together."""
-    result = project.test("""
-        @pytest.mark.max_traces(0, of="step")
-        @pytest.mark.max_compiles(0, of="step")
-        def test_it():
-            step(jnp.ones(3))
-    """)
-    result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed; 1 compile, 0 allowed"])
-
-
 @pytest.mark.slow
 def test_the_closest_holds(project: Project) -> None:
     """Of markers that count the same thing that on the test holds, then its class's."""
