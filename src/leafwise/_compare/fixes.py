@@ -301,7 +301,8 @@ def definition_of(value: Any, depth: int = 5) -> Any:
     code = getattr(value, "__code__", None)
     if code is None:
         inner = getattr(value, "__wrapped__", None) if depth else None
-        return definition_of(inner, depth - 1) or (value if hasattr(value, "__name__") else None)
+        known = None if inner is None else definition_of(inner, depth - 1)
+        return known or (value if hasattr(value, "__name__") else None)
     found: list[Any] = [code.co_filename, code]
     is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
     for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
