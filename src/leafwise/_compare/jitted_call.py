@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import itertools
 import linecache
 import types
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import jax
 import numpy as np
 
 from leafwise._compare.fixes import once
+from leafwise._objects.call_site import position_of
 
 _LONGEST: Final = 120
 _FIX: Final = "`{code}` {once}, and `{call}` here, if it has no side effects"
@@ -72,10 +72,10 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
 
 def _expression(frame: types.FrameType) -> str:
     """Return the source of the expression that a frame is evaluating."""
-    at = frame.f_lasti // 2
-    start, end, column, end_column = next(itertools.islice(frame.f_code.co_positions(), at, None))
-    if start is None or start != end or column is None or end_column is None:
+    position = position_of(frame)
+    if position is None or position[0] != position[2]:
         return ""
+    start, column, _, end_column = position
     line = linecache.getline(frame.f_code.co_filename, start, frame.f_globals).encode()
     return line[column:end_column].decode(errors="replace")
 

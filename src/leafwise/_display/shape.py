@@ -77,6 +77,7 @@ class EventRecord(TypedDict):
     recreated: NotRequired[str]
     inner: NotRequired[bool]
     miss: NotRequired[str]
+    call: NotRequired[list[int] | None]
 
 
 class FindingReasonRecord(TypedDict):

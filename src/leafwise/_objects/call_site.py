@@ -1,6 +1,7 @@
 """The line of the user's code from which a call came, and which files are the user's."""
 
 import functools
+import itertools
 import linecache
 import os
 import re
@@ -115,6 +116,15 @@ def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
             break
         frame = frame.f_back
     return outer
+
+
+def position_of(frame: types.FrameType) -> list[int] | None:
+    """Return the line and column where what a frame is evaluating begins and ends, if known."""
+    at = frame.f_lasti // 2
+    start, end, column, end_column = next(itertools.islice(frame.f_code.co_positions(), at, None))
+    if start is None or end is None or column is None or end_column is None:
+        return None
+    return [start, column, end, end_column]
 
 
 def inner_frame(frame: types.FrameType | None) -> types.FrameType | None:

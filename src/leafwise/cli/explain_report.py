@@ -104,7 +104,7 @@ def _event(event: Mapping[str, Any], process: str, began: float) -> shape.EventR
 
 
 _EVENT: Final = ("kind", "name", "eager", "seconds", "thread", "explanation")
-_MAYBE: Final = ("role", "run", "recreated", "inner", "miss")
+_MAYBE: Final = ("role", "run", "recreated", "inner", "miss", "call")
 
 
 def _programs(

@@ -36,7 +36,7 @@ from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import Program
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
-from leafwise._objects.call_site import Site, is_users_file
+from leafwise._objects.call_site import Site, is_users_file, position_of, user_frame
 
 Write: TypeAlias = Callable[..., None]
 """What takes a record, as keyword arguments."""
@@ -194,6 +194,9 @@ class Recorder:
         }
         if event.miss:
             found["miss"] = event.miss
+        frame = user_frame(inspect.currentframe())
+        if frame is not None and site is not None and frame.f_lineno == site.line:
+            found["call"] = position_of(frame)
         if why is None and program in self._known:
             return found
         if event.via is not None:
