@@ -1,0 +1,389 @@
+"""The edits that `leafwise explain --try` makes: each kind, and where there must be none."""
+
+import contextlib
+import io
+import itertools
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from leafwise._display.findings import Finding, findings
+from leafwise.cli.edits import edits_for
+from leafwise.cli.patch import Edit, applied, diff, shown
+
+from .conftest import Explained
+
+pytest.importorskip("equinox")
+
+HEAD = """\
+import dataclasses
+import functools
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import leafwise as lw
+step = jax.jit(lambda x, f: f(x) + 1, static_argnames="f")
+x = jnp.ones(3)
+def double(x): return x * 2
+"""
+
+RIGHT = """\
+# an argument under filter_jit
+  scaled = eqx.filter_jit(lambda a, x: a * x)
+  for a in (0.5, 0.25, 0.75):
+-     scaled(a, x=x)
++     scaled(jnp.asarray(a), x=x)
+# an argument that becomes an array
+  add = jax.jit(lambda y, rate: y + rate)
+  rate = 0.5
+  for _ in range(3):
+-     rate = add(jnp.float32(1), rate)
++     rate = add(jnp.float32(1), jnp.float32(rate))
+# an argument of a method
+  class Model:
+      @functools.partial(jax.jit, static_argnums=0)
+      def scaled(self, rate):
+          return jnp.float32(2) * rate
+  model, rate = Model(), 0.5
+  for _ in range(3):
+-     rate = model.scaled(rate)
++     rate = model.scaled(jnp.float32(rate))
+# a lambda by keyword
++ f = lambda x: x * 3
+  for _ in range(3):
+-     x = step(x, f=lambda x: x * 3)
++     x = step(x, f=f)
+# a lambda by position
++ f = lambda x: x * 4
+  for n in range(3):
+-     y = step(x, lambda x: x * 4)
++     y = step(x, f)
+# the one lambda for a function of JAX
++ f = lambda c, x: (c + 1, x)
+  for _ in range(3):
+-     jax.lax.scan(lambda c, x: (c + 1, x), jnp.float32(0), x)
++     jax.lax.scan(f, jnp.float32(0), x)
+# a lambda in the inner of two loops
++ f = lambda x: x * 5
+  for _ in range(2):
+      y = x
+      while y.sum() < 99:
+-         y = step(y, f=lambda x: x * 5)
++         y = step(y, f=f)
+# a lambda that reads what the outer loop binds
+  for n in (2, 3):
+      n = jnp.float32(n)
++     f = lambda x: x * n
+      for _ in range(3):
+-         step(x, f=lambda x: x * n)
++         step(x, f=f)
+# a lambda in a function
+  def main():
++     f = lambda x: x * 6
+      for n in range(3):
+-         step(x, f=lambda x: x * 6)
++         step(x, f=f)
+  if __name__ != "main":
+      main()
+# a lambda over lines
++ f = (lambda x:
++         x * 7)
+  for _ in range(3):
+-     step(x, f=lambda x:
+-         x * 7)
++     step(x, f=f)
+# a call over lines, indented by tabs
+  for n in range(1):
++ \tf = lambda x: x * 8 + n
+  \tfor _ in range(n + 3):
+  \t\tstep(
+  \t\t\tx,
+- \t\t\tf=lambda x: x * 8 + n,  # times eight
++ \t\t\tf=f,  # times eight
+  \t\t)
+# next to other letters
++ f = lambda x: x + len("ä")
+  for _ in range(3):
+-     "äöü" + "äöü"; step(x, f=lambda x: x + len("ä")); "ß"
++     "äöü" + "äöü"; step(x, f=f); "ß"
+# a loop in one line
++ f = lambda x: x * 9
+- for _ in range(3): step(x, f=lambda x: x * 9)
++ for _ in range(3): step(x, f=f)
+# a partial
++ f = functools.partial(jnp.add, 2)
+  for _ in range(3):
+-     step(x, f=functools.partial(jnp.add, 2))
++     step(x, f=f)
+# jax.jit in a loop
++ jitted = jax.jit(lambda x: x * 2)
+  for _ in range(4):
+-     x = jax.jit(lambda x: x * 2)(x)
++     x = jitted(x)
+      jax.block_until_ready(x)
+# jax.jit of a lambda, whose attributes have names of the loop
++ jitted = jax.jit(lambda linalg: jnp.linalg.norm(linalg))
+  for _ in range(4):
+-     norm = jax.jit(lambda linalg: jnp.linalg.norm(linalg))(x)
++     norm = jitted(x)
+# jax.jit of a gradient
++ jitted_double = jax.jit(jax.vmap(double, in_axes=(0,)))
+  for _ in range(4):
+-     jax.jit(jax.vmap(double, in_axes=(0,)))(x)
++     jitted_double(x)
+# what a name stands for
++ jitted_double = jax.jit(jax.vmap(double))
+  for _ in range(4):
+-     mapped = jax.jit(jax.vmap(double))
++     mapped = jitted_double
+      mapped(x)
+# a call of a package
+  from jax.scipy.optimize import minimize
+  def loss(x): return ((x - 3) ** 2).sum()
++ jitted_minimize = jax.jit(lambda x: minimize(loss, x, method="BFGS"))
+  for _ in range(4):
+-     x = minimize(loss, x, method="BFGS").x + 1
++     x = jitted_minimize(x).x + 1
+"""
+
+# Each reads its number, so that all are other functions.
+NONE = """\
+# the lambda reads the variable of the loop
+for n in range(3):
+    step(x, f=lambda x: x * n)
+# it reads what the loop binds otherwise
+for _ in range(3):
+    with jax.ensure_compile_time_eval() as y, jax.named_scope("a"):
+        pass
+    step(x, f=lambda x: x if y is None else 2)
+# it has such a default
+for n in range(3):
+    step(x, f=lambda x, n=n: x)
+# it reads a list that grows
+ns = []
+for n in range(3):
+    ns.append(n)
+    step(x, f=lambda x: x * len(ns))
+# it reads an attribute that the loop sets
+class Rate: value = 1
+for n in range(3):
+    Rate.value = 1 + n
+    step(x, f=lambda x: x * Rate.value)
+# it reads what a function sets
+rate = 1
+def next_rate():
+    global rate
+    rate += 1
+for _ in range(3):
+    step(x, f=lambda x: x * rate)
+    next_rate()
+# the name exists
+f = 1
+for _ in range(3):
+    step(x, f=lambda x: x + 1)
+# the name is a parameter
+def main(f=None):
+    for _ in range(3):
+        step(x, f=lambda x: x + 1 if f is None else 2)
+main()
+# in a comprehension
+for _ in range(1):
+    [step(x, f=lambda x: x + 2) for _ in range(3)]
+# in an f-string
+for _ in range(3):
+    f"{step(x, f=lambda x: x + 3)}"
+# in a condition
+for _ in range(3):
+    if step(x, f=lambda x: x + 4) is None:
+        pass
+# in a decorator
+for _ in range(3):
+    @(lambda g: step(x, f=lambda x: x + 5))
+    def nothing(): pass
+# in another lambda
+for _ in range(3):
+    (lambda: step(x, f=lambda x: x + 6))()
+# in no loop
+def once(): step(x, f=lambda x: x + 7)
+for _ in range(3): once()
+# in the body of a class
+class Body:
+    for _ in range(3):
+        step(x, f=lambda x: x + 8)
+# a partial of what is computed
+for _ in range(3):
+    step(x, f=functools.partial(jnp.add, len("a")))
+# a function with two definitions
+for n in range(3):
+    def triple(x): return x * 3
+    step(x, triple)
+    triple = double
+# a function defined in the loop
+for _ in range(3):
+    @jax.jit
+    def triple(x): return x * 3
+    triple(x)
+# arguments behind a star
+scaled = eqx.filter_jit(lambda a, x: a * x)
+for a in (0.5, 0.25, 0.75):
+    scaled(*(a, x))
+# a size
+fill = jax.jit(lambda n: jnp.zeros(n), static_argnames="n")
+for n in range(3):
+    fill(n)
+"""
+
+_NUMBERS = itertools.count()
+
+
+def cases(text: str) -> list[Any]:
+    every = re.findall(r"# (.*)\n((?:[^#].*\n)*)", text)
+    slow = [pytest.mark.slow]
+    return [
+        pytest.param(code, id=name, marks=slow if "package" in name else []) for name, code in every
+    ]
+
+
+def edits_of(
+    explained: Explained, folder: Path, code: str
+) -> tuple[list[tuple[Finding, list[Edit]]], str]:
+    """Run a program; return the edits of each finding, and what it printed."""
+    file = folder / f"program_{next(_NUMBERS)}.py"
+    file.write_bytes(code.encode())
+    printed = io.StringIO()
+
+    def program() -> None:
+        try:
+            exec(compile(code, str(file), "exec"), {"__name__": "__main__"})  # noqa: S102
+        except Exception as error:  # noqa: BLE001  # of a drawn program
+            printed.write(type(error).__name__)
+
+    with contextlib.redirect_stdout(printed):
+        report = explained(program)
+    return [(each, edits_for(each)) for each in findings(report)], printed.getvalue()
+
+
+def retraces(found: list[tuple[Finding, list[Edit]]]) -> int:
+    return sum(each.retraces + each.recompiles for each, _ in found)
+
+
+@pytest.mark.parametrize("case", cases(RIGHT))
+def test_an_edit(case: str, explained: Explained, tmp_path: Path) -> None:
+    """Every other character stays, and with the edit the program has no such finding any more."""
+    old, new = (
+        HEAD + "".join(f"{line[2:]}\n" for line in case.splitlines() if line[0] != sign)
+        for sign in "+-"
+    )
+    found, printed = edits_of(explained, tmp_path, old)
+    files = applied(edit for _, several in found for edit in several)
+    assert [data.decode() for data in files.values()] == [new]
+    changed = [line for line in case.splitlines() if line[0] != " "]
+    assert sorted(each for each in shown(files) if each[0] != " ") == sorted(changed)
+    left, printed_again = edits_of(explained, tmp_path, new)
+    assert retraces(left) < retraces(found)
+    assert printed_again == printed
+
+
+@pytest.mark.parametrize("code", cases(NONE))
+def test_no_edit(code: str, explained: Explained, tmp_path: Path) -> None:
+    """Where an edit could change what the program does, or a name is taken, there is none."""
+    found, _ = edits_of(explained, tmp_path, HEAD + code)
+    assert found
+    assert [each for _, each in found if each] == []
+
+
+def test_a_name_for_two_functions(explained: Explained, tmp_path: Path) -> None:
+    """The costlier finding has it, and the other one no edit."""
+    loops = [f"for _ in range(3):\n    step(x, f=lambda x: x * {n})\n" for n in (10, 11)]
+    code = HEAD + "".join(loops)
+    (_, first), (_, second) = edits_of(explained, tmp_path, code)[0]
+    assert first
+    assert not second
+
+
+NUMBERS, FUNCTIONS = st.sampled_from(["a", "b"]), st.sampled_from(["f", "g"])
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> str:
+    """Draw an expression that makes a function."""
+    name, other = draw(NUMBERS), draw(NUMBERS)
+    return draw(
+        st.sampled_from(
+            [
+                f"lambda x: x + {name}",
+                f"lambda {name}: {name} * 2 + {other}",
+                f"lambda x, {name}={other}: x * 3 - {name}",
+                f"functools.partial(jnp.add, {name})",
+                draw(FUNCTIONS),
+            ]
+        )
+    )
+
+
+@st.composite
+def blocks(draw: st.DrawFn, depth: int = 3) -> list[str]:
+    """Draw lines: loops, definitions, assignments and calls."""
+    lines: list[str] = []
+    for _ in range(draw(st.integers(1, 3))):
+        name, number, fun = draw(FUNCTIONS), draw(NUMBERS), draw(functions())
+        simple = [
+            f"x = step(x, f={fun})",
+            f"x = step(x, {fun}); print(float(x.sum()))",
+            f"x = jax.jit({fun})(x)",
+            f"x = scaled({number}, x)",
+            f"{name} = {fun}",
+            f"{number} = jnp.float32({draw(st.integers(0, 3))})",
+            f"ns.append({number}); x = step(x, lambda x: x + len(ns))",
+        ]
+        heads = [
+            f"for {number} in range(3):",
+            "for _ in range(4):",
+            "if x.sum() < 20:",
+            f"def {name}(x):",
+            f"def main({number}=2):",
+        ]
+        if depth and draw(st.booleans()):
+            head = draw(st.sampled_from(heads))
+            indent = draw(st.sampled_from(["  ", "\t"]))
+            lines += [head, *(f"{indent}{line}" for line in draw(blocks(depth=depth - 1)))]
+            if head.startswith("def"):
+                lines += [f"{indent}return x", f"{head[4:].partition('(')[0]}(2)"]
+        else:
+            lines.append(draw(st.sampled_from(simple)))
+    return lines
+
+
+DRAWN = """\
+scaled = eqx.filter_jit(lambda a, x: jnp.asarray(a) * x / 2)
+a, b, f, g, ns = 1, 2, lambda x: x - 1, lambda x: x - 2, []
+for _ in range(2):
+"""
+
+
+@pytest.mark.nightly
+@hypothesis.settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(blocks())
+def test_drawn_programs(explained: Explained, tmp_path: Path, block: list[str]) -> None:
+    """An edited file compiles, is what the patch makes, and prints the same."""
+    code = HEAD + DRAWN + "".join(f"    {line}\n" for line in block)
+    found, printed = edits_of(explained, tmp_path, code)
+    for finding, edits in found:
+        hypothesis.event("edited" if edits else "not edited")
+        for file, new in applied(edits).items():
+            patch = diff({file: new})
+            subprocess.run(["git", "apply", "--whitespace=nowarn"], check=True, input=patch)  # noqa: S607
+            assert Path(file.path).read_bytes() == new
+            Path(file.path).write_text(code, encoding="utf-8")
+            left, printed_again = edits_of(explained, tmp_path, new.decode())
+            hypothesis.event("helps" if retraces(left) < retraces(found) else "does not help")
+            assert printed_again == printed, finding.what
