@@ -237,6 +237,7 @@ def _add_check(commands: Any) -> _Parser:
     return check
 
 
+_TRY: Final = "run the script again with each fix that is an edit, and say what that saves"
 _FORMAT: Final = "github: annotations of GitHub Actions, one for each finding"
 
 
@@ -291,6 +292,12 @@ def _add_explain(commands: Any) -> None:
     add("--html", metavar="FILE", type=_no_script, help="write the report as one HTML page")
     add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
     add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
+    add("--try", dest="tries", action="store_const", const=5, help=_TRY)
+    # Not `--try N`: an option whose value may be left out would take the script for it.
+    add("--tries", type=_positive, metavar="N", help="try the N costliest findings (5)")
+    add("--diff", action="store_true", help="also print the patch to standard output")
+    add("--write", action="store_true", help="also apply the patch")
+    add("--force", action="store_true", help="to files with uncommitted changes, too")
     explain.set_defaults(ours=[f"--{name}" for name in explain.options])
     explain.add_argument(
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"

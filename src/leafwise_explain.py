@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "LEAFWISE_EXPLAIN"
+CHANGED = "changed.json"
+"""In that folder, for `--try`: what stands for a file, by its path, as text of single bytes."""
+
 _LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
 """The modules of leafwise that do without JAX, and are imported in a script."""
 
@@ -28,6 +31,41 @@ def start() -> None:
     # In a virtual environment `site` reads the folder twice.
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder(folder))
+        if os.path.exists(f"{folder}/{CHANGED}"):  # noqa: PTH110
+            _serve_changed(f"{folder}/{CHANGED}")
+
+
+def _serve_changed(file: str) -> None:
+    """Let Python compile changed text in the place of that of files, which stay as they are."""
+    import json  # noqa: PLC0415
+    from importlib.machinery import SourceFileLoader  # noqa: PLC0415
+
+    with open(file, encoding="utf-8") as opened:  # noqa: PTH123
+        changed = json.load(opened)
+    loader: Any = SourceFileLoader
+    get_code = loader.get_code
+
+    def get_changed_code(self: SourceFileLoader, name: str) -> "Any":
+        if self.path not in changed:
+            return get_code(self, name)
+        return self.source_to_code(changed[self.path].encode("latin-1"), self.path)
+
+    loader.get_code = get_changed_code
+
+
+def _run_changed_script() -> None:
+    """Run a script whose text was changed, as `python` runs one."""
+    import types  # noqa: PLC0415
+    from importlib.machinery import SourceFileLoader  # noqa: PLC0415
+
+    del sys.argv[0]
+    path = os.path.abspath(sys.argv[0])  # noqa: PTH100
+    sys.path[0] = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+    module: Any = types.ModuleType("__main__")
+    loader: Any = SourceFileLoader("__main__", path)
+    module.__file__, module.__loader__ = path, loader
+    sys.modules["__main__"] = module
+    exec(loader.get_code("__main__"), vars(module))  # noqa: S102
 
 
 def write(folder: str, **record: object) -> None:
@@ -95,3 +133,7 @@ class _Finder:
 
             found.loader.exec_module = exec_module
         return found
+
+
+if __name__ == "__main__":
+    _run_changed_script()

@@ -28,12 +28,12 @@ def changed(script: str, diff: str) -> str:
     return script.replace(before, after)
 
 
-def explain(script: str, folder: Path) -> tuple[str, list[dict[str, Any]]]:
+def explain(script: str, folder: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
     """Return what a script prints, and what `leafwise explain` finds in it."""
     path, report = folder / "train.py", folder / "report.json"
     path.write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "leafwise", "explain", "-q", "--json", str(report), str(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "leafwise", "explain", *options, "-q", "--json", str(report)]
+    done = subprocess.run([*command, str(path)], check=True, capture_output=True, text=True)
     found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["findings"]
     return done.stdout, found
 
@@ -47,9 +47,14 @@ def test_the_steps_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert printed == blocks("text")[0]
     assert shown <= {each["text"] for each in found}
     diffs = blocks("diff")
-    assert len(diffs) == 10
+    assert len(diffs) == 7
     for diff in diffs:
         script = changed(script, diff)
+    text = PAGE.read_text(encoding="utf-8")
+    _, found = explain(script, tmp_path, "--write", "--force")
+    for each in found:
+        assert all(f"    {line}\n" in text for line in each["tried"]["edit"] if line[0] != " ")
+    script = (tmp_path / "train.py").read_text(encoding="utf-8")
     _, found = explain(script, tmp_path)
     assert found == []
     (test,) = blocks("python3")

@@ -104,6 +104,25 @@ class FindingRecord(TypedDict):
     reasons: list[FindingReasonRecord]
     fixes: list[str]
     processes: list[str]
+    tried: NotRequired["TriedRecord"]
+
+
+class TriedRecord(TypedDict):
+    """An edit that `--try` made for a finding, and what the script did with it."""
+
+    verdict: str
+    edit: list[str]
+    before: int
+    after: int
+    saved: float
+    seconds: float
+
+
+class TogetherRecord(TypedDict):
+    """Of how many findings the edits were confirmed together, and the script's seconds."""
+
+    findings: int
+    seconds: float
 
 
 class WrongRecord(TypedDict):
@@ -184,6 +203,7 @@ class Report(TypedDict):
     events: list[EventRecord]
     warnings: list[str]
     findings: NotRequired[list[FindingRecord]]
+    together: NotRequired[TogetherRecord]
     audit: NotRequired[AuditRecord]
     captures: NotRequired[list["CapturesRecord"]]
     processes: NotRequired[list[ProcessRecord]]

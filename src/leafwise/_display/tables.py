@@ -22,7 +22,7 @@ from leafwise._display.findings import (
     once_each,
     seconds_of,
 )
-from leafwise._display.shape import CapturesRecord, FunctionRecord, Report
+from leafwise._display.shape import CapturesRecord, FindingRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     audit_lines,
@@ -35,6 +35,8 @@ from leafwise._display.words import (
     is_empty,
     lost,
     paths_of,
+    together_line,
+    tried_lines,
 )
 
 MOST_FINDINGS: Final = 20
@@ -44,23 +46,26 @@ _SMALL: Final = 0.01
 """The share of JAX's time below which a line that compiled nothing again is not shown."""
 
 _LONGEST: Final = 400
+_STYLES: Final = {"f": "green", "+": "green", "-": "red"}
+"""Of what was tried: the fix that it is, and the lines of its edit."""
+
 _LONGEST_PLACE: Final = 26
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings."""
     found = findings(report)
-    if not is_empty(report):
-        for each in found[:MOST_FINDINGS]:
-            _print_finding(each, report, console)
-        small = findings(report, small=True)
-        for left, name in ((found[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
-            if left:
-                spent = duration(seconds_of(left))
-                _print(f"{count(len(left), name)}, {spent}", console, style="dim")
-                console.print()
-        _print_functions([each for each in report["functions"] if not each["eager"]], console)
-        _print_once_each(report, found, console)
+    records = report.get("findings") or [each.record() for each in found]
+    for record in records[:MOST_FINDINGS]:
+        _print_finding(record, report, console)
+    small = findings(report, small=True)
+    for left, name in ((found[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
+        if left:
+            spent = duration(seconds_of(left))
+            _print(f"{count(len(left), name)}, {spent}", console, style="dim")
+            console.print()
+    _print_functions([each for each in report["functions"] if not each["eager"]], console)
+    _print_once_each(report, found, console)
     for captured in report.get("captures", [])[:_MOST_FUNCTIONS]:
         _print_captures(captured, console)
     for line in (*cache_lines(report)[:_MOST_FUNCTIONS], *audit_lines(report)):
@@ -72,6 +77,8 @@ def print_report(report: Report, console: Console) -> None:
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
     _print(NOTHING if is_empty(report) else _summary(report, found), console)
+    if together := report.get("together"):
+        _print(together_line(report, together), console)
 
 
 def html_page(report: Report) -> str:
@@ -124,22 +131,23 @@ def _print(text: str, console: Console, indent: int = 0, style: str = "") -> Non
         console.print(Text(line, style), soft_wrap=True)
 
 
-def _print_finding(finding: Finding, report: Report, console: Console) -> None:
-    record = finding.record()
+def _print_finding(record: FindingRecord, report: Report, console: Console) -> None:
     via = map(_shorten_place, record["via"][:1])
     where = " ".join((record["place"], *(f"[{each}]" for each in via)))
     line = Text(f"{where}  {cut(record['text'], _LONGEST)}")
     line.stylize("bold cyan", 0, len(where))
     line.truncate(console.width, overflow="ellipsis")
     console.print(line, soft_wrap=True)
-    for text in _lines_of(finding, report):
+    for text in _lines_of(record, report):
         _print(text, console, 2, "green" if text.startswith("fix: ") else "")
+    for text in tried_lines(record):
+        style = _STYLES.get(text.lstrip()[0], "")
+        console.print(Text(f"  {cut(text, _LONGEST)}", style), soft_wrap=True)
     console.print()
 
 
-def _lines_of(finding: Finding, report: Report) -> Iterator[str]:
-    """Yield what was made again, why, and the fixes."""
-    record = finding.record()
+def _lines_of(record: FindingRecord, report: Report) -> Iterator[str]:
+    """Yield what was made again, why, and the fixes; not the only one, if it was tried."""
     every = {each["process"] for each in report["events"]}
     where = ""
     if record["processes"] and len(record["processes"]) < len(every):
@@ -153,7 +161,8 @@ def _lines_of(finding: Finding, report: Report) -> Iterator[str]:
         yield f"{described(path, kind, change)}{more}"
     if len(record["reasons"]) > _MOST_LINES:
         yield f"and {count(len(record['reasons']) - _MOST_LINES, 'more reason')}"
-    for fix in record["fixes"][:_MOST_LINES]:
+    fixes = [] if "tried" in record and len(record["fixes"]) == 1 else record["fixes"]
+    for fix in fixes[:_MOST_LINES]:
         yield f"fix: {cut(fix, _LONGEST)}"
 
 

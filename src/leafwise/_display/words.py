@@ -2,10 +2,16 @@
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from leafwise._display.shape import FunctionRecord, Report, SiteRecord
+from leafwise._display.shape import (
+    FindingRecord,
+    FunctionRecord,
+    Report,
+    SiteRecord,
+    TogetherRecord,
+)
 
 NOTHING: Final = "JAX compiled nothing."
 ANOTHER_FUNCTION: Final = "another function"
@@ -181,3 +187,32 @@ class ShownAsText:
         from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
         return Text(str(self))
+
+
+def tried_lines(finding: FindingRecord) -> Iterator[str]:
+    """Yield how an edit did that was tried, and the edit if it helped."""
+    tried = finding.get("tried")
+    if tried is None:
+        return
+    if tried["verdict"] not in CONFIRMED:
+        yield f"tried: {tried['verdict']}"
+        return
+    before = count(tried["before"], "retrace" if finding["retraces"] else "recompile")
+    seconds, output = duration(tried["saved"]), CONFIRMED[tried["verdict"]]
+    yield f"fix, tried: {before} -> {tried['after']:,}, {seconds} saved, {output}"
+    for line in tried["edit"]:
+        yield f"  {line}"
+
+
+SAME: Final = "confirmed"
+VARIES: Final = "confirmed by counts alone"
+CONFIRMED: Final = {SAME: "output the same", VARIES: "its output differs in every run"}
+
+
+def together_line(report: Report, together: TogetherRecord) -> str:
+    """Return how the edits that helped did together."""
+    number, findings = together["findings"], report.get("findings", [])
+    of = f"{number} of {count(len(findings), 'finding')} {plural(number, 'has', 'have')}"
+    seconds = f"{duration(report['seconds'])} -> {duration(together['seconds'])}"
+    text = f"{of} a fix that was tried; together: {seconds}."
+    return f"{text} `--diff` prints the patch, `--write` applies it."

@@ -4,6 +4,7 @@ This process keeps what the script's processes recorded, waits, and writes the r
 JAX, and the script has no part in any of that: however it ends, its records are there.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -76,13 +77,32 @@ def problem(target: Script) -> str | None:
     return notebook.problem(file) if target.is_notebook else None
 
 
-def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape.Report, int]:
+class Trial(NamedTuple):
+    """What `--try` sets for a run: files in the place of others, the most seconds, and streams."""
+
+    changed: Mapping[str, bytes]
+    limit: float | None
+    streams: dict[str, Any]
+
+
+_PLAIN: Final = Trial({}, None, {})
+
+
+def run(
+    target: Script, version: str, options: Mapping[str, Any], trial: Trial = _PLAIN
+) -> tuple[shape.Report, int]:
     """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
-        command = [sys.executable, *_options(), *target.command]
+        runner: list[str] = []
+        if trial.changed:
+            texts = {path: data.decode("latin-1") for path, data in trial.changed.items()}
+            Path(folder, leafwise_explain.CHANGED).write_text(json.dumps(texts), encoding="utf-8")
+            if str(Path(target.name).absolute()) in texts:  # which Python itself would read
+                runner = ["-m", leafwise_explain.__name__]
+        command = [sys.executable, *_options(), *runner, *target.command]
         began = time.time()
-        pid, code = _run(command, {**os.environ, leafwise_explain.VARIABLE: folder})
+        pid, code = _run(command, {**os.environ, leafwise_explain.VARIABLE: folder}, trial)
         seconds = time.time() - began
         processes = explain_report.read(Path(folder))
     main = next((each for each in processes if each.pid == pid), None)
@@ -121,7 +141,7 @@ def _options() -> list[str]:
     return [*(each for each in found if each not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
 
-def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, int]:
+def _run(command: list[str], environment: Mapping[str, str], trial: Trial) -> tuple[int, int]:
     """Run a command; return its process number and how it ended.
 
     Ctrl-C reaches it from the terminal, and SIGTERM, which this process alone has got, by us.
@@ -138,8 +158,11 @@ def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, int]:
         for each, handler in before.items():
             if handler != signal.SIG_IGN:
                 signal.signal(each, handle)
-        process = subprocess.Popen(command, env=environment)  # noqa: S603  # as the user said it
-        return process.pid, process.wait()
+        process = started = subprocess.Popen[bytes](command, env=environment, **trial.streams)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return started.pid, started.wait(trial.limit)
+        started.kill()
+        return started.pid, started.wait()
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

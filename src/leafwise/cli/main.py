@@ -7,6 +7,7 @@ script should find as little loaded as possible.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -93,7 +94,14 @@ def explain(options: argparse.Namespace) -> int:
     script = explain_script.Script(options.target, options.arguments, options.module)
     files = [options.output, options.json, options.html]
     files = [name for name in files if name]
-    if problem := explain_script.problem(script) or _unwritable(files):
+    problem = explain_script.problem(script) or _unwritable(files)
+    run: Any = explain_script.run
+    if options.tries or options.diff or options.write:
+        from leafwise.cli import trial  # noqa: PLC0415  # on demand
+
+        problem = problem or trial.problem(script, options)
+        run = functools.partial(trial.run_and_try, options=options)
+    if problem:
         return _refuse("explain", problem)
     if mistaken := [each for each in options.arguments if each.partition("=")[0] in options.ours]:
         text = f"{mistaken[0]} behind {script.name} is an option of the script"
@@ -103,7 +111,7 @@ def explain(options: argparse.Namespace) -> int:
     if script.is_records:
         report, code = explain_script.read(Path(script.name), leafwise.__version__), 0
     else:
-        report, code = explain_script.run(script, leafwise.__version__, wanted)
+        report, code = run(script, leafwise.__version__, wanted)
     if options.json:
         _write(options.json, json.dumps(report, indent=1))
     if options.html:

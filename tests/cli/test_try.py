@@ -1,0 +1,189 @@
+"""`leafwise explain --try` runs a script again with each fix, and keeps those that help."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from .conftest import Done, Runner
+
+pytestmark = pytest.mark.slow  # a process of its own for each run of a script
+
+SCRIPT = """\
+import sys
+import jax
+import jax.numpy as jnp
+step = jax.jit(lambda x, f: f(x) + 1, static_argnames="f")
+x = jnp.ones(3)
+for _ in range(3):
+    x = step(x, f=lambda x: x * 2)
+print(sys.argv, __name__, __file__, float(x[0]))
+"""
+FIXED = SCRIPT.replace("for _", "f = lambda x: x * 2\nfor _").replace("f=lambda x: x * 2", "f=f")
+
+
+def git(run: Runner, *arguments: str, patch: bytes = b"") -> None:
+    subprocess.run(["git", *arguments], cwd=run.folder, check=True, input=patch)  # noqa: S607
+
+
+def repository(run: Runner, *names: str) -> None:
+    """Make a commit of files."""
+    for command in ("init -q", f"add {' '.join(names)}", "commit -qm first"):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        git(run, *who, *command.split(" "))
+
+
+def tried(run: Runner, *arguments: str) -> tuple[Done, Any]:
+    done, report = run.report("--try", *arguments)
+    return done, [each.get("tried") for each in report["findings"]]
+
+
+def test_a_fix_that_helps(run: Runner) -> None:
+    """It is printed with what it saves, and is in the patch; the files are as they were."""
+    script = run.write(SCRIPT)
+    repository(run, script)
+    done, report = run.report("--diff", "--fail-on", "retrace", script, "one")
+    assert done.returncode == 1  # the script as it is has a finding
+    assert "['script.py', 'one'] __main__" in done.stderr  # standard output is for the patch
+    assert "--try runs script.py one again, 1 time" in done.stderr
+    lines = done.stderr.splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith("  fix, tried: "))
+    assert lines[place].startswith("  fix, tried: 2 retraces -> 0, ")
+    assert lines[place].endswith(" saved, output the same")
+    assert lines[place + 1 : place + 5] == [
+        "    + f = lambda x: x * 2",
+        "      for _ in range(3):",
+        "    -     x = step(x, f=lambda x: x * 2)",
+        "    +     x = step(x, f=f)",
+    ]
+    assert "1 of 1 finding has a fix that was tried; together: " in done.stderr
+    (finding,) = report["findings"]
+    record = finding["tried"]
+    assert (record["verdict"], record["before"], record["after"]) == ("confirmed", 2, 0)
+    assert record["saved"] == finding["seconds"]
+    assert report["together"] == {"findings": 1, "seconds": record["seconds"]}
+    assert (run.folder / script).read_text() == SCRIPT
+    assert sorted(each.name for each in run.folder.iterdir()) == [".git", "report.json", script]
+    git(run, "apply", patch=done.stdout.encode())
+    assert (run.folder / script).read_text() == FIXED
+
+
+# What the loop does besides; the verdict.
+VERDICTS = {
+    "changes the output": ("    print(len(vars()))", "changed the output"),
+    "the output varies": ("    print(time.time())", "confirmed by counts alone"),
+    "ends otherwise": ("    if 'f' in vars(): sys.exit(3)", "changed the exit code"),
+    "takes long": ("    if 'f' in vars(): time.sleep(99)", "took too long"),
+    "does not help": ("    if 'f' in vars(): jax.clear_caches()", "did not help"),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_what_a_trial_reveals(run: Runner, name: str) -> None:
+    """A fix that does not help, or that changes what the script does, is not printed as one."""
+    line, verdict = VERDICTS[name]
+    lines = ["import time", *SCRIPT.splitlines()]
+    script = run.write("\n".join([*lines[:-1], line, lines[-1], ""]))
+    done, (record,) = tried(run, script)
+    assert record["verdict"] == verdict
+    if "confirmed" in verdict:
+        assert "saved, its output differs in every run" in done.stderr
+    else:
+        assert f"  tried: {verdict}\n" in done.stderr
+        assert "fix" not in done.stderr
+
+
+def test_several(run: Runner) -> None:
+    """Confirmed fixes of the script and of a module, which stay compiled on disk, go together."""
+    lines = SCRIPT.splitlines()
+    function = ["def again(step, x):", *(f"    {each}" for each in lines[5:7])]
+    call = ["from package.other import again", "again(step, x)", ""]
+    run.write("", "package/__init__.py")
+    module = run.write("\n".join(function), "package/other.py")
+    run.write("\n".join([*lines, *call]), "package/__main__.py")
+    assert run.run("-m", "package").returncode == 0  # compiles the module
+    compiled = {each: each.read_bytes() for each in run.folder.rglob("*.pyc")}
+    repository(run, "package")
+    done, records = tried(run, "--write", "-m", "package")
+    assert done.returncode == 0, done.stderr
+    assert [each["verdict"] for each in records] == ["confirmed"] * 2
+    assert "3 times" in done.stderr
+    assert "2 of 2 findings have a fix that was tried; together: " in done.stderr
+    assert {each: each.read_bytes() for each in run.folder.rglob("*.pyc")} == compiled
+    assert "\n    f = lambda x: x * 2\n    for _" in (run.folder / module).read_text()
+    assert "__main__" in done.stdout
+    _, report = run.report("-m", "package")
+    assert report["findings"] == []
+
+
+def test_only_the_costliest(run: Runner) -> None:
+    """`--tries 1` tries one finding, and shows the others as ever."""
+    lines = SCRIPT.splitlines()
+    script = run.write("\n".join([*lines, *lines[5:7], ""]))
+    done, records = tried(run, "--tries", "1", script)
+    assert [each and each["verdict"] for each in records] == ["confirmed", None]
+    assert "fix: define it once, before the loop" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
+def test_encoding_and_line_ends(run: Runner, encoding: str) -> None:
+    """They stay, and the patch applies."""
+    text = f"# coding: {encoding.removesuffix('-sig')}\n'ä'\n{SCRIPT}# the end"
+    fixed = text.replace(SCRIPT, FIXED).replace("\n", "\r\n").encode(encoding)
+    file = run.folder / "script.py"
+    file.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    repository(run, file.name)
+    command = [sys.executable, "-m", "leafwise", "explain", "-q", "--diff", file.name]
+    patch = subprocess.run(command, cwd=run.folder, check=True, capture_output=True).stdout
+    git(run, "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", patch=patch)
+    assert file.read_bytes() == fixed
+
+
+# The text of the script, what git knows of it, the options, why it is refused.
+REFUSED = {
+    "reads input": ("input()", False, ["--try"], "script.py reads standard input"),
+    "no repository": (SCRIPT, False, ["--write"], "script.py has uncommitted changes"),
+    "changed": (SCRIPT, True, ["--write"], "script.py has uncommitted changes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_first(run: Runner, name: str) -> None:
+    """A script that reads standard input, and `--write` of what git could not bring back."""
+    text, is_known, options, words = REFUSED[name]
+    script = run.write(text)
+    if is_known:
+        repository(run, script)
+        run.write(f"print()\n{text}")
+    done = run.explain(*options, script)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_notebook(run: Runner) -> None:
+    """It is refused: its cells are not files."""
+    done = run.explain("--try", run.write('{"cells": [], "metadata": {}}', "train.ipynb"))
+    assert done.returncode == 2
+    assert "--try runs a script or a module, and not train.ipynb" in done.stderr
+
+
+def test_ctrl_c(run: Runner) -> None:
+    """The report has what is known by then."""
+    wait = "if 'f' in vars(): print(open('reached', 'w').close()); time.sleep(99)\n"
+    script = run.write(f"import time\n{SCRIPT}{wait}")
+    process = run.popen("-m", "leafwise", "explain", "--try", script, start_new_session=True)
+    for _ in range(1200):
+        time.sleep(0.05)
+        if (run.folder / "reached").exists():
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "fix: define it once, before the loop" in err
+    assert "Traceback" not in err
+    assert "__main__" in out
