@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import functools
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from leafwise._display.findings import Finding, findings
 from leafwise._display.shape import FindingRecord, Report, TriedRecord
 from leafwise._display.words import CONFIRMED, SAME, VARIES, count
+from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import edits_for
 from leafwise.cli.explain_script import Script, Trial, run
 from leafwise.cli.patch import Edit, Files, applied, diff, shown, uncommitted
@@ -115,7 +115,7 @@ class Trials:
             verdict = "changed the exit code"
         elif verdict == VARIES and not self._output_varies:
             verdict = "changed the output"
-        elif after == before:
+        elif after >= before:
             verdict = "did not help"
         return {
             "verdict": verdict,
@@ -126,7 +126,7 @@ class Trials:
             "seconds": report["seconds"],
         }
 
-    @functools.cached_property
+    @cached_property
     def _output_varies(self) -> bool:
         """Whether two runs without an edit print different things."""
         return self._try({})[1] != self.printed
