@@ -82,7 +82,12 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize("name", VERDICTS)
+SELDOM = pytest.mark.nightly  # each is three runs of a script
+FIRST = ("changes the output", "does not help")
+ROWS = [pytest.param(name, marks=() if name in FIRST else SELDOM) for name in VERDICTS]
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_what_a_trial_reveals(run: Runner, name: str) -> None:
     """A fix that does not help, or that changes what the script does, is not printed as one."""
     line, verdict = VERDICTS[name]
@@ -120,6 +125,7 @@ def test_several(run: Runner) -> None:
     assert report["findings"] == []
 
 
+@SELDOM
 def test_only_the_costliest(run: Runner) -> None:
     """`--tries 1` tries one finding, and shows the others as ever."""
     lines = SCRIPT.splitlines()
@@ -129,7 +135,7 @@ def test_only_the_costliest(run: Runner) -> None:
     assert "fix: define it once, before the loop" in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", pytest.param("latin-1", marks=SELDOM)])
 def test_encoding_and_line_ends(run: Runner, encoding: str) -> None:
     """They stay, and the patch applies."""
     text = f"# coding: {encoding.removesuffix('-sig')}\n'ä'\n{SCRIPT}# the end"

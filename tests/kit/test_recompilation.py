@@ -75,7 +75,9 @@ def test_claims_are_about_other_values() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "wrap", [lambda f: f, jax.jit, lw.jit, eqx.filter_jit], ids=["plain", "jax", "lw", "eqx"]
+    "wrap",
+    [pytest.param(lambda f: f, marks=pytest.mark.nightly), jax.jit, lw.jit, eqx.filter_jit],
+    ids=["plain", "jax", "lw", "eqx"],
 )
 def test_of_a_function(wrap: Any) -> None:
     """The function may be jitted, in any way, or not; statics take values that are drawn."""
