@@ -364,6 +364,14 @@ class Cosine(Registered):
         self.x, self._ridge = x, ridge
 
 
+class Unready(Cosine):
+    """A property tells the argument, and raises once flatten has dropped it."""
+
+    @property
+    def ridge(self) -> float:
+        return 1 / (self._ridge - 0.5)
+
+
 class Pair(Cost):
     """As in ott: unflatten changes the aux_data, so that a treedef works once."""
 
@@ -412,6 +420,7 @@ jax.tree_util.register_pytree_node(
 FAULTY = {
     Sinkhorn: "momentum",
     Cosine: "_ridge",
+    Unready: "_ridge",
     Pair: "",
     ConvertsToo: "",
     Copies: "",

@@ -296,6 +296,7 @@ def no_hidden_state(case: Case) -> None:
         try:
             found = difference(x, again, Names((public,), ()))
         except Exception:  # noqa: BLE001  # a property need not work for every instance
+            public = name
             found = difference(x, again, Names((name,), ()))
         if found is not None and found[0]:
             kind = type(getattr(x, name)).__name__.replace("ArrayImpl", "jax.Array")
