@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import enum
 import functools
-import operator
 from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
@@ -164,8 +163,8 @@ def _positions(
 def _check_kept(made: Any, place: int, new: Any) -> None:
     """Raise if a class makes another child of one that it was given, as a constructor may."""
     level: Any = _REGISTRY.flatten_one_level(made)
-    structures = map(jax.tree_util.tree_structure, (level[0][place], new))
-    if level[0][place] is not new and not operator.eq(*structures):
+    kept, wanted = map(jax.tree_util.tree_structure, (level[0][place], new))
+    if level[0][place] is not new and kept != wanted:
         raise ValueError
 
 
