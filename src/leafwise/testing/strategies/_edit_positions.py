@@ -163,8 +163,8 @@ def _positions(
 def _check_kept(made: Any, place: int, new: Any) -> None:
     """Raise if a class makes another child of one that it was given, as a constructor may."""
     level: Any = _REGISTRY.flatten_one_level(made)
-    kept, wanted = map(jax.tree_util.tree_structure, (level[0][place], new))
-    if level[0][place] is not new and kept != wanted:
+    structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (level[0][place], new)]
+    if level[0][place] is not new and structures[0] != structures[1]:
         raise ValueError
 
 
