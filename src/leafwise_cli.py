@@ -54,11 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
         sys.stdout.flush()
     except OSError as error:  # a full disk, or nobody reads on
+        if isinstance(error, BrokenPipeError):  # rich's has no number
+            discard(sys.stdout)
+            return 141  # as a shell has it
         if error.errno is None:
             raise
         discard(sys.stdout)
-        if isinstance(error, BrokenPipeError):
-            return 141  # as a shell has it
         parser.exit(2, f"leafwise {command}: {error.filename or 'output'}: {error.strerror}\n")
     return code
 
