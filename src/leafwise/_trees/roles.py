@@ -88,7 +88,8 @@ def names_of(instance: Any) -> Names:
         spec = spec_of(cls)
         return Names(spec.static_names, spec.dynamic_names)
     names = [name for name in field_order(instance) if _is_held(instance, name)]
-    dynamic = tuple(name for name in names if _is_dynamic(instance, name))
+    held = [getattr(instance, name) for name in names]
+    dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
     rest = (name for name in names if name not in dynamic)
     if not declares_fields(cls):
         given = _parameters(cls)
@@ -120,8 +121,8 @@ def is_kept(instance: Any, name: str) -> bool:
     registry = jax.tree_util.default_registry
     try:
         changed = exchange(instance, name, _Sentinel.LEAF)
-        leaves, structure = jax.tree_util.tree_flatten(changed)
-        again: Any = jax.tree_util.tree_unflatten(structure, leaves)
+        level = jax.tree_util.tree_flatten(changed, is_leaf=lambda part: part is not changed)
+        again: Any = jax.tree_util.tree_unflatten(level[1], level[0])
         if getattr(again, name, None) is _Sentinel.LEAF:
             return True
         levels: list[Any] = [registry.flatten_one_level(each) for each in (instance, changed)]
@@ -147,16 +148,21 @@ def _is_held(instance: Any, name: str) -> bool:
         return True
 
 
-def _is_dynamic(instance: Any, name: str) -> bool:
+def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
+    mine = getattr(instance, name)
+    # Not into other attributes, which may be large; None may stand for what is static.
+    others = {id(each) for each in held if each is not mine and each is not None}
+
+    def leaves_of(tree: Any) -> list[Any]:
+        return jax.tree_util.tree_leaves(tree, is_leaf=lambda part: id(part) in others)
+
     try:
-        leaves = jax.tree_util.tree_leaves(exchange(instance, name, _Sentinel.LEAF))
+        leaves = leaves_of(exchange(instance, name, _Sentinel.LEAF))
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
         return _is_among_leaves(instance, name) or _is_converted(instance, name)
     times = sum(leaf is _Sentinel.LEAF for leaf in leaves)
     try:
-        own, whole = (
-            len(jax.tree_util.tree_leaves(x)) for x in (getattr(instance, name), instance)
-        )
+        own, whole = (len(leaves_of(tree)) for tree in (mine, instance))
     except Exception:  # noqa: BLE001  # an instance that cannot be flattened, whose fields may be
         return times > 0
     # Distrax decides by the value: numbers of Python are static, arrays and `object()` are not.
