@@ -1,6 +1,7 @@
 """Recompilation: what JAX does for each change, what was predicted, and what was claimed."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -42,7 +43,8 @@ def as_predicted(case: Case) -> None:
     options = Edits(x).options()
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
-    probe: Probe = case.attempt("a jitted function", Probe, x)
+    make = functools.partial(Probe, compiles=False)
+    probe: Probe = case.attempt("a jitted function", make, x)
     _EditTrial({"": Outcome.REUSE}, (EditKind.LEAF_VALUE,)).check(case, options, probe)
 
 

@@ -105,11 +105,20 @@ class Probe:
     """A function that has a program for an instance, or for the arguments that it holds.
 
     Without a `subject` it has one for each outcome. Those that do not recompile use no leaves, so
-    that almost nothing is compiled: JAX traces them again for whatever a program depends on.
+    that almost nothing is compiled: JAX traces them again for whatever a program depends on. If it
+    does not compile, a retrace that is predicted is seen as a trace alone.
     """
 
-    def __init__(self, base: Any, subject: Subject | None = None, *, spread: bool = False) -> None:
+    def __init__(
+        self,
+        base: Any,
+        subject: Subject | None = None,
+        *,
+        spread: bool = False,
+        compiles: bool = True,
+    ) -> None:
         self._given = subject
+        self._traced = None if subject or compiles else Outcome.RETRACE
         self._any = subject or Subject()
         self._spread = spread
         self._args = self._arguments(base)
@@ -130,7 +139,10 @@ class Probe:
             predicted = explain(self._before, after)
             function = self._function_for(after, predicted.outcome)
             with count_events(self._any.name) as counts:
-                _call(function, args)
+                if predicted.outcome is self._traced:
+                    function.jitted.trace(*args)
+                if not counts.traces:
+                    _call(function, args)
         except Exception as error:  # noqa: BLE001  # the user's own checks
             if predicted is None or predicted.outcome is not Outcome.ERROR:
                 self.refused = error
@@ -158,7 +170,10 @@ class Probe:
         """Leave no program but that of the instance."""
         uses_leaves = role not in (Outcome.REUSE, Outcome.RETRACE)
         function = self._given.fresh() if self._given else Subject(uses_leaves=uses_leaves)
-        _call(function, self._args)
+        if role is not None and role is self._traced:
+            function.jitted.trace(*self._args)
+        else:
+            _call(function, self._args)
         self._warm[role] = function, []
         return self._warm[role]
 
