@@ -90,7 +90,7 @@ def _first_found(strategies: list[Any]) -> Any:
     raise refused
 
 
-_FEW: Final = 100
+_FEW: Final = 40
 """How many instances are made before one is taken that has no number in some field."""
 
 

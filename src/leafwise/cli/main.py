@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def check(options: argparse.Namespace) -> int:
     """Check classes, print a report, write files, and return the exit code."""
     # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
-    # the variable when it is imported.
+    # the variable when it is imported, as JAX does.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
     from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
     from leafwise.cli.baseline import Baseline  # noqa: PLC0415
 

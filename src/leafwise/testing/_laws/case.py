@@ -4,7 +4,7 @@ import dataclasses
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import hypothesis
 import hypothesis.errors
@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import without_addresses
+from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import Names, names_of
 from leafwise.errors import LawViolation
 from leafwise.testing._format import cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import fix_of, is_own
-from leafwise.testing._laws.same import difference, state_of
-from leafwise.testing.strategies._edit_positions import EditPosition, edit_positions, owner_at
+from leafwise.testing._laws.same import difference, recreated, state_of
+from leafwise.testing.strategies._edit_positions import (
+    EditPosition,
+    Role,
+    edit_positions,
+    owner_at,
+)
 from leafwise.testing.strategies._edits import EditKind, Options, options_of
 
 T = TypeVar("T")
@@ -41,6 +47,16 @@ def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
     return drawn
 
 
+class Pair(NamedTuple):
+    """Two instances that differ in one static."""
+
+    path: str
+    before: Any
+    after: Any
+    one: Any
+    other: Any
+
+
 class Edits:
     """The edits of one instance, found once for all laws that ask for them."""
 
@@ -57,6 +73,21 @@ class Edits:
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
         return list(edit_positions(self._instance))
+
+    @cached_property
+    def recreated(self) -> "list[Pair]":
+        """Pairs of instances, of which one has an equal static that is another object."""
+        found: list[Pair] = []
+        for each in self.positions:
+            if each.role is not Role.STATIC or not each.name:
+                continue
+            fresh = recreated(each.value)
+            if fresh is not each.value and is_distinct(each.value, fresh) is False:
+                # Not the instance itself: a constructor may store something else than it was given.
+                one, other = each.put(each.value), each.put(fresh)
+                if one is not None and other is not None:
+                    found.append(Pair(each.path, each.value, fresh, one, other))
+        return found
 
     def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
         """Return the edits that can be made."""

@@ -3,7 +3,7 @@
 import operator
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import jax
 
@@ -11,10 +11,9 @@ from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import names_of
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
-from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.case import Case, Pair
 from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.same import lookalike_of, recreated
-from leafwise.testing.strategies._edit_positions import Role
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -74,24 +73,14 @@ def static_types(case: Case) -> None:
             _check_pair(case, pair)
 
 
-class _Pair(NamedTuple):
-    """Two instances that differ in one static."""
-
-    path: str
-    before: Any
-    after: Any
-    one: Any
-    other: Any
-
-
-def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[_Pair]:
+def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[Pair]:
     """Yield pairs that differ in a static: each recreated, and one drawn edit of each kind."""
-    yield from _fresh(case)
+    yield from case.edits.recreated
     for kind in kinds:
         edit = draw_edit(case, (kind,))
         if edit is None:
             continue
-        yield _Pair(edit.path, edit.before, edit.after, case.instance, edit.edited)
+        yield Pair(edit.path, edit.before, edit.after, case.instance, edit.edited)
         position = next(each for each in case.edits.positions if each.path == edit.path)
         if type(edit.before) is float:  # equal, and drawn too seldom
             zeros = [make_edit(kind, position, zero) for zero in (0.0, -0.0)]
@@ -100,30 +89,18 @@ def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[_Pair]:
                 ends.append((edit.before, case.instance))
             if ends:
                 (before, one), (after, other) = ends
-                yield _Pair(edit.path, before, after, one, other)
+                yield Pair(edit.path, before, after, one, other)
         fresh = recreated(edit.after)
         again = make_edit(kind, position, fresh)
         if again is not None and fresh is not edit.after:
-            yield _Pair(edit.path, edit.after, again.after, edit.edited, again.edited)
-
-
-def _fresh(case: Case) -> Iterator[_Pair]:
-    for position in case.edits.positions:
-        if position.role is not Role.STATIC or not position.name:
-            continue
-        fresh = recreated(position.value)
-        if fresh is not position.value and is_distinct(position.value, fresh) is False:
-            # Not the instance itself: a constructor may store something else than it was given.
-            one, other = position.put(position.value), position.put(fresh)
-            if one is not None and other is not None:
-                yield _Pair(position.path, position.value, fresh, one, other)
+            yield Pair(edit.path, edit.after, again.after, edit.edited, again.edited)
 
 
 def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
-    return ((pair.path, pair.other) for pair in _fresh(case) if "." not in pair.path)
+    return ((pair.path, pair.other) for pair in case.edits.recreated if "." not in pair.path)
 
 
-def _is_plain(pair: _Pair) -> bool:
+def _is_plain(pair: Pair) -> bool:
     """Return whether == of two values says whether they are the same."""
     try:
         equal = bool(pair.before == pair.after)
@@ -132,7 +109,7 @@ def _is_plain(pair: _Pair) -> bool:
     return equal is not is_distinct(pair.before, pair.after)
 
 
-def _check_pair(case: Case, pair: _Pair) -> None:
+def _check_pair(case: Case, pair: Pair) -> None:
     path, before, after, one, other = pair
     distinct = is_distinct(before, after)
     equal = case.same_structure(case.structure(one, path), case.structure(other, path), path)

@@ -22,8 +22,10 @@ from leafwise.testing.strategies._find import EnoughError
 from leafwise.testing.strategies._instances import instances
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
-_SHRINKS: Final = 300
+_SHRINKS: Final = 100
 """How many smaller examples are tried."""
+_SHRINKS_OF_PART: Final = 10
+"""The same where it is asked which part of an instance is at fault."""
 
 
 def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
@@ -65,11 +67,12 @@ def run_law(
     settings: hypothesis.settings | None = None,
     seed: int | None = None,
     share: float = 1.0,
+    shrinks: int = _SHRINKS,
 ) -> None:
     """Draw instances, and raise the violation of the smallest one that breaks the law."""
     __tracebackhide__ = True
     failed: list[tuple[BaseException, Any]] = []
-    left = round(_SHRINKS * share)
+    left = round(shrinks * share)
     is_drawn = False
 
     def test(data: st.DataObject) -> None:
@@ -100,7 +103,8 @@ def run_law(
         if isinstance(smallest, LawViolation):
 
             def try_part(part: Any) -> None:
-                run_law(law, st.just(part), check, settings=settings, seed=seed, share=share)
+                of_part: Any = {"settings": settings, "seed": seed, "share": share}
+                run_law(law, st.just(part), check, **of_part, shrinks=_SHRINKS_OF_PART)
 
             raise _at_fault(smallest, instance, try_part).with_traceback(None)
         smallest.add_note(f"instance: {describe_instance(instance)}")
@@ -224,7 +228,8 @@ def try_laws(
         def try_edits(data: st.DataObject, laws: list[Law] = laws) -> None:
             instance, _, edits = pool[data.draw(st.integers(0, len(pool) - 1))]
             for law in data.draw(st.permutations(laws)):  # the last may have no data left
-                attempt(law, (instance, data, edits))
+                if law not in broken:
+                    attempt(law, (instance, data, edits))
 
         # An instance may come twice from the pool: more examples make up for it.
         _draw(try_edits, _settings_for(once, 1.5 if share == 1 else share), seed)

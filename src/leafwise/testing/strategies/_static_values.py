@@ -69,12 +69,13 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
     if hasattr(kind, "array_type"):
         return jaxtyped_values(kind, where)
     if kind in (int, numbers.Integral):
-        sizes = st.sampled_from((1, 2, 3, 0, 4, 5))
-        return sizes if where.counts else st.integers(0, 5) | st.integers(-100, 100)
+        return _SIZES if where.counts else st.integers(0, 5) | st.integers(-100, 100)
     make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
     return make(kind) if make else entry_of(_KNOWN, kind)
 
 
+_SIZES: Final = st.sampled_from((1, 2, 3, 0, 1, 2, 3, 1, 2, 3, 4, 5))
+"""Few of them large: an initializer is compiled for each shape."""
 _FLOATS: Final = st.floats(-10, 10, width=16)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
