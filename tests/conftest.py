@@ -19,8 +19,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import hypothesis
-import jax  # noqa: F401  # else the first test that needs it pays for the import
 import pytest
+from jax._src import compiler  # else the first test that needs JAX pays for the import
 from xdist.scheduler import LoadScopeScheduling
 
 from leafwise.testing import register_profiles
@@ -154,6 +154,28 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
 
+
+# --------------------------------------------------------------------------- compilation
+
+_compile = compiler.backend_compile_and_load
+_COMPILED: dict[Any, Any] = {}
+
+
+def _compile_once(backend: Any, module: Any, devices: Any, options: Any, callbacks: Any) -> Any:
+    """Compile a program of the same text once: more than half of them have been there before.
+
+    JAX traces, lowers, counts and keeps them as ever; what it is given is a program like its own.
+    """
+    ids = tuple(device.id for device in devices)
+    key = (backend, module.operation.get_asm(), ids, options.SerializeAsString())
+    if callbacks:  # which are alive as long as the program is
+        return _compile(backend, module, devices, options, callbacks)
+    if key not in _COMPILED:
+        _COMPILED[key] = _compile(backend, module, devices, options, callbacks)
+    return _COMPILED[key]
+
+
+compiler.backend_compile_and_load = _compile_once
 
 # --------------------------------------------------------------------------- budget
 

@@ -49,6 +49,7 @@ def test_own_init() -> None:
     p = P(3, a=7)
     assert (p.x.shape, p.a, p.d) == ((3,), 7, 5)
     assert len(jax.tree.leaves(p)) == 2
+    assert jax.tree.map(str, p).a == 7  # it does not run again, which would fail
     with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a"):
         P(3, a=[])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 import leafwise as lw
 from leafwise.testing import LawViolation, check_pytree
@@ -18,7 +18,7 @@ from leafwise.testing._laws.other_process import PROCESS, folder_of
 from . import travellers
 
 ROOT = Path(__file__).parents[2]
-FEW = settings(max_examples=15, derandomize=True, deadline=None)
+FEW = settings(max_examples=15, derandomize=True, deadline=None, phases=[Phase.generate])
 
 
 def check(cls: Any) -> None:

@@ -60,26 +60,6 @@ class SlottedLayer:
     __call__ = Layer.__call__
 
 
-@lw.pytree
-class WrittenLayer:
-    """The same fields, set by a constructor that was written by hand."""
-
-    w: jax.Array
-    b: Any
-    act: str = lw.static_field()
-    config: Config = lw.static_field()
-    rank: int = lw.static_field()
-
-    def __init__(
-        self, w: Any, b: Any = 0.0, *, act: str = "tanh", config: Config = Config()
-    ) -> None:
-        RUNS.append("WrittenLayer")
-        self.w, self.b, self.act, self.config = w, b, act, config
-        self.rank = jnp.ndim(w)
-
-    __call__ = Layer.__call__
-
-
 @lw.pytree(many_statics=True)
 class ManyLayer(Layer):
     """The same fields, and a leafless child beside them."""
@@ -136,7 +116,7 @@ class Net:
 
 FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(
-        (Layer, SlottedLayer, WrittenLayer, ManyLayer, ForeignLayer),
+        (Layer, SlottedLayer, ManyLayer, ForeignLayer),
         (("w", "b"), ("act", "config", "rank")),
     ),
     WideLayer: (("w", "b", "scale"), ("act", "config", "rank", "depth")),
@@ -251,7 +231,6 @@ KINDS = [
     Kind("Layer", _layers(Layer)),
     Kind("SlottedLayer", _layers(SlottedLayer)),
     Kind("ForeignLayer", _layers(ForeignLayer)),
-    Kind("WrittenLayer", _layers(WrittenLayer)),
     Kind("WideLayer", _layers(WideLayer[Any])),
     Kind("modules", modules),
 ]

@@ -1,7 +1,7 @@
 """Every transformation meets every kind of class: see `rows_*.py` for the rows.
 
-What is only traced costs no compile: so every kind meets every row. One kind compares numbers
-too, and one runs as a user writes it, outside any program.
+What is only traced costs no compile: so every kind meets every row, some of them in turn, and
+at night all. One kind compares numbers too, and one runs as a user writes it, outside any program.
 """
 
 import functools
@@ -24,9 +24,13 @@ def cells(*, derivatives: bool) -> Any:
     return pytest.mark.parametrize(
         ("row", "kind"),
         [
-            pytest.param(row, kind, id=f"{row.key}-{kind.name}")
-            for row in ROWS
-            for kind in (DIFFERENTIATED if derivatives else KINDS)
+            pytest.param(
+                *(row, kind),
+                id=f"{row.key}-{kind.name}",
+                marks=[pytest.mark.nightly] * (kind not in DIFFERENTIATED and (place - turn) % 3),
+            )
+            for turn, row in enumerate(ROWS)
+            for place, kind in enumerate(DIFFERENTIATED if derivatives else KINDS)
             if kind is VALUES or (kind is EAGER and not derivatives) or not row.concrete
             if not derivatives or row.forward != NO_QUESTION
         ],
