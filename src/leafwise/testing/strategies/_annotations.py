@@ -37,7 +37,6 @@ from leafwise.testing.strategies._arrays import (
     bind,
     has_axes,
     keys,
-    needs_values,
     own_dims,
 )
 from leafwise.testing.strategies._constructor import (
@@ -563,7 +562,6 @@ class InstancePlan:
     def _arguments(self, draw: st.DrawFn, dims: Dims) -> dict[str, Any]:
         """Draw the arguments, those first that decide how long named axes are."""
         found = {name: draw(strategy) for name, strategy in self._given.items()}
-        dims.values.update(found)
         drawn: list[Parameter] = []
         for parameter in sorted(self.parameters, key=lambda each: each.name not in found):
             name, default = parameter.name, parameter.make_default
@@ -574,12 +572,9 @@ class InstancePlan:
             ):
                 drawn.append(parameter)
             elif default is not None and has_axes(parameter.kind):
-                found[name] = dims.values[name] = default()
+                found[name] = default()
                 bind(dims, parameter.kind, found[name])
-        for parameter in sorted(drawn, key=lambda each: needs_values(each.kind)):
-            found[parameter.name] = value = self._drawn_or_default(draw, parameter)
-            dims.values[parameter.name] = value
-        return found
+        return found | {each.name: self._drawn_or_default(draw, each) for each in drawn}
 
     def _drawn_or_default(self, draw: st.DrawFn, parameter: Parameter) -> Any:
         """Draw an argument; its default, if it has one, where its type cannot be constructed."""
