@@ -35,7 +35,7 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
         "warning: law static-types, Native.",
         "equal treedefs, so that one program answers for both",
         "fix: declare Native by `@lw.pytree`, with `",
-        ": int = lw.static_field(default=",
+        ": lw.Static[int] = ",
         "\n1 class, 1 law: 1 warning\n",
     ):
         assert words in outcome.out
@@ -80,9 +80,7 @@ def test_faults_of_a_part() -> None:
     (warning,) = report.warnings
     assert warning.path == "HoldsOthers.inner[0].k"
     assert f"one of {Inner.__module__}.Inner, not of HoldsOthers" in warning.message
-    assert "fix: declare Inner by `@lw.pytree`, with `k: int = lw.static_field(default=2)`" in (
-        warning.message
-    )
+    assert "fix: declare Inner by `@lw.pytree`, with `k: lw.Static[int] = 2`" in (warning.message)
     strict = dataclasses.replace(options, strict=True)
     assert not check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), strict).passed
 
