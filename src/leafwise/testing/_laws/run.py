@@ -67,7 +67,6 @@ def run_law(
     share: float = 1.0,
 ) -> None:
     """Draw instances, and raise the violation of the smallest one that breaks the law."""
-    __tracebackhide__ = True
     failed: list[tuple[BaseException, Any]] = []
     left = round(_SHRINKS * share)
     is_drawn = False
