@@ -111,7 +111,6 @@ def test_narrowed(
         (["--examples", "0"], "1 or more"),
         (["--examples", "many"], "'many' is not a number"),
         (["--seed", "1.5"], "--seed: invalid int value: '1.5'"),
-        (["--timeout", "0"], "seconds"),
         (
             ["--law", "statictypes"],
             "(did you mean 'static-types'?); there are round-trip, any-leaf",
