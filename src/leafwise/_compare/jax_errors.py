@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import re
-import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ import jax
 from jax.core import Tracer
 
 from leafwise._classes.annotations import is_array, without_marks
+from leafwise._classes.refusals import library_of
 from leafwise._classes.spec import is_decorated, written_default
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause, is_function
@@ -226,17 +226,18 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
     given = field.default_factory if is_made else field.default
     value = "" if given is dataclasses.MISSING else written_default(cls, name, given)
     option = f"default{'_factory' * is_made}={value}"
-    has_none = issubclass(cls, tuple) or "from_tuple" in vars(cls)  # a NamedTuple, chex
-    mark = "lw.Static" if ours or has_none or is_decorated(cls) else ""
-    if "__mutability__" in vars(cls) and not ours:
-        mark = "jdc.Static"
-    kind = without_marks(field.type)
-    if mark:
+    library, kind = library_of(cls), without_marks(field.type)
+    has_none = issubclass(cls, tuple) or library == "chex"
+    if ours or has_none or library == "jax_dataclasses" or is_decorated(cls):
+        mark = "jdc.Static" if library == "jax_dataclasses" and not ours else "lw.Static"
         end = f" = dataclasses.field({option})" if is_made else f" = {value}" * bool(value)
         return f"`{name}: {mark}[{kind}]{end}`{', in a class with `@lw.pytree`' * has_none}"
-    call = 'dataclasses.field(metadata={"static": True}'
-    if issubclass(cls, getattr(sys.modules.get("equinox"), "Module", ())):
-        call = "eqx.field(static=True"
-    elif "_flax_dataclass" in vars(cls):
-        call = "struct.field(pytree_node=False"
+    call = _STATIC_CALLS.get(library, 'dataclasses.field(metadata={"static": True}')
     return f"`{name}: {kind} = {call}{f', {option}' if value else ''})`"
+
+
+_STATIC_CALLS: Final = {
+    "equinox": "eqx.field(static=True",
+    "flax.struct": "struct.field(pytree_node=False",
+}
+"""How a field is declared static, without the end of the call."""

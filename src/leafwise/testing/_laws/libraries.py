@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
+from leafwise._classes import refusals
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise._compare.jax_errors import as_static
@@ -51,31 +52,11 @@ ONE_HASH: Final = "one hash for"
 """What is said of distinct aux_data, of which == alone finds out that it is distinct."""
 
 
-_BASES: Final = {
-    ("equinox", "Module"): "equinox",
-    ("flax", "Pytree"): "flax.nnx",
-    ("flax", "Module"): "flax.nnx",
-}
-_MARKS: Final = {
-    "_flax_dataclass": "flax.struct",
-    "__mutability__": "jax_dataclasses",
-    "from_tuple": "chex",
-}
-"""Attributes that only the decorator of a library sets."""
-
-
 def library_of(cls: type) -> str:
     """Return the library that made a class a pytree class."""
     if is_own(cls):
         return "leafwise"
-    for base in cls.__mro__:
-        package = str(base.__module__).partition(".")[0]
-        if (package, base.__name__) in _BASES:
-            return _BASES[package, base.__name__]
-    for mark, library in _MARKS.items():
-        if mark in vars(cls) and dataclasses.is_dataclass(cls):
-            return library
-    return "NamedTuple" if is_namedtuple(cls) else "JAX"
+    return refusals.library_of(cls) or ("NamedTuple" if is_namedtuple(cls) else "JAX")
 
 
 def is_own(cls: type) -> bool:
