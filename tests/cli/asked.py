@@ -7,13 +7,19 @@ from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import CheckedRow, ClassReport
 from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
+from leafwise.testing import Law
 
 FIELDS = CheckOptions(laws=())
 
 
-def report_of(cls: type) -> ClassReport:
+def report_of(cls: type, options: CheckOptions = FIELDS) -> ClassReport:
     """Change the fields of one class."""
-    return check_class(CheckTarget(cls, f"here:{cls.__qualname__}"), FIELDS)
+    return check_class(CheckTarget(cls, f"here:{cls.__qualname__}"), options)
+
+
+def laws_of(cls: type, *laws: Law, examples: int = 5, strict: bool = False) -> ClassReport:
+    """Try laws on one class."""
+    return report_of(cls, CheckOptions(laws=laws, fields=False, examples=examples, strict=strict))
 
 
 def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any, Literal, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import leafwise as lw
+from leafwise.errors import LawViolation
+from leafwise.testing import check_pytree
 
-from .asked import kinds, with_field
+from .asked import kinds, report_of, with_field
 
 
 class Color(enum.Enum):
@@ -112,3 +114,37 @@ def test_dtypes(dtype: str, module: Any) -> None:
     rows = kinds(report)
     assert {"value", "shape", "dtype"} <= set(rows)
     assert dtype in rows["value"].change
+
+
+def declared(cls: Any) -> Any:
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(cls))
+
+
+@declared
+class Static:
+    w: jax.Array
+    size: dataclasses.field(metadata={"static": True})  # type: ignore[valid-type]  # noqa: F821, RUF100
+
+
+@declared
+class Text:
+    size: "dataclasses.field(default=3)"  # type: ignore[valid-type]
+
+
+class Tuple(NamedTuple):
+    w: float
+    size: dataclasses.field()  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize("cls", [Static, Text, Tuple])
+def test_a_field_as_an_annotation(cls: type) -> None:
+    """It is named as what it is; the field is dynamic, and changed as one."""
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(cls, laws=["no-hidden-state"])
+    assert caught.value.path == f"{cls.__name__}.size"
+    sentence = "`dataclasses.Field`: `:` was written for `=`, so that the field is dynamic"
+    assert sentence in str(caught.value)
+    report = report_of(cls)
+    assert not report.error
+    assert kinds(report, "size")["value"].change
+    assert not any(row.static for row in report.rows)

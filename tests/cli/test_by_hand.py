@@ -2,17 +2,17 @@
 
 import pytest
 
-from leafwise.cli.run import CheckOptions, CheckRun, check_class
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli.run import CheckOptions, CheckRun
 
 from . import by_hand
+from .asked import report_of
 
 pytestmark = pytest.mark.slow
 
 
 def checked(cls: type) -> tuple[int, list[str]]:
     """Return the exit code of a check, and what it found or left out."""
-    report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), CheckOptions())
+    report = report_of(cls, CheckOptions())
     bad = [f"{row.field}: {row.change}: {row.note}" for row in report.rows if row.verdict.is_bad]
     bad += [law.message for law in report.laws if law.verdict.is_bad]
     return CheckRun((report,)).exit_code, [*bad, *filter(None, [report.error])]

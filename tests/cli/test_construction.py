@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,9 @@ import pytest
 from tests.testing.strategies import test_instances
 
 import leafwise as lw
+from leafwise._trees.roles import names_of
 
-from .asked import changes, report_of, verdicts
+from .asked import changes, kinds, report_of, verdicts
 
 
 @lw.pytree
@@ -96,3 +97,50 @@ def test_arrays_on_a_device(array: Callable[[], jax.Array]) -> None:
 
     report = report_of(Placed)
     assert report.passed, report
+
+
+class Either:
+    """Its defaults do not fit together; numbers of Python are static, as with distrax."""
+
+    def __init__(
+        self, logits: jax.Array | None = None, probs: jax.Array | None = None, size: int = 3
+    ) -> None:
+        if (logits is None) == (probs is None):
+            raise ValueError("one of both")
+        self.logits, self.probs, self.size = logits, probs, size
+
+    def tree_flatten(self) -> Any:
+        leaves, structure = jax.tree.flatten(vars(self))
+        switch = tuple(type(leaf) not in (int, float) for leaf in leaves)
+        pairs = list(zip(leaves, switch, strict=True))
+        children = [leaf if is_data else None for leaf, is_data in pairs]
+        return children, (tuple(None if is_data else leaf for leaf, is_data in pairs), structure)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        made = object.__new__(cls)
+        both = zip(children, aux[0], strict=True)
+        leaves = [child if static is None else static for child, static in both]
+        vars(made).update(jax.tree.unflatten(aux[1], leaves))
+        return made
+
+
+jax.tree_util.register_pytree_node_class(Either)
+
+
+@pytest.mark.slow
+def test_defaults_that_do_not_fit_together() -> None:
+    """Then others are given; what is static by its value is changed as a static."""
+    report = report_of(Either)
+    assert report.passed, report
+    given = next(row.field for row in report.rows if row.kind == "shape")
+    assert given in ("logits", "probs")
+    assert (kinds(report, given)["value"].static, kinds(report, given)["value"].verdict) == (
+        False,
+        "ok",
+    )
+    assert (kinds(report, "size")["value"].static, kinds(report, "size")["value"].verdict) == (
+        True,
+        "ok",
+    )
+    assert names_of(Either(probs=jax.numpy.ones(3))).static == ("size",)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,13 +10,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import ClassReport, Verdict
-from leafwise.cli.run import check_class, once_a_library
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli.run import once_a_library
 from leafwise.testing import Law, LawViolation, check_pytree
 
-from .asked import report_of
+from .asked import laws_of, report_of
 
 
 def native(annotation: Any, *default: Any) -> Any:
@@ -30,8 +27,7 @@ def native(annotation: Any, *default: Any) -> Any:
 
 def law_of(cls: type, law: Law, **options: Any) -> tuple[str, ClassReport]:
     """Return how one law turned out."""
-    chosen = CheckOptions(laws=(law,), fields=False, examples=5, **options)
-    report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), chosen)
+    report = laws_of(cls, law, **options)
     return report.laws[0].verdict, report
 
 
@@ -215,8 +211,7 @@ def test_what_makes_a_program_wrong_is_a_failure() -> None:
 def test_once_a_library() -> None:
     """Distinct classes and types of statics are told of the first class; lists of each field."""
     known: set[tuple[str, str]] = set()
-    make = functools.partial(check_class, options=CheckOptions(fields=False, examples=3, laws=(
-        Law.STATIC_TYPES, Law.DISTINCT_CLASSES, Law.AUX_DATA_HASH)))  # fmt: skip
+    laws = Law.STATIC_TYPES, Law.DISTINCT_CLASSES, Law.AUX_DATA_HASH
     classes = [
         native(int, 1),
         native(list[int], [1]),
@@ -224,7 +219,7 @@ def test_once_a_library() -> None:
         OwnList,
         OtherList,
     ]
-    reports = [once_a_library(make(CheckTarget(cls, cls.__name__)), known) for cls in classes]
+    reports = [once_a_library(laws_of(cls, *laws, examples=3), known) for cls in classes]
     told = [[warning.law for warning in report.warnings] for report in reports]
     assert told == [
         ["static-types", "distinct-classes"], ["aux-data-hash"], ["aux-data-hash"],

@@ -9,10 +9,10 @@ import leafwise as lw
 from leafwise._jax.events import count_events
 from leafwise.cli.fields import Example, check_fields
 from leafwise.cli.laws import CheckOptions
-from leafwise.cli.run import check_class
-from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process
 from leafwise.testing._laws.law import Law
+
+from .asked import report_of
 
 
 @lw.pytree
@@ -36,7 +36,7 @@ def test_a_class_of_three_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     other_process.PROCESS.close()
     for _ in range(2):
         with count_events() as counts:
-            report = check_class(CheckTarget(Three, "here:Three"), CheckOptions())
+            report = report_of(Three, CheckOptions())
         assert report.passed
         assert counts.compiles < 50
     assert len(started) == 1
@@ -101,6 +101,6 @@ def test_layers_of_nnx_are_made_with_keys_for_any_name() -> None:
             asked.append(None)
             self.w = nnx.Param(jax.random.normal(rngs.params(), (size,)))
 
-    report = check_class(CheckTarget(Layer, "here:Layer"), CheckOptions(laws=(Law.ROUND_TRIP,)))
+    report = report_of(Layer, CheckOptions(laws=(Law.ROUND_TRIP,)))
     assert report.passed
     assert len(asked) < 100

@@ -1,14 +1,9 @@
 """Edits: each changes one field, in the way it says, and nothing else."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-import numpy as np
-import pytest
 
 import leafwise as lw
-from leafwise._trees.roles import names_of
 
 from .asked import changes, report_of
 
@@ -40,23 +35,3 @@ def test_words() -> None:
     assert words["n", "value"] == "2 -> 0"
     assert words["n", "type"] == "2 -> 2.0 (float)"
     assert words["m", "type"] == "'a' -> 'a' (StrSubclass)"
-
-
-@pytest.mark.parametrize("value", [0.5, np.ones(2, "int32"), (0.5, 1)])
-def test_a_leaf_that_flatten_converts(value: Any) -> None:
-    """It is dynamic, though no object in its place becomes a leaf; aux_data is static."""
-
-    @jax.tree_util.register_pytree_node_class
-    class Converts:
-        def __init__(self, x: Any, n: int) -> None:
-            self.x, self.n = x, n
-
-        def tree_flatten(self) -> Any:
-            leaves = jax.tree.map(lambda leaf: np.asarray(leaf).astype("float32"), self.x)
-            return (leaves, np.ones(self.n)), self.n
-
-        @classmethod
-        def tree_unflatten(cls, n: Any, children: Any) -> Any:
-            return cls(children[0], n)
-
-    assert names_of(Converts(value, 3)) == (("n",), ("x",))

@@ -17,13 +17,13 @@ from leafwise.cli import run as run_module
 from leafwise.cli.laws import EXAMPLES, CheckOptions, try_laws
 from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import Verdict
-from leafwise.cli.run import check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law, _check
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.run import LawTest
 from leafwise_cli import main
 
+from .asked import laws_of
 from .conftest import BROKEN, Check, Outcome, Write
 
 SOURCE = """
@@ -111,7 +111,6 @@ def test_narrowed(
         (["--examples", "0"], "1 or more"),
         (["--examples", "many"], "'many' is not a number"),
         (["--seed", "1.5"], "--seed: invalid int value: '1.5'"),
-        (["--timeout", "0"], "seconds"),
         (
             ["--law", "statictypes"],
             "(did you mean 'static-types'?); there are round-trip, any-leaf",
@@ -288,11 +287,11 @@ class HoldsHeavy:
 @pytest.mark.slow
 def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where others take long to make, each law is tried on the one instance, and says so."""
-    chosen = CheckOptions(laws=(Law.COPIES, Law.NO_HIDDEN_STATE), fields=False)
-    fast = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
+    chosen = Law.COPIES, Law.NO_HIDDEN_STATE
+    fast = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
     assert [law.message for law in fast.laws] == ["", ""]
     monkeypatch.setattr(laws_module, "SLOW", 0.02)
-    slow = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
+    slow = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
     assert [law.message for law in slow.laws] == [
         "tried on one instance, as others take long to make"
     ] * 2

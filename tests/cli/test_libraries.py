@@ -11,8 +11,7 @@ import pytest
 
 import leafwise as lw
 from leafwise.cli.laws import CheckOptions
-from leafwise.cli.run import check_class
-from leafwise.cli.targets import CheckTarget, is_node, library_of
+from leafwise.cli.targets import is_node, library_of
 from leafwise.testing import Law
 
 from .asked import kinds, report_of, verdicts
@@ -75,7 +74,7 @@ class Dropping:
 def test_a_field_that_jax_was_told_to_drop() -> None:
     """It is in no program by the user's own order: no lost static, and no field to change."""
     laws = (Law.STATIC_VALUES, Law.NO_HIDDEN_STATE, Law.TRANSFORMATIONS)
-    report = check_class(CheckTarget(Dropping, "here"), CheckOptions(laws=laws, examples=5))
+    report = report_of(Dropping, CheckOptions(laws=laws, examples=5))
     assert (report.passed, report.fields) == (True, ("x",)), report
 
 
@@ -206,5 +205,5 @@ def test_an_enum_that_is_a_static_node() -> None:
     laws = (Law.STATIC_VALUES, Law.STATIC_TYPES, Law.NO_HIDDEN_STATE)
     options = CheckOptions(laws=laws, examples=5)
     for cls, fields in ((Switch, ()), (Machine, ("switch", "x"))):
-        report = check_class(CheckTarget(cls, "here"), options)
+        report = report_of(cls, options)
         assert (report.passed, report.fields) == (True, fields), report

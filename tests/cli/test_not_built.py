@@ -61,8 +61,8 @@ def test_leaf_that_jax_cannot_trace(value: Any) -> None:
     assert not report.passed
     assert not report.rows
     assert "Wrong.extra" in report.error
-    code = "extra: Any = lw.static_field(default_factory=lambda: value)"
-    assert f"fix: make the field static: `{code}`" in report.error
+    code = "extra: lw.Static[Any] = dataclasses.field(default_factory=lambda: value)"
+    assert f"fix: make it `{code}`" in report.error
 
 
 @pytest.mark.slow  # it tries many values

@@ -5,12 +5,10 @@ import dataclasses
 import jax
 
 import leafwise as lw
-from leafwise.cli.laws import CheckOptions
 from leafwise.cli.records import Verdict
-from leafwise.cli.run import check_class
-from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law
 
+from .asked import laws_of
 from .conftest import Check, Write
 
 SOURCE = """
@@ -35,7 +33,7 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
         "warning: law static-types, Native.",
         "equal treedefs, so that one program answers for both",
         "fix: declare Native by `@lw.pytree`, with `",
-        ": int = lw.static_field(default=",
+        ": lw.Static[int] = ",
         "\n1 class, 1 law: 1 warning\n",
     ):
         assert words in outcome.out
@@ -73,18 +71,14 @@ class HoldsOthers:
 
 def test_faults_of_a_part() -> None:
     """What the class of a part does not keep is a warning that names that class and its fix."""
-    options = CheckOptions(laws=(Law.STATIC_TYPES,), fields=False, examples=10)
-    report = check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), options)
+    report = laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10)
     (law,) = report.laws
     assert (law.verdict, report.passed, law.library) == (Verdict.WARNING, True, "JAX")
     (warning,) = report.warnings
     assert warning.path == "HoldsOthers.inner[0].k"
     assert f"one of {Inner.__module__}.Inner, not of HoldsOthers" in warning.message
-    assert "fix: declare Inner by `@lw.pytree`, with `k: int = lw.static_field(default=2)`" in (
-        warning.message
-    )
-    strict = dataclasses.replace(options, strict=True)
-    assert not check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), strict).passed
+    assert "fix: declare Inner by `@lw.pytree`, with `k: lw.Static[int] = 2`" in (warning.message)
+    assert not laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10, strict=True).passed
 
 
 def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:

@@ -6,6 +6,7 @@ import attrs
 import flax.core
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import leafwise as lw
@@ -75,19 +76,21 @@ def test_tuples_and_attrs() -> None:
     assert exchange(Frozen(1.0), "n", 3).n == 3
 
 
-def test_flatten_that_computes() -> None:
-    """A class whose flatten does not take any object is asked by its leaves."""
+@pytest.mark.parametrize("value", [0.5, np.ones(2, "int32"), (0.5, 1)])
+def test_a_leaf_that_flatten_converts(value: Any) -> None:
+    """It is dynamic, though no object in its place becomes a leaf; aux_data is static."""
 
     @jax.tree_util.register_pytree_node_class
-    class Casting:
+    class Converts:
         def __init__(self, x: Any, n: int) -> None:
             self.x, self.n = x, n
 
         def tree_flatten(self) -> Any:
-            return (self.x + 0 if isinstance(self.x, str) else float(self.x),), self.n
+            leaves = jax.tree.map(lambda leaf: np.asarray(leaf).astype("float32"), self.x)
+            return (leaves, np.ones(self.n)), self.n
 
         @classmethod
-        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-            return cls(*children, aux)
+        def tree_unflatten(cls, n: Any, children: Any) -> Any:
+            return cls(children[0], n)
 
-    assert names_of(Casting(1.5, 2)) == (("n",), ("x",))
+    assert names_of(Converts(value, 3)) == (("n",), ("x",))

@@ -1,8 +1,8 @@
 """What cannot be a pytree class, and what to do instead."""
 
+import dataclasses
 import enum
 import inspect
-import sys
 from typing import Any, Final
 
 import jax
@@ -35,8 +35,7 @@ def check_class(cls: Any) -> None:
 def _made_otherwise(cls: Any) -> tuple[str, str] | None:
     """Return what a class is already, and what to do, if it is not a plain class."""
     name = cls.__name__
-    # It is not imported for this.
-    if issubclass(cls, getattr(sys.modules.get("equinox"), "Module", ())):
+    if library_of(cls) == "equinox":
         return (
             "a subclass of equinox.Module is a dataclass and a pytree already",
             "let it derive from leafwise.interop.equinox.Module, which gives its statics a "
@@ -62,14 +61,14 @@ def _made_otherwise(cls: Any) -> tuple[str, str] | None:
     is_dataclass = "__dataclass_params__" in vars(cls)
     if not is_node and not is_dataclass:
         return None
-    by = next((each for each in _DECORATORS if each[0] <= vars(cls).keys()), None)
+    by = _DECORATORS.get(library_of(cls))
     maker = maker_of(cls)
     # A decorator's mark, on a class whose base has an `__init_subclass__` of somebody else.
-    if maker is not None and (by is None or by[1].startswith(f"@{_library(maker)}.")):
+    if maker is not None and (by is None or by[0].startswith(f"@{_library(maker)}.")):
         kinds = ["a dataclass"] * is_dataclass + ["a pytree"] * is_node
         return _made_by_base(cls, maker, " and ".join(kinds))
     if by is not None:
-        return f"{by[1]} has made it a dataclass and a pytree already", by[2]
+        return f"{by[0]} has made it a dataclass and a pytree already", by[1]
     if is_dataclass and not is_node:
         return (
             "already a dataclass; its field() declarations are gone by now",
@@ -85,24 +84,36 @@ def _made_otherwise(cls: Any) -> tuple[str, str] | None:
 
 _STRUCT: Final = "`from leafwise.interop.flax import struct` in the place of flax's module"
 
-_DECORATORS: Final = (
-    (
-        {"_flax_dataclass"},
-        "@flax.struct.dataclass",
-        f"@lw.pytree in its place, or {_STRUCT}",
-    ),
-    (
-        {"to_tuple", "from_tuple"},
-        "@chex.dataclass",
-        "@lw.pytree in its place",
-    ),
-    (
-        {"__mutability__"},
+_DECORATORS: Final = {
+    "flax.struct": ("@flax.struct.dataclass", f"@lw.pytree in its place, or {_STRUCT}"),
+    "chex": ("@chex.dataclass", "@lw.pytree in its place"),
+    "jax_dataclasses": (
         "@jax_dataclasses.pytree_dataclass",
         "@lw.pytree in its place, which understands jdc.Static",
     ),
-)
-"""What a decorator leaves in a class, what it is called, and what to do."""
+}
+"""What the decorator of a library is called, and what to do."""
+
+_BASES: Final = {
+    ("equinox", "Module"): "equinox",
+    ("flax", "Pytree"): "flax.nnx",
+    ("flax", "Module"): "flax.nnx",
+}
+_MARKS: Final = {
+    "_flax_dataclass": "flax.struct",
+    "__mutability__": "jax_dataclasses",
+    "from_tuple": "chex",
+}
+"""Attributes that only the decorator of a library sets."""
+
+
+def library_of(cls: type) -> str:
+    """Return the library that made a class what it is; an empty text if none is known."""
+    for base in cls.__mro__:
+        if known := _BASES.get((_library(base), base.__name__)):
+            return known
+    marks = vars(cls).keys() if dataclasses.is_dataclass(cls) else ()
+    return next((library for mark, library in _MARKS.items() if mark in marks), "")
 
 
 def maker_of(cls: Any) -> Any:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import re
-import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ import jax
 from jax.core import Tracer
 
 from leafwise._classes.annotations import is_array, without_marks
+from leafwise._classes.refusals import library_of
 from leafwise._classes.spec import is_decorated, written_default
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause, is_function
@@ -133,7 +133,7 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
         kind = "Callable[..., Any]" if function else cls.__name__
         return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"
     line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
-    line += _as_static(type(holder), name)
+    line += as_static(type(holder), name)
     return line + (", or wrap it: `jax.tree_util.Partial(...)`" if function else "")
 
 
@@ -169,7 +169,7 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
         fix = "`jnp.where` and `jax.lax.cond` decide when the program runs"
         return f"`{shown}` is an array, whose values are not known while JAX traces: {fix}"
     if holder is not None and name.isidentifier():
-        return f"`{shown}` is dynamic: make it {_as_static(cls, name)}"
+        return f"`{shown}` is dynamic: make it {as_static(cls, name)}"
     if name.isidentifier():
         kind = _KINDS.get(getattr(getattr(value, "dtype", None), "kind", ""), "Any")
         static = _static(name, kind)
@@ -214,18 +214,30 @@ def _fields(cls: type) -> dict[str, Any]:
     return found
 
 
-def _as_static(cls: type, name: str) -> str:
-    """Return how a field of a class is declared static, in the words of its library."""
+def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
+    """Return how a field of a class is declared static, in the words of its library or in ours."""
     field = _fields(cls).get(name)
+    if name in getattr(cls, "_fields", ()):
+        field = dataclasses.field(default=cls._field_defaults.get(name, dataclasses.MISSING))
+        field.type = cls.__annotations__.get(name, "Any")
     if field is None:
         return f"aux_data, not a child, where {cls.__name__} is flattened"
-    kind, default = without_marks(field.type), field.default
-    value = "" if default is dataclasses.MISSING else written_default(cls, name, default)
-    if is_decorated(cls):
-        return f"`{name}: lw.Static[{kind}]{f' = {value}' if value else ''}`"
-    call = 'dataclasses.field(metadata={{"static": True}}{})'
-    if issubclass(cls, getattr(sys.modules.get("equinox"), "Module", ())):
-        call = "eqx.field(static=True{})"
-    elif "_flax_dataclass" in vars(cls):
-        call = "struct.field(pytree_node=False{})"
-    return f"`{name}: {kind} = {call.format(f', default={value}' if value else '')}`"
+    is_made = field.default_factory is not dataclasses.MISSING
+    given = field.default_factory if is_made else field.default
+    value = "" if given is dataclasses.MISSING else written_default(cls, name, given)
+    option = f"default{'_factory' * is_made}={value}"
+    library, kind = library_of(cls), without_marks(field.type)
+    has_none = issubclass(cls, tuple) or library == "chex"
+    if ours or has_none or library == "jax_dataclasses" or is_decorated(cls):
+        mark = "jdc.Static" if library == "jax_dataclasses" and not ours else "lw.Static"
+        end = f" = dataclasses.field({option})" if is_made else f" = {value}" * bool(value)
+        return f"`{name}: {mark}[{kind}]{end}`{', in a class with `@lw.pytree`' * has_none}"
+    call = _STATIC_CALLS.get(library, 'dataclasses.field(metadata={"static": True}')
+    return f"`{name}: {kind} = {call}{f', {option}' if value else ''})`"
+
+
+_STATIC_CALLS: Final = {
+    "equinox": "eqx.field(static=True",
+    "flax.struct": "struct.field(pytree_node=False",
+}
+"""How a field is declared static, without the end of the call."""

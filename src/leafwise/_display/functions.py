@@ -13,10 +13,10 @@ def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
     for event in events:
         line = _line(event) if event["eager"] else event.get("defined", "")
         groups.setdefault((None if event["eager"] else event["name"], line), []).append(event)
-    for name, where in list(groups):
-        named = [key for key in groups if name is not None and key[0] == name and key[1]]
-        if not where and len(named) == 1:
-            groups[named[0]] += groups.pop((name, where))
+    for name in [name for name, where in groups if name is not None and not where]:
+        named = [key for key in groups if key[0] == name and key[1]]
+        if len(named) == 1:
+            groups[named[0]] += groups.pop((name, ""))
     found = [_function(name, line, each) for (name, line), each in groups.items()]
     return sorted(found, key=lost, reverse=True)
 

@@ -154,7 +154,7 @@ class ProcessRecord(TypedDict):
 
 
 class LoweredRecord(TypedDict):
-    """The operations of a program, packed; hashes alone if there are too many."""
+    """The operations of a program, packed; none if there are too many."""
 
     name: str
     fingerprint: str
@@ -162,7 +162,6 @@ class LoweredRecord(TypedDict):
     inlined: str
     options: dict[str, str]
     functions: list[str]
-    hashed: bool
     packed: str
 
 

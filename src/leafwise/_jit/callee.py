@@ -195,6 +195,17 @@ def code_id(fun: Callable[..., Any]) -> int:
     return id(getattr(innermost(fun), "__code__", fun))
 
 
+def definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
+    """Return the file and line where a function is defined, as far as there is one."""
+    inner = innermost(fun)
+    code = getattr(inner, "__code__", None)
+    # Of a function under `filter_jit` JAX sees what equinox makes of it; two that are made from
+    # texts may have nothing in common.
+    if code is None or is_equinox(inner) or code.co_filename == "<string>":
+        return "", 0
+    return code.co_filename, code.co_firstlineno
+
+
 def static_arguments(
     fun: Callable[..., Any],
     numbers: int | Iterable[int] | None,

@@ -9,6 +9,7 @@ from typing import Any, Final
 import jax
 from hypothesis import strategies as st
 
+from leafwise._compare.jax_errors import as_static
 from leafwise._compare.reasons import Outcome
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, without_addresses
@@ -19,7 +20,7 @@ from leafwise.cli.targets import for_jit
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
-from leafwise.testing._laws.libraries import is_own, static_fix
+from leafwise.testing._laws.libraries import is_own
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
 from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
@@ -113,7 +114,8 @@ def untraceable(example: Example) -> str:
                 Probe(position.value)
             except Exception:  # noqa: BLE001  # JAX has several for it
                 leaf, where = position.value, position.path
-                fix = static_fix(owner_at(example.base, where), where, leaf)
+                owner, name = owner_at(example.base, where), where.rpartition(".")[2]
+                fix = f"make it {as_static(type(owner), name.partition('[')[0])}"
                 return without_addresses(
                     f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
                     f"function takes the class\n  fix: {fix}"

@@ -5,7 +5,6 @@ environment the variables that JAX and XLA read, of arrays their shapes and dige
 """
 
 import base64
-import dataclasses
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Record, describe_tree
 from leafwise._compare.digest import DigestReader, aval_entry, describe_call, digest_of
-from leafwise._compare.program import LoweredProgram, Operation, read_program
+from leafwise._compare.program import LoweredProgram, read_program
 from leafwise._compare.signature import Signature
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
@@ -36,8 +35,8 @@ from leafwise._statics.portable import dump
 from leafwise._trees.leaves import LeafRecorder
 from leafwise.errors import message_of
 
-_MOST_BYTES: Final = 1 << 20
-"""So large a program may be, compressed; of larger ones each operation is kept as a hash."""
+_MOST_BYTES: Final = 4 << 20
+"""So large a program may be, compressed; of larger ones no operation is kept."""
 
 _MOST_ARRAY: Final = 64 << 20
 """So many bytes of captured arrays are read for a program; of others, shape and dtype."""
@@ -196,16 +195,13 @@ _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
 
 
 def packed(program: LoweredProgram) -> dict[str, Any]:
-    """Return a program as JSON, its operations compressed; of a large one their hashes."""
+    """Return a program as JSON, its operations compressed; of a large one none."""
     digest = hashlib.sha256(
         "\n".join(each.text for each in program.operations).encode()
     ).hexdigest()
     found = program.to_json() | {"inlined": program.inlined, "digest": digest}
-    text = compress(found.pop("operations"))
-    is_hashed = len(text) > _MOST_BYTES
-    if is_hashed:
-        text = compress([[each.text, each.source] for each in hashed(program).operations])
-    return found | {"hashed": is_hashed, "packed": text if len(text) <= 4 * _MOST_BYTES else ""}
+    text = base64.b64encode(zlib.compress(dump(found.pop("operations")).encode())).decode()
+    return found | {"packed": text if len(text) <= _MOST_BYTES else ""}
 
 
 def unpacked(saved: Mapping[str, Any]) -> LoweredProgram | None:
@@ -214,17 +210,3 @@ def unpacked(saved: Mapping[str, Any]) -> LoweredProgram | None:
         return None
     operations = json.loads(zlib.decompress(base64.b64decode(saved["packed"])))
     return LoweredProgram.from_json({**saved, "operations": operations})
-
-
-def hashed(program: LoweredProgram) -> LoweredProgram:
-    """Return a program whose operations are hashes, with the lines that they are from."""
-    operations = [
-        Operation(hashlib.sha256(each.text.encode()).hexdigest()[:8], each.source)
-        for each in program.operations
-    ]
-    return dataclasses.replace(program, operations=tuple(operations))
-
-
-def compress(operations: Any) -> str:
-    """Return JSON as text that is short."""
-    return base64.b64encode(zlib.compress(dump(operations).encode())).decode()

@@ -31,7 +31,7 @@ from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit.audit import Audit
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switch_block
-from leafwise._jit.callee import code_id
+from leafwise._jit.callee import code_id, definition
 from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import Program
@@ -179,7 +179,7 @@ class Recorder:
     def _event(self, event: Event) -> dict[str, Any]:
         """Return a record; what is said of a program is on its first event."""
         site, why, program = event.site, event.explanation, event.program
-        file, line = ("", 0) if event.eager else _definition(event.fun)
+        file, line = ("", 0) if event.eager else definition(event.fun)
         found: dict[str, Any] = {
             "kind": "cache hit" if event.cached else event.kind.value,
             "start": event.time - event.seconds,
@@ -296,16 +296,3 @@ def _plain(fun: Any) -> Any:
     while isinstance(fun, functools.partial):
         fun = fun.func
     return inspect.unwrap(fun)
-
-
-def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
-    """Return the file and line where a function is defined, as far as there is one."""
-    inner: Any = None if fun is None else _plain(fun)
-    code = getattr(inner, "__code__", None)
-    if code is None:  # a callable object, such as a module, which may be a new one each call
-        code = getattr(inspect.unwrap(type(inner).__call__), "__code__", None)
-    # Of a function under `filter_jit` JAX sees what equinox makes of it; two that are made from
-    # texts may have nothing in common.
-    if code is None or inner.__module__ == "equinox._jit" or code.co_filename == "<string>":
-        return "", 0
-    return code.co_filename, code.co_firstlineno

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from leafwise._display.words import count
 from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 
@@ -200,7 +201,7 @@ def _outcome(reports: Sequence[ClassReport]) -> list[tuple[str, str]]:
         (sum(map(_accepted, reports)), "accepted", "accepted", "dim"),
         (sum(bool(each.left_out) for each in reports), "class left out", "classes left out", "dim"),
     ]
-    return [(_count(number, *words), style) for number, *words, style in numbers if number]
+    return [(count(number, *words), style) for number, *words, style in numbers if number]
 
 
 _BASIC: Final = ("round-trip", "identity-map", "treedef-equality")
@@ -272,17 +273,17 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     rows = sum(len(report.tried) for report in run.reports)
     laws = sum(len(report.laws) for report in run.reports)
     classes = sum(not report.is_module for report in run.reports)
-    counted = [_count(classes, "class", "classes")]
+    counted = [count(classes, "class", "classes")]
     if rows or not laws:
-        counted.append(_count(rows, "change", "changes"))
+        counted.append(count(rows, "change", "changes"))
     if laws:
-        counted.append(_count(laws, "law", "laws"))
+        counted.append(count(laws, "law", "laws"))
     parts = [text for text, _ in _outcome(run.reports)]
     if not parts:
         parts.append("all as promised" if rows or laws else "nothing was checked")
     if run.interrupted:
         left = names[len(run.reports) :]
-        to_go = f"{_count(len(left), 'class', 'classes')} to go" if names else "all to go"
+        to_go = f"{count(len(left), 'class', 'classes')} to go" if names else "all to go"
         parts.append(f"interrupted, {to_go}{f', {left[0]} the next' if left else ''}")
     return f"{', '.join(counted)}: {', '.join(parts)}"
 
@@ -290,11 +291,6 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
 def _accepted(report: ClassReport) -> int:
     verdicts = [row.verdict for row in report.rows] + [law.verdict for law in report.laws]
     return report.accepted + verdicts.count(Verdict.ACCEPTED)
-
-
-def _count(number: int, one: str, many: str) -> str:
-    """Return ``1 change``, ``2 changes``."""
-    return f"{number} {one if number == 1 else many}"
 
 
 def make_console(file: TextIO) -> Console:

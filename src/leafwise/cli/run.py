@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import field_order
@@ -84,23 +84,16 @@ def run_checks(
     """
     chosen = options or CheckOptions()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
-    visible = sys.stderr.isatty()
-    # Before rich 14.3 even a disabled bar ends with an empty line.
-    console = Console(stderr=True, quiet=not visible)
-    description = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), description, TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not visible)
+    console = Console(stderr=True, quiet=not sys.stderr.isatty())
     reports: list[ClassReport] = []
     interrupted = False
-    with bar:
-        task = bar.add_task("checking")
-        steps = _reports(found, chosen, lambda step: bar.update(task, description=step))
+    with console.status("checking") as status:
         try:
-            for report in steps:
+            for report in _reports(found, chosen, lambda step: status.update(Text(step))):
                 reports.append(report if baseline is None else baseline.apply(report))
-                bar.stop()  # it would be in between
+                status.stop()  # it would be in between
                 on_report(reports[-1])
-                bar.start()
+                status.start()
         except KeyboardInterrupt:
             interrupted = True
     if not interrupted and (problem := _unknown_fields(reports, chosen)):

@@ -22,8 +22,6 @@ from leafwise.cli.records import UsageError
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
 from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
-from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_abstract
 
@@ -103,7 +101,7 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
     if value is None:
         names = ", ".join(target.cls.__qualname__ for target in _all(module, place))
         raise UsageError(f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}")
-    if not is_node(value) and not _registers_itself(value):
+    if not is_node(value):
         raise UsageError(
             f"{place}:{wanted}: not a pytree class: JAX treats its instances as leaves\n"
             f"  fix: decorate it with @lw.pytree, or register it with JAX"
@@ -128,8 +126,6 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
             else:
                 below = is_package and home.startswith(f"{module.__name__}.")
                 own = below or home == module.__name__
-            if own and not is_node(value) and _calls_register(value):
-                _registers_itself(value)
             # Abstract classes and protocols are checked through their subclasses.
             is_wanted = own or (holder is module and registered_names(value) is not None)
             if is_wanted and is_node(value) and not is_abstract(value):
@@ -320,28 +316,6 @@ def _load_first(path: Path, top: Path) -> str:
 
 
 # ------------------------------------------------------------------------ pytree classes
-
-
-def _registers_itself(value: Any) -> bool:
-    """Return whether a class is registered with the first instance, as those of distrax are."""
-    if not is_class(value) or is_abstract(value):
-        return False
-    cls: Any = value
-    with contextlib.suppress(Exception):  # the user's own code
-        cls.__new__(cls)
-    if not is_node(value):
-        with contextlib.suppress(Exception):
-            find(instances(value), lambda _: True)
-    return is_node(value)
-
-
-def _calls_register(cls: Any) -> bool:
-    """Return whether what makes an instance calls a function that registers something."""
-    makers = [vars(base).get(name) for base in cls.__mro__ for name in ("__new__", "__init__")]
-    makers += [vars(base).get("__call__") for base in type(cls).__mro__]  # of metaclasses
-    functions = [getattr(maker, "__func__", maker) for maker in makers]
-    codes = [each.__code__ for each in functions if isinstance(each, types.FunctionType)]
-    return any("register" in name for code in codes for name in code.co_names)
 
 
 def is_class(value: Any) -> TypeGuard[type]:

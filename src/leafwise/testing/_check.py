@@ -68,7 +68,6 @@ def check_pytree(
         >>> check_pytree(Params, laws=["round-trip", "static-types"])  # doctest: +SKIP
         >>> check_pytree(FlaxState, without=["distinct-classes"])  # doctest: +SKIP
     """
-    __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_pytree")
     left_out = chosen_laws("without", without)
     chosen = list(Law) if laws is None else chosen_laws("laws", laws)

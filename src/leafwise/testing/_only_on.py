@@ -51,7 +51,6 @@ class OnlyOn(Generic[P, R]):
         Raises:
             RetraceError: JAX has retraced or recompiled it for a change elsewhere.
         """
-        __tracebackhide__ = True
         if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
             return self.jitted(*args, **kwargs)  # a part of another program
         signature = self._subject.signature(*args, **kwargs)
@@ -71,7 +70,6 @@ class OnlyOn(Generic[P, R]):
 
     def _judge(self, explanations: list[Explanation]) -> None:
         """Raise `RetraceError` if no earlier call differs from this one in the paths alone."""
-        __tracebackhide__ = True
         again = (Outcome.RETRACE, Outcome.RECOMPILE)
         fewest: list[Any] = []
         nearest: Explanation | None = None
@@ -110,7 +108,6 @@ class OnlyOn(Generic[P, R]):
             ValueError: Nothing is at a path, or no other value was found for it.
             TypeError: A strategy is given for no parameter.
         """
-        __tracebackhide__ = True
         arguments = instances(_arguments_class(self.__wrapped__, set(strategies)), **strategies)
         claims: Claims = {"": Outcome.REUSE, **dict.fromkeys(self.paths)}
         options: Any = {"settings": settings, "seed": seed}

@@ -146,7 +146,6 @@ def check_recompilation(
     Examples:
         >>> check_recompilation(Params, retrace_on={"act"}, reuse_on={"lr", "w"})  # doctest: +SKIP
     """
-    __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_recompilation")
     if fun is not None and not callable(fun):
         raise TypeError(
@@ -186,7 +185,6 @@ def check_claims(
 
     What is drawn is the function's argument, or a named tuple of them to be `spread`.
     """
-    __tracebackhide__ = True
     trial = _EditTrial(claims, VALUES)
     known: dict[str, None] = {}
 

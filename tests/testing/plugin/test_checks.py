@@ -174,14 +174,9 @@ def test_node_ids_that_are_not_there(models: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("pytest.ini", '[pytest]\nleafwise_check = "mypkg.models"\npythonpath = .'),
         (
             "tox.ini",
-            "[pytest]\nleafwise_check =\n  mypkg.models\n  mypkg.models:Other\npythonpath=.",
-        ),
-        (
-            "pyproject.toml",
-            '[tool.pytest.ini_options]\nleafwise_check = "mypkg.models"\npythonpath = "."',
+            '[pytest]\nleafwise_check =\n  "mypkg.models"\n  mypkg.models:Other\npythonpath=.',
         ),
         ("pyproject.toml", '[tool.pytest]\nleafwise_check = ["mypkg.models"]\npythonpath = ["."]'),
     ],

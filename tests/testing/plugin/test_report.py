@@ -3,8 +3,6 @@ from typing import Any
 
 import pytest
 
-from leafwise.testing._plugin.report import Row, report_of
-
 from .project import Project
 
 pytestmark = pytest.mark.slow  # each test runs a pytest of its own
@@ -153,16 +151,3 @@ def test_a_crashed_worker(project: Project) -> None:
     )
     report = read(project)
     assert (report["workers"], report["crashed_workers"]) == (1, 1)
-
-
-def test_events_of_which_the_name_is_known_alone() -> None:
-    """They belong to the one function of that name, if there is just one."""
-    places = [("f", ""), ("f", "a.py"), ("g", ""), ("g", "a.py"), ("g", "b.py"), ("g", "b.py")]
-    part = [
-        tuple(Row(name, file, 1 if file else 0, False, "", "compiles", False, at, at + 0.5))
-        for at, (name, file) in enumerate(places)
-    ]
-    report = report_of([part, part])
-    found = [(row["name"], row["file"], row["compiles"]) for row in report["functions"]]
-    assert found == [("f", "a.py", 4), ("g", "b.py", 4), ("g", "", 2), ("g", "a.py", 2)]
-    assert report["seconds"] == 6.0

@@ -1,55 +1,41 @@
 """Libraries that make pytree classes: what each does not promise, and how it declares fields."""
 
 import dataclasses
-import inspect
 import re
-import typing
 from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._classes.annotations import without_marks
+from leafwise._classes import refusals
 from leafwise._classes.registry import registered_names
-from leafwise._classes.spec import is_decorated, written_default
-from leafwise._objects.text import without_addresses
+from leafwise._classes.spec import is_decorated
+from leafwise._compare.jax_errors import as_static
 from leafwise._trees.roles import names_of
 from leafwise.testing._laws.law import Law
-from leafwise.testing.strategies._constructor import parameters_of
 
 
 class Library(NamedTuple):
     """A library that writes flatten and unflatten for its classes."""
 
     to_dynamic: str
-    to_static: str  # a call that declares a static field, without its end; empty if there is none
     not_promised: tuple[Law, ...] = (Law.STATIC_TYPES, Law.AUX_DATA_HASH)
 
 
 _DATACLASS: Final = (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
 LIBRARIES: Final = {
-    "leafwise": Library("drop `lw.Static`", "lw.static_field(", ()),
+    "leafwise": Library("drop `lw.Static`", ()),
     "equinox": Library(
-        "drop `static=True`",
-        "eqx.field(static=True",
-        (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.STABLE_TREEDEF),
+        "drop `static=True`", (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.STABLE_TREEDEF)
     ),
-    "flax.struct": Library(
-        "drop `pytree_node=False`", "flax.struct.field(pytree_node=False", _DATACLASS
-    ),
-    "flax.nnx": Library("wrap it in `nnx.data`", ""),
+    "flax.struct": Library("drop `pytree_node=False`", _DATACLASS),
+    "flax.nnx": Library("wrap it in `nnx.data`"),
     "jax_dataclasses": Library(
-        "drop `jdc.Static`",
-        "",
-        (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT),
+        "drop `jdc.Static`", (Law.STATIC_TYPES, Law.AUX_DATA_HASH, Law.POST_INIT)
     ),
-    "chex": Library("annotate it as `chex.Array`", "", _DATACLASS),
-    "NamedTuple": Library("annotate it as `jax.Array`", ""),
+    "chex": Library("annotate it as `chex.Array`", _DATACLASS),
+    "NamedTuple": Library("annotate it as `jax.Array`"),
     # Also what classes with a flatten of their own need not keep: JAX does not ask for it.
-    "JAX": Library(
-        "name it among the `data_fields`, and drop `static`",
-        "dataclasses.field(metadata={'static': True}",
-        _DATACLASS,
-    ),
+    "JAX": Library("name it among the `data_fields`, and drop `static`", _DATACLASS),
 }
 
 
@@ -66,31 +52,11 @@ ONE_HASH: Final = "one hash for"
 """What is said of distinct aux_data, of which == alone finds out that it is distinct."""
 
 
-_BASES: Final = {
-    ("equinox", "Module"): "equinox",
-    ("flax", "Pytree"): "flax.nnx",
-    ("flax", "Module"): "flax.nnx",
-}
-_MARKS: Final = {
-    "_flax_dataclass": "flax.struct",
-    "__mutability__": "jax_dataclasses",
-    "from_tuple": "chex",
-}
-"""Attributes that only the decorator of a library sets."""
-
-
 def library_of(cls: type) -> str:
     """Return the library that made a class a pytree class."""
     if is_own(cls):
         return "leafwise"
-    for base in cls.__mro__:
-        package = str(base.__module__).partition(".")[0]
-        if (package, base.__name__) in _BASES:
-            return _BASES[package, base.__name__]
-    for mark, library in _MARKS.items():
-        if mark in vars(cls) and dataclasses.is_dataclass(cls):
-            return library
-    return "NamedTuple" if is_namedtuple(cls) else "JAX"
+    return refusals.library_of(cls) or ("NamedTuple" if is_namedtuple(cls) else "JAX")
 
 
 def is_own(cls: type) -> bool:
@@ -140,54 +106,6 @@ def _in_leafwise(instance: Any, name: str) -> str:
     by = "by `@lw.pytree`"
     if library_of(cls) == "equinox":
         by = "as a `leafwise.interop.equinox.Module`"
-    field = f", with `{static_declaration(instance, name)}`" if name else ""
+    is_field = name in getattr(cls, "__dataclass_fields__", ())
+    field = f", with {as_static(cls, name, ours=True)}" if is_field else ""
     return f"declare {cls.__name__} {by}{field}"
-
-
-def static_fix(instance: Any, path: str, leaf: Any) -> str:
-    """Return how the attribute that holds a leaf becomes static, in a class of any library."""
-    name = path.rpartition(".")[2].partition("[")[0]
-    try:
-        hash(leaf)
-        what = ""
-    except TypeError:
-        what = ", as a value with a hash: a tuple for a list, `lw.freeze` for the rest"
-    if hasattr(type(instance), "tree_flatten"):
-        return f"return it from tree_flatten in the aux_data, not among the children{what}"
-    call = LIBRARIES[library_of(type(instance))].to_static
-    by_field = bool(call) and dataclasses.is_dataclass(instance)
-    call = call if by_field else "lw.static_field("
-    first = "" if by_field else f"{type(instance).__name__} a class with @lw.pytree, and "
-    code = static_declaration(instance, name, call) if name else f"{call})"
-    return f"make {first}the field static: `{code}`{what}"
-
-
-def static_declaration(instance: Any, name: str, call: str = "lw.static_field(") -> str:
-    """Return how a static field of a class is declared, by leafwise or by a call that is begun."""
-    default = _default(type(instance), name)
-    comma = ", " if default and not call.endswith("(") else ""
-    return f"{name}: {_annotation(instance, name)} = {call}{comma}{default})"
-
-
-def _annotation(instance: Any, name: str) -> str:
-    """Return what a field is annotated with, without the marks of other libraries."""
-    kinds = {each.name: each.kind for each in parameters_of(type(instance))}
-    kind = kinds.get(name, inspect.Parameter.empty)
-    if kind is inspect.Parameter.empty:
-        kind = type(getattr(instance, name))
-    elif typing.get_origin(kind) is typing.Annotated:  # as `jax_dataclasses.Static[int]` is
-        kind = typing.get_args(kind)[0]
-    if isinstance(kind, str):
-        return kind
-    text = kind.__name__ if type(kind) is type else str(without_marks(kind))
-    return re.sub(r"\b(typing|builtins|collections\.abc|__main__)\.", "", without_addresses(text))
-
-
-def _default(cls: Any, name: str) -> str:
-    """Return a default as it is written, if that is short; an empty text for none."""
-    fields = getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters
-    for option in ("default", "default_factory"):
-        value = getattr(fields.get(name), option, dataclasses.MISSING)
-        if value is not dataclasses.MISSING and value is not inspect.Parameter.empty:
-            return f"{option}={written_default(cls, name, value)}"
-    return ""

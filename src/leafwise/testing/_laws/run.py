@@ -70,7 +70,6 @@ def run_law(
     shrinks: int = _SHRINKS,
 ) -> None:
     """Draw instances, and raise the violation of the smallest one that breaks the law."""
-    __tracebackhide__ = True
     failed: list[tuple[BaseException, Any]] = []
     left = round(shrinks * share)
     is_drawn = False

@@ -1,110 +1,84 @@
 """The report of a run: what all its processes traced and compiled, as a table and as JSON."""
 
-import functools
-import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from leafwise._display.findings import covered
-from leafwise._jax.events import EventKind
+from leafwise._display.findings import covered, interval
+from leafwise._display.functions import functions_of
+from leafwise._display.words import lost
+from leafwise._jit.callee import definition
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 
-_COLUMNS: Final = {
-    EventKind.TRACE: "traces",
-    EventKind.LOWERING: "lowerings",
-    EventKind.COMPILE: "compiles",
-}
-_COUNTS: Final = (*_COLUMNS.values(), "cache_hits", "seconds")
-_ZEROS: Final[dict[str, Any]] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
-
-
-class Row(NamedTuple):
-    """One event, as a worker of pytest-xdist sends it."""
-
-    name: str
-    file: str
-    line: int
-    eager: bool
-    nodeid: str
-    kind: str
-    cached: bool
-    start: float
-    end: float
+_COUNTS: Final = ("traces", "lowerings", "compiles", "cache_hits", "seconds")
 
 
 class Recorder:
-    """Records events from its construction on."""
+    """Records events from its construction on, as values that pytest-xdist can send."""
 
     def __init__(self, root: Path) -> None:
         self.nodeid: str | None = ""  # the test that runs; None: its events do not count
-        self.rows: list[Row] = []
         self._root = root
+        self._events: list[dict[str, Any]] = []
         watch_events(self._add)
 
-    def finish(self) -> list[tuple[Any, ...]]:
-        """Stop recording, and return what was recorded as plain values."""
+    def finish(self) -> list[dict[str, Any]]:
+        """Stop recording, and return what was recorded."""
         unwatch_events(self._add)
-        return [tuple(row) for row in self.rows]
+        return self._events
 
     def _add(self, event: Event) -> None:
         if self.nodeid is None:
             return
-        name = "(operations of JAX itself)" if event.eager else event.name
-        file, line = ("", 0) if event.eager else self._place(event.fun)
-        where = name, file, line, event.eager, self.nodeid
-        kind, start = _COLUMNS[event.kind], event.time - event.seconds
-        self.rows.append(Row(*where, kind, event.cached, start, event.time))
-
-    def _place(self, fun: Callable[..., Any] | None) -> tuple[str, int]:
-        """Return file and line of a function, as far as they are known."""
-        plain: Any = fun
-        while isinstance(plain, functools.partial):
-            plain = plain.func
-        code = getattr(inspect.unwrap(plain), "__code__", None) if plain is not None else None
-        if code is None:
-            return "", 0
-        file: str = code.co_filename
+        file, line = ("", 0) if event.eager else definition(event.fun)
         relative = os.path.relpath(file, self._root) if Path(file).is_absolute() else file
-        return file if relative.startswith(os.pardir) else relative, code.co_firstlineno
+        file = file if relative.startswith(os.pardir) else relative
+        self._events.append(
+            {
+                "kind": "cache hit" if event.cached else event.kind.value,
+                "name": event.name,
+                "eager": event.eager,
+                "start": event.time - event.seconds,
+                "seconds": event.seconds,
+                "site": None,
+                "defined": f"{file}:{line}" if file else "",
+                "nodeid": self.nodeid,
+            }
+        )
 
 
-def report_of(sent: Sequence[Sequence[tuple[Any, ...]]]) -> dict[str, Any]:
+def report_of(parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Return the sums of the events of all processes, as plain values."""
-    parts = [[Row(*each) for each in part] for part in sent]
-    places: dict[str, set[tuple[str, int]]] = {}
-    for row in (row for part in parts for row in part):
-        places.setdefault(row.name, set()).update({(row.file, row.line)} if row.file else ())
-    functions: dict[object, dict[str, Any]] = {}
-    tests: dict[str, dict[str, Any]] = {}
-    seconds = 0.0
-    for part in parts:
-        intervals: dict[str, list[tuple[float, float]]] = {}
-        for row in part:
-            file, line = row.file, row.line
-            if not file and len(places[row.name]) == 1:
-                # Some JAX events have a name only: they belong to the one function of that name.
-                ((file, line),) = places[row.name]
-            key = {"name": row.name, "file": file, "line": line, "eager": row.eager}
-            function = functions.setdefault(tuple(key.values()), {**key, **_ZEROS})
-            test = tests.setdefault(row.nodeid, {"nodeid": row.nodeid, **_ZEROS})
-            for each in (function, test):
-                each[row.kind] += 1
-                each["cache_hits"] += row.cached
-            function["seconds"] += row.end - row.start
-            intervals.setdefault(row.nodeid, []).append((row.start, row.end))
-        for nodeid, several in intervals.items():
-            tests[nodeid]["seconds"] += covered(several)  # a trace inside another counts once
-        seconds += covered(each for several in intervals.values() for each in several)
+    every = [event for part in parts for event in part]
+    tests: dict[str, list[Any]] = {}
+    for event in every:
+        tests.setdefault(event["nodeid"], []).append(event)
     tests.pop("", None)  # what was outside any test
+    of_functions = [
+        {**each, "compiles": each["compiles"] + each["cache_hits"], "seconds": lost(each)}
+        for each in functions_of(every)
+    ]
     return {
         "leafwise": metadata.version("leafwise"),
         "jax": metadata.version("jax"),
-        "seconds": seconds,
-        "functions": sorted(functions.values(), key=_rank),
-        "tests": sorted(tests.values(), key=_rank),
+        "seconds": sum(covered(map(interval, part)) for part in parts),
+        "functions": sorted(of_functions, key=_rank),
+        "tests": sorted((_of_test(*each) for each in tests.items()), key=_rank),
+    }
+
+
+def _of_test(nodeid: str, events: list[Any]) -> dict[str, Any]:
+    kinds = Counter(event["kind"] for event in events)
+    return {
+        "nodeid": nodeid,
+        "traces": kinds["trace"],
+        "lowerings": kinds["lowering"],
+        "compiles": kinds["compile"] + kinds["cache hit"],
+        "cache_hits": kinds["cache hit"],
+        "seconds": covered(map(interval, events)),  # a trace inside another counts once
     }
 
 

@@ -37,7 +37,6 @@ from leafwise.testing.strategies._arrays import (
     bind,
     has_axes,
     keys,
-    needs_values,
     own_dims,
 )
 from leafwise.testing.strategies._constructor import (
@@ -119,19 +118,9 @@ def _is_hashable(kind: Any) -> bool:
 
 
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return what the metadata of ``Annotated`` asks for: a strategy, or limits."""
-    inner: Any = kind.__origin__
-    remarks: list[Any] = list(kind.__metadata__)
-    for remark in reversed(remarks):
-        if isinstance(remark, st.SearchStrategy):
-            return remark
-    limits = [each for each in remarks if type(each).__module__ == "annotated_types"]
-    if not limits or not (typing.get_args(inner) or is_registered(inner)):
-        return strategy_for(inner, where, default)
-    if inner in (int, float):  # a size of millions would be an array of millions
-        made_of: Any = sys.modules["annotated_types"]
-        limits.append(made_of.Interval(ge=-100, le=100))
-    return _from_hypothesis(inner, where, limits)
+    """Return the strategy in the metadata of ``Annotated``, as Hypothesis does, if there is one."""
+    strategies = [each for each in kind.__metadata__ if isinstance(each, st.SearchStrategy)]
+    return strategies[-1] if strategies else strategy_for(kind.__origin__, where, default)
 
 
 def _resolved(kind: Any, where: FieldContext) -> Any:
@@ -176,7 +165,7 @@ def _type_variable(kind: Any, where: FieldContext) -> Strategy:
     return strategy_for(kind.__bound__ or Any, where)
 
 
-def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ()) -> Strategy:
+def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
     """Return what Hypothesis knows, with our values for the parts of the annotation."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     asked: Any = kind
@@ -186,8 +175,6 @@ def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ())
         ]
         alias: Any = origin
         asked = alias[tuple(ours)]
-    for limit in limits:
-        asked = Annotated[asked, limit]
     try:  # now, since its errors would otherwise come at the first draw
         strategy: Strategy = st.from_type(asked)
         strategy.validate()
@@ -563,7 +550,6 @@ class InstancePlan:
     def _arguments(self, draw: st.DrawFn, dims: Dims) -> dict[str, Any]:
         """Draw the arguments, those first that decide how long named axes are."""
         found = {name: draw(strategy) for name, strategy in self._given.items()}
-        dims.values.update(found)
         drawn: list[Parameter] = []
         for parameter in sorted(self.parameters, key=lambda each: each.name not in found):
             name, default = parameter.name, parameter.make_default
@@ -574,12 +560,9 @@ class InstancePlan:
             ):
                 drawn.append(parameter)
             elif default is not None and has_axes(parameter.kind):
-                found[name] = dims.values[name] = default()
+                found[name] = default()
                 bind(dims, parameter.kind, found[name])
-        for parameter in sorted(drawn, key=lambda each: needs_values(each.kind)):
-            found[parameter.name] = value = self._drawn_or_default(draw, parameter)
-            dims.values[parameter.name] = value
-        return found
+        return found | {each.name: self._drawn_or_default(draw, each) for each in drawn}
 
     def _drawn_or_default(self, draw: st.DrawFn, parameter: Parameter) -> Any:
         """Draw an argument; its default, if it has one, where its type cannot be constructed."""

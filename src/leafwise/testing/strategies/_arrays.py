@@ -7,7 +7,6 @@ import contextvars
 import dataclasses
 import functools
 import math
-import types
 import typing
 from collections.abc import Generator
 from typing import Any, Final, TypeAlias
@@ -37,11 +36,10 @@ class ImpossibleError(Exception):
 
 @dataclasses.dataclass
 class Dims:
-    """What ``name``, ``*name`` and ``{name}`` in the annotations of one instance stand for."""
+    """What ``name`` and ``*name`` in the annotations of one instance stand for."""
 
     lengths: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     shapes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict[str, Any])
-    values: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     alike: bool = False
 
 
@@ -59,13 +57,6 @@ def own_dims(*, alike: bool = False) -> Generator[Dims, None, None]:
         yield dims
     finally:
         _CURRENT.reset(token)
-
-
-def needs_values(annotation: Any) -> bool:
-    """Return whether a shape depends on the values of other fields: ``"{self.n}"``."""
-    if "{" in str(getattr(annotation, "dim_str", "")):
-        return True
-    return any(map(needs_values, typing.get_args(annotation)))
 
 
 def _name_of(axis: Any) -> str:
@@ -112,14 +103,12 @@ def _several(draw: st.DrawFn, axis: Any, dims: Dims) -> tuple[int, ...]:
 
 
 def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
-    """Evaluate ``dim + 1``, as jaxtyping does."""
-    owner = types.SimpleNamespace(**dims.values)
+    """Evaluate ``dim + 1``, as jaxtyping does; not ``{self.n}``, which is another field's value."""
     try:
-        code = str(eval(f"f{text!r}", {"self": owner} | dims.values))  # noqa: S307  # the class's
-        for each in ast.walk(ast.parse(code)):
+        for each in ast.walk(ast.parse(text)):
             if isinstance(each, ast.Name) and not hasattr(builtins, each.id):
                 _named(draw, each.id, dims)
-        length = int(eval(code, dict(dims.lengths)))  # noqa: S307  # an expression of the class's
+        length = int(eval(text, dict(dims.lengths)))  # noqa: S307  # an expression of the class's
     except (ArithmeticError, AttributeError, NameError, SyntaxError, TypeError) as error:
         raise ImpossibleError(
             f"the length of the axis {text!r} cannot be computed ({error})"
@@ -202,7 +191,8 @@ def arrays(
             f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
         )
 
-    def draw_one(draw: st.DrawFn, /, **_arguments: Any) -> Any:
+    @st.composite
+    def draw_one(draw: st.DrawFn) -> Any:
         drawn = draw(dtypes)
         lengths = draw(shapes)
         lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
@@ -211,10 +201,7 @@ def arrays(
         made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements, special))
         return made if numpy else put(made.astype(jax.dtypes.canonicalize_dtype(made.dtype)))
 
-    draw_one.__name__ = draw_one.__qualname__ = "arrays"  # what a strategy's repr begins with
-    said = {"shape": shape, "dtype": dtype, "elements": elements}
-    said |= {"special": special or None, "numpy": numpy or None}
-    return st.composite(draw_one)(**{n: each for n, each in said.items() if each is not None})
+    return draw_one()
 
 
 def _shape_strategy(shape: Any) -> Strategy:

@@ -80,7 +80,6 @@ class Edit(Generic[T]):
         before: What was there.
         after: What is there now.
         edited: The changed instance; the original is as it was.
-        given: What the class was given; a converter may store something else.
     """
 
     path: str
@@ -88,7 +87,6 @@ class Edit(Generic[T]):
     before: Any
     after: Any
     edited: T
-    given: Any = None
 
     def __str__(self) -> str:
         """Return one line: path, kind, and the change."""
@@ -405,4 +403,4 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
         return None
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
         return None  # a converter changed its type
-    return Edit(position.path, kind, position.value, stored, edited, new)
+    return Edit(position.path, kind, position.value, stored, edited)
