@@ -28,6 +28,7 @@ from typing import (
     TypeVar,
 )
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -320,6 +321,17 @@ def test_new_syntax() -> None:
     made = drawn(instances(names["New"][Color, str]))
     assert all(type(each.a) is Color and type(each.b) is str for each in made)
     assert all(type(each.b) is str for each in drawn(instances(names["New"])))
+
+
+def test_limits() -> None:
+    """What `annotated_types` says is kept: of numbers, which stay small, and of lists of ours."""
+    values = drawn(of(Annotated[int, annotated_types.Gt(3), annotated_types.Lt(9)]))
+    assert set(values) <= set(range(4, 9))
+    assert len(set(values)) > 2
+    assert all(0 < value <= 100 for value in drawn(of(Annotated[int, annotated_types.Gt(0)]), 20))
+    for value in drawn(of(Annotated[list[jax.Array], annotated_types.Len(1, 2)]), 20):
+        assert len(value) in (1, 2)
+        assert all(map(is_array("float32", "int32", "bool"), value))
 
 
 class Wrapped(Generic[T]):

@@ -118,9 +118,19 @@ def _is_hashable(kind: Any) -> bool:
 
 
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return the strategy in the metadata of ``Annotated``, as Hypothesis does, if there is one."""
-    strategies = [each for each in kind.__metadata__ if isinstance(each, st.SearchStrategy)]
-    return strategies[-1] if strategies else strategy_for(kind.__origin__, where, default)
+    """Return what the metadata of ``Annotated`` asks for: a strategy, or limits."""
+    inner: Any = kind.__origin__
+    remarks: list[Any] = list(kind.__metadata__)
+    for remark in reversed(remarks):
+        if isinstance(remark, st.SearchStrategy):
+            return remark
+    limits = [each for each in remarks if type(each).__module__ == "annotated_types"]
+    if not limits or not (typing.get_args(inner) or is_registered(inner)):
+        return strategy_for(inner, where, default)
+    if inner in (int, float):  # a size of millions would be an array of millions
+        made_of: Any = sys.modules["annotated_types"]
+        limits.append(made_of.Interval(ge=-100, le=100))
+    return _from_hypothesis(inner, where, limits)
 
 
 def _resolved(kind: Any, where: FieldContext) -> Any:
@@ -165,7 +175,7 @@ def _type_variable(kind: Any, where: FieldContext) -> Strategy:
     return strategy_for(kind.__bound__ or Any, where)
 
 
-def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
+def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ()) -> Strategy:
     """Return what Hypothesis knows, with our values for the parts of the annotation."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     asked: Any = kind
@@ -175,6 +185,8 @@ def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
         ]
         alias: Any = origin
         asked = alias[tuple(ours)]
+    for limit in limits:
+        asked = Annotated[asked, limit]
     try:  # now, since its errors would otherwise come at the first draw
         strategy: Strategy = st.from_type(asked)
         strategy.validate()
