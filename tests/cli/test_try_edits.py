@@ -115,6 +115,12 @@ RIGHT = """\
 + f = lambda x: x * 9
 - for _ in range(3): step(x, f=lambda x: x * 9)
 + for _ in range(3): step(x, f=f)
+# in a condition
++ f = lambda x: x - 9
+  for _ in range(3):
+-     if step(x, f=lambda x: x - 9) is None:
++     if step(x, f=f) is None:
+          pass
 # a partial
 + f = functools.partial(jnp.add, 2)
   for _ in range(3):
@@ -197,10 +203,6 @@ for _ in range(1):
 # in an f-string
 for _ in range(3):
     f"{step(x, f=lambda x: x + 3)}"
-# in a condition
-for _ in range(3):
-    if step(x, f=lambda x: x + 4) is None:
-        pass
 # in a decorator
 for _ in range(3):
     @(lambda g: step(x, f=lambda x: x + 5))
@@ -265,7 +267,7 @@ def edits_of(
 
     with contextlib.redirect_stdout(printed):
         report = explained(program)
-    return [(each, edits_for(each)) for each in findings(report)], printed.getvalue()
+    return [(each, edits_for(each, str(file))) for each in findings(report)], printed.getvalue()
 
 
 def retraces(found: list[tuple[Finding, list[Edit]]]) -> int:
