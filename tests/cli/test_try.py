@@ -200,6 +200,34 @@ def test_a_notebook(run: Runner) -> None:
     ]
 
 
+FIELD = """\
+import jax
+from models import Params
+step = jax.jit(lambda x, params: x * params.rate)
+for n in range(3):
+    print(step(1.0, Params(n / 2)))
+"""
+PARAMS = """\
+import leafwise as lw
+@lw.pytree
+class Params:
+    rate: float = lw.static_field()
+"""
+
+
+def test_a_field_of_another_module(run: Runner) -> None:
+    """It is made dynamic there, which is confirmed, unless its value is needed."""
+    script, models = run.write(FIELD), run.write(PARAMS, "models.py")
+    repository(run, script, models)
+    done, (record,) = tried(run, "--write", script)
+    assert record["verdict"] == "confirmed", done.stderr
+    assert (run.folder / models).read_text() == PARAMS.replace(" = lw.static_field()", "")
+    run.write(PARAMS, models)
+    run.write(FIELD.replace("* params", "if params").replace("rate)", "rate else 1)"))
+    done, (record,) = tried(run, "--force", script)
+    assert record["verdict"] == "changed the exit code", done.stderr
+
+
 def test_ctrl_c(run: Runner) -> None:
     """The report has what is known by then."""
     wait = "if 'f' in vars(): print(open('reached', 'w').close()); time.sleep(99)\n"

@@ -148,6 +148,28 @@ RIGHT = """\
 -     mapped = jax.jit(jax.vmap(double))
 +     mapped = jitted_double
       mapped(x)
+# static fields, as leafwise, equinox and JAX mark them
+  @lw.pytree
+  class Params:
+-     a: float = lw.static_field(default=2.0)
++     a: float = lw.field(default=2.0)
+-     b: lw.Static[float] = 3.0
++     b: float = 3.0
+  class Rates(eqx.Module):
+-     c: float = eqx.field(static=True)
++     c: float
+-     d: float = eqx.field(default=4.0, static=True, repr=False)
++     d: float = eqx.field(default=4.0, repr=False)
+  @jax.tree_util.register_dataclass
+  @dataclasses.dataclass
+  class State:
+-     e: float = dataclasses.field(metadata=dict(static=True))
++     e: float
+-     f: float = dataclasses.field(metadata={"static": True}, default=6.0)
++     f: float = dataclasses.field(default=6.0)
+  scaled = jax.jit(lambda x, s: x * s[0].a * s[0].b * s[1].c * s[1].d * s[2].e * s[2].f)
+  for n in (0.5, 0.25, 0.75):
+      y = scaled(x, (Params(a=n, b=n + 1), Rates(c=n + 2, d=n + 3), State(e=n + 4, f=n + 5)))
 # a call of a package
   from jax.scipy.optimize import minimize
   def loss(x): return ((x - 3) ** 2).sum()
@@ -230,6 +252,16 @@ for _ in range(3):
     @jax.jit
     def triple(x): return x * 3
     triple(x)
+# two classes have a static field of that name
+@lw.pytree
+class Rate:
+    value: float = lw.static_field()
+@lw.pytree
+class Other:
+    value: float = lw.static_field()
+scaled = jax.jit(lambda x, rate: x * rate.value)
+for n in (0.5, 0.25, 0.75):
+    scaled(x, Rate(n))
 # arguments behind a star
 scaled = eqx.filter_jit(lambda a, x: a * x)
 for a in (0.5, 0.25, 0.75):

@@ -5,9 +5,11 @@ there is no edit. Whether an edit helps is then tried.
 """
 
 import ast
+import functools
 import re
 import symtable
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display.findings import Finding, Made, acted
@@ -218,7 +220,51 @@ def _jitted_before(place: Place) -> Iterator[Edit]:
 _DEFINITION: Final = re.compile(
     r"`(jitted_\w+ = ([\w.]+\(lambda .*\)))` once(?:, before the loop)?, and `(.*?)` here"
 )
-_KINDS: Final = (_made_arrays, _hoisted, _jitted_before)
+
+
+def _made_dynamic(place: Place) -> Iterator[Edit]:
+    """Make a static field of a class of the user's dynamic, if no other has its name."""
+    reasons = (each for program in place.finding.programs for each in acted(program.explanation))
+    for reason in reasons:
+        holder, _, name = reason["path"].rpartition(".")
+        if holder and "make it dynamic" in reason["fix"]:
+            edits = {
+                code.replaced(node, text)
+                for code in _near(place.code)
+                for node in code.nodes
+                if isinstance(node, ast.AnnAssign) and code.text_of(node.target) == name
+                for text in [
+                    functools.reduce(
+                        lambda text, each: re.sub(each[0], each[1], text),
+                        _DYNAMIC,
+                        code.text_of(node),
+                    )
+                ]
+                if text != code.text_of(node)
+            }
+            yield from edits if len(edits) == 1 else ()
+
+
+def _near(code: Code) -> Iterator[Code]:
+    """Return a code and those of the user's modules that it imports from."""
+    imports = (each for each in code.nodes if isinstance(each, ast.ImportFrom) and each.module)
+    names = {str(each.module).replace(".", "/") for each in imports}
+    files = (f"{folder}/{name}.py" for folder in Path(code.path).parents[:2] for name in names)
+    return filter(None, (code, *map(code_of, files)))
+
+
+_MARK: Final = (
+    r"""(?:static=True|pytree_node=False|metadata=(dict\(static=T|{.static.: T)rue[)}])"""
+)
+_DYNAMIC: Final = (
+    (rf"\s*=\s*[\w.]+(\(\s*{_MARK},?\s*|\bstatic_field\()\)$", ""),
+    (rf"(?<=\(){_MARK},\s*|,\s*{_MARK}(?=[,)])", ""),
+    (r"\bstatic_field\(", "field("),
+    (r"^(\w+\s*:\s*)[\w.]*\bStatic\[([^=]*)\]", r"\1\2"),
+)
+"""How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
+
+_KINDS: Final = (_made_arrays, _hoisted, _jitted_before, _made_dynamic)
 
 
 def edits_for(finding: Finding, script: str) -> list[Edit]:
