@@ -142,12 +142,28 @@ RIGHT = """\
   for _ in range(4):
 -     jax.jit(jax.vmap(double, in_axes=(0,)))(x)
 +     jitted_double(x)
-# what a name stands for
-+ jitted_double = jax.jit(jax.vmap(double))
+# an assigned function
++ mapped = jax.jit(jax.vmap(double))
   for _ in range(4):
 -     mapped = jax.jit(jax.vmap(double))
-+     mapped = jitted_double
       mapped(x)
+# a function with a decorator, which reads what the outer loop binds
+  for n in (2, 3):
+      n = jnp.float32(n)
++     @jax.jit
++     def times_n(x):
++         return x * n
+      for _ in range(3):
+          pass  # which stays
+-         @jax.jit
+-         def times_n(x):
+-             return x * n
+          times_n(x)
+# a function that is given
++ def tenth(x): return x / 10
+  for _ in range(3):
+-     def tenth(x): return x / 10
+      step(x, f=tenth)
 # static fields, as leafwise, equinox and JAX mark them
   @lw.pytree
   class Params:
@@ -247,10 +263,26 @@ for n in range(3):
     def triple(x): return x * 3
     step(x, triple)
     triple = double
-# a function defined in the loop
+# it reads the variable of the loop
+for n in range(3):
+    @jax.jit
+    def triple(x): return x * n
+    triple(x)
+# it is a part of a statement
+for _ in range(4):
+    y = (g := jax.jit(jax.vmap(double)))(x)
+    g(x)
+# it has another decorator
+def shown(f): return print(f.__name__) or f
 for _ in range(3):
     @jax.jit
+    @shown
     def triple(x): return x * 3
+    triple(x)
+# it has a default
+for _ in range(3):
+    @jax.jit
+    def triple(x, n=jnp.ones(3)): return x * n
     triple(x)
 # two classes have a static field of that name
 @lw.pytree

@@ -6,6 +6,7 @@ there is no edit. Whether an edit helps is then tried.
 
 import ast
 import functools
+import itertools
 import re
 import symtable
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display.findings import Finding, Made, acted
 from leafwise._display.shape import ReasonRecord
-from leafwise.cli.patch import Code, Edit, code_of
+from leafwise.cli.patch import BETWEEN, Code, Edit, code_of
 
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -30,23 +31,14 @@ class Place(NamedTuple):
     above: int
 
     def calls(self) -> Iterator[tuple[Made, ast.Call, ReasonRecord]]:
-        """Yield each reason that JAX acted upon, with its program and the call of that."""
-        for program in self.finding.programs:
-            call = self.call(program)
-            if call is not None:
-                for reason in acted(program.explanation):
-                    yield program, call, reason
-
-    def call(self, program: Made) -> ast.Call | None:
-        """Return the call that a program was made for; none in an f-string."""
-        for each in self.code.nodes:
-            if isinstance(each, ast.Call) and program.first.get("call") == [
-                *(each.lineno - self.above, each.col_offset),
-                *((each.end_lineno or 0) - self.above, each.end_col_offset),
-            ]:
-                around = self.code.up(each)
-                return None if any(isinstance(one, ast.JoinedStr) for one in around) else each
-        return None
+        """Yield programs and their calls, with each reason; but calls in an f-string."""
+        calls = (each for each in self.code.nodes if isinstance(each, ast.Call))
+        for call, program in itertools.product(calls, self.finding.programs):
+            start, end = call.lineno - self.above, (call.end_lineno or 0) - self.above
+            is_in_text = any(isinstance(each, ast.JoinedStr) for each in self.code.up(call))
+            position = None if is_in_text else [start, call.col_offset, end, call.end_col_offset]
+            if position and program.first.get("call") == position:
+                yield from ((program, call, each) for each in acted(program.explanation))
 
     def argument(self, program: Made, call: ast.Call, name: str) -> ast.expr | None:
         """Return what a call gives for a parameter of the program's function."""
@@ -70,7 +62,8 @@ def _located(file: str, script: str) -> tuple[Code | None, int]:
     """Return the code of a file, or of the notebook of a cell, and how many lines are above."""
     cell = re.fullmatch(r"Cell In\[(\d+)\]", file)
     code = code_of(script if cell else file) if file else None
-    return code, code.lines_above(int(cell[1])) if cell and code is not None else 0
+    cells = code.text.split(BETWEEN)[: int(cell[1]) - 1] if cell and code is not None else ()
+    return code, b"".join(each + BETWEEN for each in cells).count(b"\n")
 
 
 def _made_arrays(place: Place) -> Iterator[Edit]:
@@ -102,8 +95,8 @@ def _hoisted(place: Place) -> Iterator[Edit]:
         if target is None and sum(map(_makes_function, call.args)) == 1:
             target = next(filter(_makes_function, call.args))
         if isinstance(target, ast.Name):
-            target = _only_value(code, target.id)
-        if target is not None and _makes_function(target):
+            yield from _moved(code, target.id)
+        elif target is not None and _makes_function(target):
             text = code.text_of(target)
             text = f"({text})" if "\n" in text else text
             yield from _named_before(code, target, target, f"{name} = {text}", name)
@@ -114,25 +107,43 @@ _RECREATED: Final = (
 )
 
 
-def _only_value(code: Code, name: str) -> ast.expr | None:
-    """Return what the only assignment to a variable of that name gives it."""
-    every = [each for each in code.nodes if isinstance(each, ast.Assign)]
-    values = [each.value for each in every for one in each.targets if ast.unparse(one) == name]
-    return values[0] if len(values) == 1 else None
+def _moved(code: Code, name: str) -> Iterator[Edit]:
+    """Yield the edits that move the only definition of a function before the loops around it."""
+    stored = (each for each in code.nodes if isinstance(getattr(each, "ctx", None), ast.Store))
+    found = [next(code.up(each)) for each in stored if getattr(each, "id", "") == name]
+    found += [each for each in code.nodes if getattr(each, "name", "") == name]
+    node: Any = found[0] if len(found) == 1 and isinstance(found[0], ast.stmt) else None
+    value = getattr(node, "value", node)  # else it is a `def`
+    if not _makes_function(value):
+        return
+    loop = _outermost(code, node, _names_in(value) - {getattr(value, "name", "")})
+    first = [*getattr(node, "decorator_list", []), node][0]
+    start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
+    text = code.text[start:end].decode()
+    if loop is not None and ";" not in text:
+        before, width = code.starts[loop.lineno - 1], node.col_offset - loop.col_offset
+        yield Edit(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
+        yield Edit(code, start, end, "")
 
 
-def _makes_function(node: ast.AST) -> bool:
-    """Return whether an expression makes a function, which may as well be made once."""
-    return isinstance(node, ast.Lambda | ast.Call) and _is_plain(node)
+def _makes_function(node: ast.AST | None) -> bool:
+    """Return whether a node makes a function, which may as well be made once."""
+    return isinstance(node, ast.Lambda | ast.Call | ast.FunctionDef) and _is_plain(node)
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Return whether an expression is of names, constants and what makes functions of them."""
-    if isinstance(node, ast.Lambda):
-        return not (node.args.defaults or node.args.kw_defaults)
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] not in _WRAPPERS:
+    """Return whether a node is of names, constants and what makes functions of them."""
+    if isinstance(node, ast.Lambda | ast.FunctionDef):
+        decorators = getattr(node, "decorator_list", ())
+        is_plain = all(_wraps(each) and _is_plain(each) for each in decorators)
+        return is_plain and not (node.args.defaults or node.args.kw_defaults)
+    if isinstance(node, ast.Call) and not _wraps(node):
         return False
     return isinstance(node, _PLAIN) and all(map(_is_plain, ast.iter_child_nodes(node)))
+
+
+def _wraps(node: Any) -> bool:
+    return ast.unparse(getattr(node, "func", node)).rpartition(".")[2] in _WRAPPERS
 
 
 _PLAIN: Final = (ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Tuple, ast.Constant, ast.Load)
@@ -148,7 +159,7 @@ def _named_before(
 ) -> Iterator[Edit]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
     name = definition.partition(" = ")[0]
-    loop = _outermost(code, node, value)
+    loop = _outermost(code, node, _names_in(value))
     functions = (each for each in code.up(node) if isinstance(each, _FUNCTIONS))
     taken = _names_in(code.tree).union(*map(_bound_in, functions))
     if loop is None or not name.isidentifier() or name in taken:
@@ -161,10 +172,9 @@ def _named_before(
         yield code.replaced(node, use)
 
 
-def _outermost(code: Code, node: ast.AST, value: ast.expr) -> _Loop | None:
-    """Return the outermost loop around a node in which nothing is bound that a value reads."""
+def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
+    """Return the outermost loop around a node in which no name is bound that it reads."""
     found: _Loop | None = None
-    reads = _names_in(value)
     for each in code.nodes:  # what is bound elsewhere
         if isinstance(each, ast.Global | ast.Nonlocal) and not reads.isdisjoint(each.names):
             return None
@@ -269,8 +279,7 @@ _KINDS: Final = (_made_arrays, _hoisted, _jitted_before, _made_dynamic)
 
 def edits_for(finding: Finding, script: str) -> list[Edit]:
     """Return the edits that follow the fixes of a finding; none where nothing is certain."""
-    code, above = _located(finding.site["file"], script) if finding.site is not None else (None, 0)
+    code, above = _located(finding.site["file"] if finding.site is not None else "", script)
     if code is None:
         return []
-    place = Place(finding, script, code, above)
-    return [edit for kind in _KINDS for edit in kind(place)]
+    return [edit for kind in _KINDS for edit in kind(Place(finding, script, code, above))]

@@ -28,17 +28,13 @@ class Code:
         text = self.data.decode(self.encoding)
         self.is_notebook = path.endswith(".ipynb")
         if self.is_notebook:
-            text = _BETWEEN.join(source for _, source in cells_of(Path(path)))
+            text = BETWEEN.decode().join(source for _, source in cells_of(Path(path)))
         self.text = text.encode()  # in which `ast` counts columns
         self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # without magics
         self.nodes = list(ast.walk(self.tree))
-        self._starts = [0, *itertools.accumulate(map(len, self.text.splitlines(keepends=True)))]
+        self.starts = [0, *itertools.accumulate(map(len, self.text.splitlines(keepends=True)))]
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.defined: dict[str, str] = {}  # by edits
-
-    def lines_above(self, cell: int) -> int:
-        """Return how many lines there are above a cell, given by its number."""
-        return _BETWEEN.join([*self.text.decode().split(_BETWEEN)[: cell - 1], ""]).count("\n")
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what is around a node, from the inside."""
@@ -48,7 +44,7 @@ class Code:
 
     def span(self, node: Any) -> tuple[int, int]:
         """Return where a node begins and ends."""
-        start, end = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]
+        start, end = self.starts[node.lineno - 1], self.starts[node.end_lineno - 1]
         return start + node.col_offset, end + node.end_col_offset
 
     def text_of(self, node: ast.AST) -> str:
@@ -65,21 +61,17 @@ class Code:
         if not self.is_notebook:
             return text.decode()
         data = self.data.decode(self.encoding)
-        olds, news = (each.decode().split(_BETWEEN) for each in (self.text, text))
-        for both in zip(olds, news, strict=True):
-            old, new = (
-                [json.dumps(line, ensure_ascii=data.isascii()) for line in io.StringIO(each)]
-                for each in both
-            )
-            source = re.search(r'"source":\s*\[(\s*)' + r",\s*".join(map(re.escape, old)), data)
+        dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
+        for both in zip(self.text.split(BETWEEN), text.split(BETWEEN), strict=True):
+            old, new = ([dump(line.decode()) for line in io.BytesIO(each)] for each in both)
+            source = re.search(r'("source":\s*\[(\s*))' + r",\s*".join(map(re.escape, old)), data)
             if source is not None and old != new:
-                start = source.start(1)
-                lines = f",{source[1]}".join(new)
-                data = f"{data[:start]}{source[1]}{lines}{data[source.end() :]}"
+                lines = source[1] + f",{source[2]}".join(new)
+                data = data[: source.start()] + lines + data[source.end() :]
         return data
 
 
-_BETWEEN: Final = "\n\f\n"
+BETWEEN: Final = b"\n\f\n"
 """What stands between two cells."""
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -50,8 +51,7 @@ def run_and_try(
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
     output.flush()
-    is_interrupted = trials.report["ended"] in _INTERRUPTED
-    files = {} if is_interrupted else trials.try_fixes(options.tries or 5)
+    files = {} if trials.report["ended"] in _INTERRUPTED else trials.try_fixes(options.tries or 5)
     if options.diff:
         sys.stdout.buffer.write(diff(files))
     if options.write:
@@ -60,6 +60,7 @@ def run_and_try(
             return trials.report, 2
         for code, text in files.items():
             Path(code.path).write_bytes(code.file_with(text).encode(code.encoding))
+            sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
     return trials.report, trials.report["exit"]
 
 
@@ -72,8 +73,7 @@ class Trials:
 
     def try_fixes(self, most: int) -> dict[Code, bytes]:
         """Try the costliest findings with an edit, note it in the report; return the new files."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's code, which has shown them
+        with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
             both = zip(findings(self.report), self.report.get("findings", []), strict=True)
             fixes = [(each, record, edits_for(each, self._script.name)) for each, record in both]
         chosen = [each for each in fixes if each[-1]][:most]
