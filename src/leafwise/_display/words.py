@@ -196,8 +196,8 @@ def tried_lines(finding: FindingRecord) -> Iterator[str]:
 
 
 SAME: Final = "confirmed"
-VARIES: Final = "confirmed by counts alone"
-CONFIRMED: Final = {SAME: "output the same", VARIES: "its output differs in every run"}
+UNKNOWN: Final = "confirmed by counts alone"
+CONFIRMED: Final = {SAME: "output the same", UNKNOWN: "no output to compare"}
 
 
 def together_lines(report: Report) -> Iterator[str]:

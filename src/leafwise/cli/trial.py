@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from leafwise._display.findings import Finding, findings
 from leafwise._display.shape import FindingRecord, Report, TriedRecord
-from leafwise._display.words import CONFIRMED, SAME, VARIES, count
+from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import edits_for
 from leafwise.cli.explain_script import Script, run
@@ -24,7 +24,6 @@ _LONGEST: Final = 3
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM")
 _Fix: TypeAlias = tuple[Finding, FindingRecord, list[Edit]]
-"""A finding, its record in the report, and the edits for it."""
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -103,15 +102,16 @@ class Trials:
         report, printed = self._try(files)
         before = sum(len(finding.programs) for finding, _, _ in fixes)
         after = max(0, before - _again(self.report) + _again(report))
-        verdict = SAME if printed == self.printed else VARIES
         if report["seconds"] > _LONGEST * self.report["seconds"]:
             verdict = "took too long"
         elif report["exit"] != self.report["exit"]:
             verdict = "changed the exit code"
-        elif verdict == VARIES and not self._output_varies:
+        elif printed != self.printed and not self._output_varies:
             verdict = "changed the output"
         elif after >= before:
             verdict = "did not help"
+        else:
+            verdict = SAME if printed == self.printed != b"" else UNKNOWN
         return {
             "verdict": verdict,
             "edit": shown(files),
