@@ -159,6 +159,11 @@ RIGHT = """\
 -         def times_n(x):
 -             return x * n
           times_n(x)
+# a function called in an f-string
++ def fifth(x): return x / 5
+  for _ in range(3):
+-     def fifth(x): return x / 5
+      print(f"{step(x, f=fifth)}")
 # a function that is given
 + def tenth(x): return x / 10
   for _ in range(3):
@@ -238,6 +243,10 @@ main()
 # in a comprehension
 for _ in range(1):
     [step(x, f=lambda x: x + 2) for _ in range(3)]
+# an argument in an f-string
+scaled = eqx.filter_jit(lambda a, x: a * x)
+for a in (0.5, 0.25, 0.75):
+    f"{scaled(a, x)}"
 # in an f-string
 for _ in range(3):
     f"{step(x, f=lambda x: x + 3)}"

@@ -19,7 +19,7 @@ from leafwise.cli.patch import BETWEEN, Code, Edit, code_of
 
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_SCOPES: Final = (*_FUNCTIONS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_PARTS: Final = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.JoinedStr
 
 
 class Place(NamedTuple):
@@ -31,13 +31,11 @@ class Place(NamedTuple):
     above: int
 
     def calls(self) -> Iterator[tuple[Made, ast.Call, ReasonRecord]]:
-        """Yield programs and their calls, with each reason; but calls in an f-string."""
+        """Yield programs and their calls, with each reason."""
         calls = (each for each in self.code.nodes if isinstance(each, ast.Call))
         for call, program in itertools.product(calls, self.finding.programs):
             start, end = call.lineno - self.above, (call.end_lineno or 0) - self.above
-            is_in_text = any(isinstance(each, ast.JoinedStr) for each in self.code.up(call))
-            position = None if is_in_text else [start, call.col_offset, end, call.end_col_offset]
-            if position and program.first.get("call") == position:
+            if program.first.get("call") == [start, call.col_offset, end, call.end_col_offset]:
                 yield from ((program, call, each) for each in acted(program.explanation))
 
     def argument(self, program: Made, call: ast.Call, name: str) -> ast.expr | None:
@@ -70,6 +68,8 @@ def _made_arrays(place: Place) -> Iterator[Edit]:
     """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`."""
     has_jnp = any(getattr(each, "asname", "") == "jnp" for each in place.code.nodes)
     for program, call, reason in place.calls():
+        if any(isinstance(each, ast.JoinedStr) for each in place.code.up(call)):
+            continue  # before Python 3.12 it is elsewhere
         for function in re.findall(_CONVERSION, reason["fix"]):
             argument = place.argument(program, call, reason["path"])
             if argument is not None and (has_jnp or "jnp" not in function):
@@ -181,7 +181,7 @@ def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
     for each in code.up(node):
         if isinstance(each, ast.ClassDef):
             return None
-        if isinstance(each, _SCOPES) or not reads.isdisjoint(_bound_in(each)):
+        if isinstance(each, (*_FUNCTIONS, _PARTS)) or not reads.isdisjoint(_bound_in(each)):
             break
         found = each if isinstance(each, _Loop) else found
     return found
