@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "LEAFWISE_EXPLAIN"
 CHANGED = "changed.json"
-"""In that folder, for `--try`: what stands for a file, by its path, as text of single bytes."""
+changed: "dict[str, str]" = {}
+"""What stands in the place of files, by path, for `--try`; from that file of the folder."""
 
 _LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
 """The modules of leafwise that do without JAX, and are imported in a script."""
@@ -41,31 +42,15 @@ def _serve_changed(file: str) -> None:
     from importlib.machinery import SourceFileLoader  # noqa: PLC0415
 
     with open(file, encoding="utf-8") as opened:  # noqa: PTH123
-        changed = json.load(opened)
+        changed.update(json.load(opened))
     loader: Any = SourceFileLoader
     get_code = loader.get_code
 
     def get_changed_code(self: SourceFileLoader, name: str) -> "Any":
-        if self.path not in changed:
-            return get_code(self, name)
-        return self.source_to_code(changed[self.path].encode("latin-1"), self.path)
+        text: Any = changed.get(self.path)
+        return get_code(self, name) if text is None else self.source_to_code(text, self.path)
 
     loader.get_code = get_changed_code
-
-
-def _run_changed_script() -> None:
-    """Run a script whose text was changed, as `python` runs one."""
-    import types  # noqa: PLC0415
-    from importlib.machinery import SourceFileLoader  # noqa: PLC0415
-
-    del sys.argv[0]
-    path = os.path.abspath(sys.argv[0])  # noqa: PTH100
-    sys.path[0] = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
-    module: Any = types.ModuleType("__main__")
-    loader: Any = SourceFileLoader("__main__", path)
-    module.__file__, module.__loader__ = path, loader
-    sys.modules["__main__"] = module
-    exec(loader.get_code("__main__"), vars(module))  # noqa: S102
 
 
 def write(folder: str, **record: object) -> None:
@@ -135,5 +120,13 @@ class _Finder:
         return found
 
 
-if __name__ == "__main__":
-    _run_changed_script()
+if __name__ == "__main__":  # a script whose text was changed runs as by `python`
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    del sys.argv[0]
+    path = os.path.abspath(sys.argv[0])  # noqa: PTH100
+    sys.path[0] = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+    spec: "Any" = spec_from_file_location("__main__", path)
+    module: "Any" = module_from_spec(spec)
+    sys.modules["__main__"], module.__package__, module.__spec__ = module, None, None
+    exec(spec.loader.get_code("__main__"), vars(module))  # noqa: S102

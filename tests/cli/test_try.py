@@ -1,5 +1,8 @@
 """`leafwise explain --try` runs a script again with each fix, and keeps those that help."""
 
+import difflib
+import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -74,8 +77,9 @@ def test_a_fix_that_helps(run: Runner) -> None:
 
 # What the loop does besides; the verdict.
 VERDICTS = {
-    "changes the output": ("    print(len(vars()))", "changed the output"),
+    "changes the output": ("    print('f' in vars())", "changed the output"),
     "the output varies": ("    print(time.time())", "confirmed by counts alone"),
+    "nothing is printed": ("    print = len", "confirmed by counts alone"),
     "ends otherwise": ("    if 'f' in vars(): sys.exit(3)", "changed the exit code"),
     "takes long": ("    if 'f' in vars(): time.sleep(99)", "took too long"),
     "does not help": ("    if 'f' in vars(): jax.clear_caches()", "did not help"),
@@ -96,7 +100,7 @@ def test_what_a_trial_reveals(run: Runner, name: str) -> None:
     done, (record,) = tried(run, script)
     assert record["verdict"] == verdict
     if "confirmed" in verdict:
-        assert "saved, its output differs in every run" in done.stderr
+        assert "saved, no output to compare" in done.stderr
     else:
         assert f"  tried: {verdict}\n" in done.stderr
         assert "fix" not in done.stderr
@@ -172,10 +176,57 @@ def test_what_is_refused_first(run: Runner, name: str) -> None:
 
 
 def test_a_notebook(run: Runner) -> None:
-    """It is refused: its cells are not files."""
-    done = run.explain("--try", run.write('{"cells": [], "metadata": {}}', "train.ipynb"))
-    assert done.returncode == 2
-    assert "--try runs a script or a module, and not train.ipynb" in done.stderr
+    """The patch changes lines of its cell's source, and no other character of the file."""
+    imports, step, rest = SCRIPT.replace("__file__", "'ä'").partition("step = ")
+    setup, loop = (step + rest).split("for _")
+    magic = "%precision 3" if importlib.util.find_spec("IPython") else "# 3"
+    sources = [imports, "\n", setup, f"{magic}\nfor _{loop}"]
+    texts = [{"cell_type": "markdown", "metadata": {}, "source": [loop]}]
+    cells = [{"cell_type": "code", "source": each.splitlines(keepends=True)} for each in sources]
+    document = {"metadata": {}, "cells": [*texts, *cells], "nbformat": 4}
+    file = run.folder / "train.ipynb"
+    file.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+    repository(run, file.name)
+    before = file.read_text(encoding="utf-8").splitlines()
+    done, (record,) = tried(run, "--diff", file.name)
+    assert record["verdict"] == "confirmed", done.stderr
+    assert "Cell In[3]:3  x = step(x, f=lambda x: x * 2)" in done.stderr
+    assert "    +     x = step(x, f=f)\n" in done.stderr
+    git(run, "apply", patch=done.stdout.encode())
+    changed = difflib.ndiff(before, file.read_text(encoding="utf-8").splitlines())
+    assert [each for each in changed if each[0] in "+-"] == [
+        r'+     "f = lambda x: x * 2\n",',
+        r'-     "    x = step(x, f=lambda x: x * 2)\n",',
+        r'+     "    x = step(x, f=f)\n",',
+    ]
+
+
+FIELD = """\
+import jax
+from models import Params
+step = jax.jit(lambda x, params: x * params.rate)
+for n in range(3):
+    print(step(1.0, Params(n / 2)))
+"""
+PARAMS = """\
+import leafwise as lw
+@lw.pytree
+class Params:
+    rate: float = lw.static_field()
+"""
+
+
+def test_a_field_of_another_module(run: Runner) -> None:
+    """It is made dynamic there, which is confirmed, unless its value is needed."""
+    script, models = run.write(FIELD), run.write(PARAMS, "models.py")
+    repository(run, script, models)
+    done, (record,) = tried(run, "--write", script)
+    assert record["verdict"] == "confirmed", done.stderr
+    assert (run.folder / models).read_text() == PARAMS.replace(" = lw.static_field()", "")
+    run.write(PARAMS, models)
+    run.write(FIELD.replace("* params", "if params").replace("rate)", "rate else 1)"))
+    done, (record,) = tried(run, "--force", script)
+    assert record["verdict"] == "changed the exit code", done.stderr
 
 
 def test_ctrl_c(run: Runner) -> None:

@@ -115,6 +115,12 @@ RIGHT = """\
 + f = lambda x: x * 9
 - for _ in range(3): step(x, f=lambda x: x * 9)
 + for _ in range(3): step(x, f=f)
+# in a condition
++ f = lambda x: x - 9
+  for _ in range(3):
+-     if step(x, f=lambda x: x - 9) is None:
++     if step(x, f=f) is None:
+          pass
 # a partial
 + f = functools.partial(jnp.add, 2)
   for _ in range(3):
@@ -136,12 +142,55 @@ RIGHT = """\
   for _ in range(4):
 -     jax.jit(jax.vmap(double, in_axes=(0,)))(x)
 +     jitted_double(x)
-# what a name stands for
-+ jitted_double = jax.jit(jax.vmap(double))
+# an assigned function
++ mapped = jax.jit(jax.vmap(double))
   for _ in range(4):
 -     mapped = jax.jit(jax.vmap(double))
-+     mapped = jitted_double
       mapped(x)
+# a function with a decorator, which reads what the outer loop binds
+  for n in (2, 3):
+      n = jnp.float32(n)
++     @jax.jit
++     def times_n(x):
++         return x * n
+      for _ in range(3):
+          pass  # which stays
+-         @jax.jit
+-         def times_n(x):
+-             return x * n
+          times_n(x)
+# a function called in an f-string
++ def fifth(x): return x / 5
+  for _ in range(3):
+-     def fifth(x): return x / 5
+      print(f"{step(x, f=fifth)}")
+# a function that is given
++ def tenth(x): return x / 10
+  for _ in range(3):
+-     def tenth(x): return x / 10
+      step(x, f=tenth)
+# static fields, as leafwise, equinox and JAX mark them
+  @lw.pytree
+  class Params:
+-     a: float = lw.static_field(default=2.0)
++     a: float = lw.field(default=2.0)
+-     b: lw.Static[float] = 3.0
++     b: float = 3.0
+  class Rates(eqx.Module):
+-     c: float = eqx.field(static=True)
++     c: float
+-     d: float = eqx.field(default=4.0, static=True, repr=False)
++     d: float = eqx.field(default=4.0, repr=False)
+  @jax.tree_util.register_dataclass
+  @dataclasses.dataclass
+  class State:
+-     e: float = dataclasses.field(metadata=dict(static=True))
++     e: float
+-     f: float = dataclasses.field(metadata={"static": True}, default=6.0)
++     f: float = dataclasses.field(default=6.0)
+  scaled = jax.jit(lambda x, s: x * s[0].a * s[0].b * s[1].c * s[1].d * s[2].e * s[2].f)
+  for n in (0.5, 0.25, 0.75):
+      y = scaled(x, (Params(a=n, b=n + 1), Rates(c=n + 2, d=n + 3), State(e=n + 4, f=n + 5)))
 # a call of a package
   from jax.scipy.optimize import minimize
   def loss(x): return ((x - 3) ** 2).sum()
@@ -194,13 +243,13 @@ main()
 # in a comprehension
 for _ in range(1):
     [step(x, f=lambda x: x + 2) for _ in range(3)]
+# an argument in an f-string
+scaled = eqx.filter_jit(lambda a, x: a * x)
+for a in (0.5, 0.25, 0.75):
+    f"{scaled(a, x)}"
 # in an f-string
 for _ in range(3):
     f"{step(x, f=lambda x: x + 3)}"
-# in a condition
-for _ in range(3):
-    if step(x, f=lambda x: x + 4) is None:
-        pass
 # in a decorator
 for _ in range(3):
     @(lambda g: step(x, f=lambda x: x + 5))
@@ -223,11 +272,37 @@ for n in range(3):
     def triple(x): return x * 3
     step(x, triple)
     triple = double
-# a function defined in the loop
+# it reads the variable of the loop
+for n in range(3):
+    @jax.jit
+    def triple(x): return x * n
+    triple(x)
+# it is a part of a statement
+for _ in range(4):
+    y = (g := jax.jit(jax.vmap(double)))(x)
+    g(x)
+# it has another decorator
+def shown(f): return print(f.__name__) or f
 for _ in range(3):
     @jax.jit
+    @shown
     def triple(x): return x * 3
     triple(x)
+# it has a default
+for _ in range(3):
+    @jax.jit
+    def triple(x, n=jnp.ones(3)): return x * n
+    triple(x)
+# two classes have a static field of that name
+@lw.pytree
+class Rate:
+    value: float = lw.static_field()
+@lw.pytree
+class Other:
+    value: float = lw.static_field()
+scaled = jax.jit(lambda x, rate: x * rate.value)
+for n in (0.5, 0.25, 0.75):
+    scaled(x, Rate(n))
 # arguments behind a star
 scaled = eqx.filter_jit(lambda a, x: a * x)
 for a in (0.5, 0.25, 0.75):
@@ -265,7 +340,7 @@ def edits_of(
 
     with contextlib.redirect_stdout(printed):
         report = explained(program)
-    return [(each, edits_for(each)) for each in findings(report)], printed.getvalue()
+    return [(each, edits_for(each, str(file))) for each in findings(report)], printed.getvalue()
 
 
 def retraces(found: list[tuple[Finding, list[Edit]]]) -> int:

@@ -118,13 +118,6 @@ class TriedRecord(TypedDict):
     seconds: float
 
 
-class TogetherRecord(TypedDict):
-    """Of how many findings the edits were confirmed together, and the script's seconds."""
-
-    findings: int
-    seconds: float
-
-
 class WrongRecord(TypedDict):
     """A call that was answered by a program made for another value, and how often."""
 
@@ -202,7 +195,7 @@ class Report(TypedDict):
     events: list[EventRecord]
     warnings: list[str]
     findings: NotRequired[list[FindingRecord]]
-    together: NotRequired[TogetherRecord]
+    together: NotRequired[dict[str, Any]]
     audit: NotRequired[AuditRecord]
     captures: NotRequired[list["CapturesRecord"]]
     processes: NotRequired[list[ProcessRecord]]

@@ -35,7 +35,7 @@ from leafwise._display.words import (
     is_empty,
     lost,
     paths_of,
-    together_line,
+    together_lines,
     tried_lines,
 )
 
@@ -46,9 +46,6 @@ _SMALL: Final = 0.01
 """The share of JAX's time below which a line that compiled nothing again is not shown."""
 
 _LONGEST: Final = 400
-_STYLES: Final = {"f": "green", "+": "green", "-": "red"}
-"""Of what was tried: the fix that it is, and the lines of its edit."""
-
 _LONGEST_PLACE: Final = 26
 
 
@@ -77,8 +74,8 @@ def print_report(report: Report, console: Console) -> None:
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
     _print(NOTHING if is_empty(report) else _summary(report, found), console)
-    if together := report.get("together"):
-        _print(together_line(report, together), console)
+    for line in together_lines(report):
+        _print(line, console)
 
 
 def html_page(report: Report) -> str:
@@ -141,7 +138,7 @@ def _print_finding(record: FindingRecord, report: Report, console: Console) -> N
     for text in _lines_of(record, report):
         _print(text, console, 2, "green" if text.startswith("fix: ") else "")
     for text in tried_lines(record):
-        style = _STYLES.get(text.lstrip()[0], "")
+        style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {cut(text, _LONGEST)}", style), soft_wrap=True)
     console.print()
 

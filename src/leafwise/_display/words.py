@@ -5,13 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from leafwise._display.shape import (
-    FindingRecord,
-    FunctionRecord,
-    Report,
-    SiteRecord,
-    TogetherRecord,
-)
+from leafwise._display.shape import FindingRecord, FunctionRecord, Report, SiteRecord
 
 NOTHING: Final = "JAX compiled nothing."
 ANOTHER_FUNCTION: Final = "another function"
@@ -192,27 +186,24 @@ class ShownAsText:
 def tried_lines(finding: FindingRecord) -> Iterator[str]:
     """Yield how an edit did that was tried, and the edit if it helped."""
     tried = finding.get("tried")
-    if tried is None:
-        return
-    if tried["verdict"] not in CONFIRMED:
+    if tried is not None and tried["verdict"] in CONFIRMED:
+        before = count(tried["before"], "retrace" if finding["retraces"] else "recompile")
+        seconds, output = duration(tried["saved"]), CONFIRMED[tried["verdict"]]
+        yield f"fix, tried: {before} -> {tried['after']:,}, {seconds} saved, {output}"
+        yield from (f"  {line}" for line in tried["edit"])
+    elif tried is not None:
         yield f"tried: {tried['verdict']}"
-        return
-    before = count(tried["before"], "retrace" if finding["retraces"] else "recompile")
-    seconds, output = duration(tried["saved"]), CONFIRMED[tried["verdict"]]
-    yield f"fix, tried: {before} -> {tried['after']:,}, {seconds} saved, {output}"
-    for line in tried["edit"]:
-        yield f"  {line}"
 
 
 SAME: Final = "confirmed"
-VARIES: Final = "confirmed by counts alone"
-CONFIRMED: Final = {SAME: "output the same", VARIES: "its output differs in every run"}
+UNKNOWN: Final = "confirmed by counts alone"
+CONFIRMED: Final = {SAME: "output the same", UNKNOWN: "no output to compare"}
 
 
-def together_line(report: Report, together: TogetherRecord) -> str:
-    """Return how the edits that helped did together."""
-    number, findings = together["findings"], report.get("findings", [])
-    of = f"{number} of {count(len(findings), 'finding')} {plural(number, 'has', 'have')}"
-    seconds = f"{duration(report['seconds'])} -> {duration(together['seconds'])}"
-    text = f"{of} a fix that was tried; together: {seconds}."
-    return f"{text} `--diff` prints the patch, `--write` applies it."
+def together_lines(report: Report) -> Iterator[str]:
+    """Yield how the edits that helped did together."""
+    if together := report.get("together"):
+        number, every = together["findings"], count(len(report.get("findings", [])), "finding")
+        text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
+        seconds = f"{duration(report['seconds'])} -> {duration(together['seconds'])}"
+        yield f"{text}: {seconds}. `--diff` prints the patch, `--write` applies it."

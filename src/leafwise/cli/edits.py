@@ -1,47 +1,42 @@
 """The edits that follow the fix of a finding, where its call is known exactly.
 
-Each kind of edit is a class, and none of them guesses: where a name is bound twice, or taken, there
-is no edit. Whether an edit helps is then tried.
+Each kind of edit is a function, and none of them guesses: where a name is bound twice, or taken,
+there is no edit. Whether an edit helps is then tried.
 """
 
 import ast
+import functools
+import itertools
 import re
 import symtable
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display.findings import Finding, Made, acted
 from leafwise._display.shape import ReasonRecord
-from leafwise.cli.patch import Code, Edit, code_of
+from leafwise.cli.patch import BETWEEN, Code, Edit, code_of
 
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_PARTS: Final = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.JoinedStr
 
 
 class Place(NamedTuple):
-    """A finding, in the code of its line."""
+    """A finding, in the code of its line: of a notebook, in that of all cells."""
 
     finding: Finding
+    script: str
     code: Code
+    above: int
 
-    def reasons(self) -> Iterator[tuple[Made, ast.Call, ReasonRecord]]:
-        """Yield each reason that JAX acted upon, with its program and the call of that."""
-        for program in self.finding.programs:
-            call = self.call(program)
-            if call is not None:
-                for reason in acted(program.explanation):
-                    yield program, call, reason
-
-    def call(self, program: Made) -> ast.Call | None:
-        """Return the call that a program was made for; none in an f-string."""
-        position = program.first.get("call")
-        for each in self.code.nodes:
-            if isinstance(each, ast.Call) and position == [
-                *(each.lineno, each.col_offset, each.end_lineno, each.end_col_offset)
-            ]:
-                around = self.code.up(each)
-                return None if any(isinstance(one, ast.JoinedStr) for one in around) else each
-        return None
+    def calls(self) -> Iterator[tuple[Made, ast.Call, ReasonRecord]]:
+        """Yield programs and their calls, with each reason."""
+        calls = (each for each in self.code.nodes if isinstance(each, ast.Call))
+        for call, program in itertools.product(calls, self.finding.programs):
+            start, end = call.lineno - self.above, (call.end_lineno or 0) - self.above
+            if program.first.get("call") == [start, call.col_offset, end, call.end_col_offset]:
+                yield from ((program, call, each) for each in acted(program.explanation))
 
     def argument(self, program: Made, call: ast.Call, name: str) -> ast.expr | None:
         """Return what a call gives for a parameter of the program's function."""
@@ -49,10 +44,10 @@ class Place(NamedTuple):
             if each.arg == name:
                 return each.value
         file, _, line = program.first.get("defined", "").rpartition(":")
-        code = code_of(file) if file else None
+        code, above = _located(file, self.script)
         for node in code.nodes if code is not None else ():
             first: Any = next(iter(getattr(node, "decorator_list", ())), node)
-            if isinstance(node, _FUNCTIONS) and str(first.lineno) == line:
+            if isinstance(node, _FUNCTIONS) and str(first.lineno - above) == line:
                 names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
                 at = names.index(name) if name in names else len(call.args)
                 at -= names[:1] == ["self"]
@@ -61,18 +56,25 @@ class Place(NamedTuple):
         return None
 
 
-class AsArray:
-    """An argument made an array, or a number of another type: `step(jnp.asarray(x))`."""
+def _located(file: str, script: str) -> tuple[Code | None, int]:
+    """Return the code of a file, or of the notebook of a cell, and how many lines are above."""
+    cell = re.fullmatch(r"Cell In\[(\d+)\]", file)
+    code = code_of(script if cell else file) if file else None
+    cells = code.text.split(BETWEEN)[: int(cell[1]) - 1] if cell and code is not None else ()
+    return code, b"".join(each + BETWEEN for each in cells).count(b"\n")
 
-    def edits(self, place: Place) -> Iterator[Edit]:
-        """Yield the edits of this kind."""
-        has_jnp = any(getattr(each, "asname", "") == "jnp" for each in place.code.nodes)
-        for program, call, reason in place.reasons():
-            for function in re.findall(_CONVERSION, reason["fix"]):
-                argument = place.argument(program, call, reason["path"])
-                if argument is not None and (has_jnp or "jnp" not in function):
-                    text = f"{function}({place.code.text_of(argument)})"
-                    yield place.code.replaced(argument, text)
+
+def _made_arrays(place: Place) -> Iterator[Edit]:
+    """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`."""
+    has_jnp = any(getattr(each, "asname", "") == "jnp" for each in place.code.nodes)
+    for program, call, reason in place.calls():
+        if any(isinstance(each, ast.JoinedStr) for each in place.code.up(call)):
+            continue  # before Python 3.12 it is elsewhere
+        for function in re.findall(_CONVERSION, reason["fix"]):
+            argument = place.argument(program, call, reason["path"])
+            if argument is not None and (has_jnp or "jnp" not in function):
+                text = f"{function}({place.code.text_of(argument)})"
+                yield place.code.replaced(argument, text)
 
 
 _CONVERSION: Final = (
@@ -81,26 +83,23 @@ _CONVERSION: Final = (
 """The earlier call is the same line in a loop; else the trial says that it did not help."""
 
 
-class Hoist:
-    """A lambda, a partial or a `jax.jit` of a function, made before the loops around it."""
-
-    def edits(self, place: Place) -> Iterator[Edit]:
-        """Yield the edits of this kind."""
-        code = place.code
-        for program, call, reason in place.reasons():
-            if not re.match(_RECREATED, reason["change"]) or "with another" in reason["change"]:
-                continue
-            name, target = reason["path"], place.argument(program, call, reason["path"])
-            if reason["kind"] == "function":
-                name, target = f"jitted_{name}" if name.isidentifier() else "jitted", call.func
-            if target is None and sum(map(_makes_function, call.args)) == 1:
-                target = next(filter(_makes_function, call.args))
-            if isinstance(target, ast.Name):
-                target = _only_value(code, target.id)
-            if target is not None and _makes_function(target):
-                text = code.text_of(target)
-                text = f"({text})" if "\n" in text else text
-                yield from _named_before(code, target, target, f"{name} = {text}", name)
+def _hoisted(place: Place) -> Iterator[Edit]:
+    """Make a lambda, a partial or a `jax.jit` of a function before the loops around it."""
+    code = place.code
+    for program, call, reason in place.calls():
+        if not re.match(_RECREATED, reason["change"]) or "with another" in reason["change"]:
+            continue
+        name, target = reason["path"], place.argument(program, call, reason["path"])
+        if reason["kind"] == "function":
+            name, target = f"jitted_{name}" if name.isidentifier() else "jitted", call.func
+        if target is None and sum(map(_makes_function, call.args)) == 1:
+            target = next(filter(_makes_function, call.args))
+        if isinstance(target, ast.Name):
+            yield from _moved(code, target.id)
+        elif target is not None and _makes_function(target):
+            text = code.text_of(target)
+            text = f"({text})" if "\n" in text else text
+            yield from _named_before(code, target, target, f"{name} = {text}", name)
 
 
 _RECREATED: Final = (
@@ -108,25 +107,43 @@ _RECREATED: Final = (
 )
 
 
-def _only_value(code: Code, name: str) -> ast.expr | None:
-    """Return what the only assignment to a variable of that name gives it."""
-    every = [each for each in code.nodes if isinstance(each, ast.Assign)]
-    values = [each.value for each in every for one in each.targets if ast.unparse(one) == name]
-    return values[0] if len(values) == 1 else None
+def _moved(code: Code, name: str) -> Iterator[Edit]:
+    """Yield the edits that move the only definition of a function before the loops around it."""
+    stored = (each for each in code.nodes if isinstance(getattr(each, "ctx", None), ast.Store))
+    found = [next(code.up(each)) for each in stored if getattr(each, "id", "") == name]
+    found += [each for each in code.nodes if getattr(each, "name", "") == name]
+    node: Any = found[0] if len(found) == 1 and isinstance(found[0], ast.stmt) else None
+    value = getattr(node, "value", node)  # else it is a `def`
+    if not _makes_function(value):
+        return
+    loop = _outermost(code, node, _names_in(value) - {getattr(value, "name", "")})
+    first = [*getattr(node, "decorator_list", []), node][0]
+    start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
+    text = code.text[start:end].decode()
+    if loop is not None and ";" not in text:
+        before, width = code.starts[loop.lineno - 1], node.col_offset - loop.col_offset
+        yield Edit(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
+        yield Edit(code, start, end, "")
 
 
-def _makes_function(node: ast.AST) -> bool:
-    """Return whether an expression makes a function, which may as well be made once."""
-    return isinstance(node, ast.Lambda | ast.Call) and _is_plain(node)
+def _makes_function(node: ast.AST | None) -> bool:
+    """Return whether a node makes a function, which may as well be made once."""
+    return isinstance(node, ast.Lambda | ast.Call | ast.FunctionDef) and _is_plain(node)
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Return whether an expression is of names, constants and what makes functions of them."""
-    if isinstance(node, ast.Lambda):
-        return not (node.args.defaults or node.args.kw_defaults)
-    if isinstance(node, ast.Call) and _last_name(node.func) not in _WRAPPERS:
+    """Return whether a node is of names, constants and what makes functions of them."""
+    if isinstance(node, ast.Lambda | ast.FunctionDef):
+        decorators = getattr(node, "decorator_list", ())
+        is_plain = all(_wraps(each) and _is_plain(each) for each in decorators)
+        return is_plain and not (node.args.defaults or node.args.kw_defaults)
+    if isinstance(node, ast.Call) and not _wraps(node):
         return False
     return isinstance(node, _PLAIN) and all(map(_is_plain, ast.iter_child_nodes(node)))
+
+
+def _wraps(node: Any) -> bool:
+    return ast.unparse(getattr(node, "func", node)).rpartition(".")[2] in _WRAPPERS
 
 
 _PLAIN: Final = (ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Tuple, ast.Constant, ast.Load)
@@ -137,61 +154,46 @@ _WRAPPERS: Final = (
 """What makes a function of a function, and does nothing else."""
 
 
-def _last_name(node: Any) -> str:
-    return str(getattr(node, "attr", getattr(node, "id", "")))
-
-
 def _named_before(
     code: Code, node: ast.expr, value: ast.expr, definition: str, use: str
 ) -> Iterator[Edit]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
     name = definition.partition(" = ")[0]
-    loop = _outermost(code, node, value) if _is_evaluated_once(code, node) else None
+    loop = _outermost(code, node, _names_in(value))
     functions = (each for each in code.up(node) if isinstance(each, _FUNCTIONS))
-    taken = _names_in(code.text, "exec").union(*map(_bound_in, functions))
+    taken = _names_in(code.tree).union(*map(_bound_in, functions))
     if loop is None or not name.isidentifier() or name in taken:
         return
     if code.defined.setdefault(name, definition) == definition:  # else by another edit
         start, _ = code.span(loop)
-        indent = code.text[start - loop.col_offset : start]
-        newline = "\r\n" if "\r\n" in code.text else "\n"
+        indent = code.text[start - loop.col_offset : start].decode()
+        newline = "\r\n" if b"\r\n" in code.text else "\n"
         yield Edit(code, start, start, f"{definition}{newline}{indent}")
         yield code.replaced(node, use)
 
 
-def _is_evaluated_once(code: Code, node: ast.AST) -> bool:
-    """Return whether an expression is a part of a simple statement, and of no loop within it."""
-    around = next(each for each in code.up(node) if isinstance(each, (ast.stmt, *_MANY_TIMES)))
-    return isinstance(around, ast.stmt) and not hasattr(around, "body")
-
-
-_MANY_TIMES: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
-
-
-def _outermost(code: Code, node: ast.AST, value: ast.expr) -> _Loop | None:
-    """Return the outermost loop around a node in which nothing is bound that a value reads."""
+def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
+    """Return the outermost loop around a node in which no name is bound that it reads."""
     found: _Loop | None = None
-    reads = _names_in(ast.unparse(value), "eval")
     for each in code.nodes:  # what is bound elsewhere
         if isinstance(each, ast.Global | ast.Nonlocal) and not reads.isdisjoint(each.names):
             return None
     for each in code.up(node):
         if isinstance(each, ast.ClassDef):
             return None
-        if isinstance(each, _FUNCTIONS) or not reads.isdisjoint(_bound_in(each)):
+        if isinstance(each, (*_FUNCTIONS, _PARTS)) or not reads.isdisjoint(_bound_in(each)):
             break
         found = each if isinstance(each, _Loop) else found
     return found
 
 
-def _names_in(text: str, mode: str) -> set[str]:
+def _names_in(node: ast.AST) -> set[str]:
     """Return the names that a code reads or binds, but for the variables of its functions."""
-    todo = [symtable.symtable(text, "<leafwise>", mode)]
     found: set[str] = set()
-    while todo:
-        table = todo.pop()
+    todo = [symtable.symtable(ast.unparse(node), "<leafwise>", "exec")]
+    for table in todo:
         is_function = table.get_type() == "function"
-        symbols = [each for each in table.get_symbols() if not (is_function and each.is_local())]
+        symbols = (each for each in table.get_symbols() if not (is_function and each.is_local()))
         found.update(each.get_name() for each in symbols)
         todo += table.get_children()
     return found
@@ -203,8 +205,8 @@ def _bound_in(node: ast.AST) -> set[str]:
     for each in ast.walk(node):
         if isinstance(getattr(each, "ctx", None), ast.Store | ast.Del):
             found.add(_root(each))
-        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
-            found |= {_root(each.value.func)} - {"jax", "jnp"}  # `rates.append(rate)`
+        elif isinstance(each, ast.Expr):
+            found |= {_root(each.value)} - {"jax", "jnp"}  # `rates.append(rate)`
         elif isinstance(each, ast.arg):
             found.add(each.arg)
         else:  # imports, functions, classes, exceptions and patterns
@@ -213,32 +215,71 @@ def _bound_in(node: ast.AST) -> set[str]:
 
 
 def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return _last_name(node)
+    return re.sub(r"\W.*", "", ast.unparse(node), flags=re.DOTALL)
 
 
-class JitBefore:
-    """The `jax.jit` of a call of a package, before the loops around the call."""
-
-    def edits(self, place: Place) -> Iterator[Edit]:
-        """Yield the edits of this kind."""
-        call = place.call(place.finding.programs[0])
-        for found in filter(None, map(_DEFINITION.match, place.finding.fixes())):
+def _jitted_before(place: Place) -> Iterator[Edit]:
+    """Define the `jax.jit` of a call of a package before the loops around the call."""
+    for _, call, reason in place.calls():
+        if found := _DEFINITION.match(reason["fix"]):
             jit: Any = ast.parse(found[2], mode="eval").body
-            if call is not None and ast.dump(jit.args[0].body) == ast.dump(call):
+            if ast.dump(jit.args[0].body) == ast.dump(call):
                 yield from _named_before(place.code, call, jit, found[1], found[3])
 
 
 _DEFINITION: Final = re.compile(
     r"`(jitted_\w+ = ([\w.]+\(lambda .*\)))` once(?:, before the loop)?, and `(.*?)` here"
 )
-KINDS: Final = (AsArray(), Hoist(), JitBefore())
 
 
-def edits_for(finding: Finding) -> list[Edit]:
+def _made_dynamic(place: Place) -> Iterator[Edit]:
+    """Make a static field of a class of the user's dynamic, if no other has its name."""
+    reasons = (each for program in place.finding.programs for each in acted(program.explanation))
+    for reason in reasons:
+        holder, _, name = reason["path"].rpartition(".")
+        if holder and "make it dynamic" in reason["fix"]:
+            edits = {
+                code.replaced(node, text)
+                for code in _near(place.code)
+                for node in code.nodes
+                if isinstance(node, ast.AnnAssign) and code.text_of(node.target) == name
+                for text in [
+                    functools.reduce(
+                        lambda text, each: re.sub(each[0], each[1], text),
+                        _DYNAMIC,
+                        code.text_of(node),
+                    )
+                ]
+                if text != code.text_of(node)
+            }
+            yield from edits if len(edits) == 1 else ()
+
+
+def _near(code: Code) -> Iterator[Code]:
+    """Return a code and those of the user's modules that it imports from."""
+    imports = (each for each in code.nodes if isinstance(each, ast.ImportFrom) and each.module)
+    names = {str(each.module).replace(".", "/") for each in imports}
+    files = (f"{folder}/{name}.py" for folder in Path(code.path).parents[:2] for name in names)
+    return filter(None, (code, *map(code_of, files)))
+
+
+_MARK: Final = (
+    r"""(?:static=True|pytree_node=False|metadata=(dict\(static=T|{.static.: T)rue[)}])"""
+)
+_DYNAMIC: Final = (
+    (rf"\s*=\s*[\w.]+(\(\s*{_MARK},?\s*|\bstatic_field\()\)$", ""),
+    (rf"(?<=\(){_MARK},\s*|,\s*{_MARK}(?=[,)])", ""),
+    (r"\bstatic_field\(", "field("),
+    (r"^(\w+\s*:\s*)[\w.]*\bStatic\[([^=]*)\]", r"\1\2"),
+)
+"""How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
+
+_KINDS: Final = (_made_arrays, _hoisted, _jitted_before, _made_dynamic)
+
+
+def edits_for(finding: Finding, script: str) -> list[Edit]:
     """Return the edits that follow the fixes of a finding; none where nothing is certain."""
-    code = code_of(finding.site["file"]) if finding.site is not None else None
+    code, above = _located(finding.site["file"] if finding.site is not None else "", script)
     if code is None:
         return []
-    return [edit for kind in KINDS for edit in kind.edits(Place(finding, code))]
+    return [edit for kind in _KINDS for edit in kind(Place(finding, script, code, above))]

@@ -77,32 +77,22 @@ def problem(target: Script) -> str | None:
     return notebook.problem(file) if target.is_notebook else None
 
 
-class Trial(NamedTuple):
-    """What `--try` sets for a run: files in the place of others, the most seconds, and streams."""
-
-    changed: Mapping[str, bytes]
-    limit: float | None
-    streams: dict[str, Any]
-
-
-_PLAIN: Final = Trial({}, None, {})
-
-
 def run(
-    target: Script, version: str, options: Mapping[str, Any], trial: Trial = _PLAIN
+    target: Script, version: str, options: Mapping[str, Any], **streams: Any
 ) -> tuple[shape.Report, int]:
     """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
         runner: list[str] = []
-        if trial.changed:
-            texts = {path: data.decode("latin-1") for path, data in trial.changed.items()}
-            Path(folder, leafwise_explain.CHANGED).write_text(json.dumps(texts), encoding="utf-8")
-            if str(Path(target.name).absolute()) in texts:  # which Python itself would read
-                runner = ["-m", leafwise_explain.__name__]
+        if changed := options.get("changed"):  # by --try
+            file = Path(folder, leafwise_explain.CHANGED)
+            file.write_text(json.dumps(changed), encoding="utf-8")
+            if not target.is_notebook and os.path.abspath(target.name) in changed:  # noqa: PTH100
+                runner = ["-m", leafwise_explain.__name__]  # Python itself would read the file
         command = [sys.executable, *_options(), *runner, *target.command]
         began = time.time()
-        pid, code = _run(command, {**os.environ, leafwise_explain.VARIABLE: folder}, trial)
+        environment = {**os.environ, leafwise_explain.VARIABLE: folder}
+        pid, code = _run(command, options.get("limit"), env=environment, **streams)
         seconds = time.time() - began
         processes = explain_report.read(Path(folder))
     main = next((each for each in processes if each.pid == pid), None)
@@ -141,7 +131,7 @@ def _options() -> list[str]:
     return [*(each for each in found if each not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
 
-def _run(command: list[str], environment: Mapping[str, str], trial: Trial) -> tuple[int, int]:
+def _run(command: list[str], limit: float | None, **options: Any) -> tuple[int, int]:
     """Run a command; return its process number and how it ended.
 
     Ctrl-C reaches it from the terminal, and SIGTERM, which this process alone has got, by us.
@@ -158,9 +148,9 @@ def _run(command: list[str], environment: Mapping[str, str], trial: Trial) -> tu
         for each, handler in before.items():
             if handler != signal.SIG_IGN:
                 signal.signal(each, handle)
-        process = started = subprocess.Popen[bytes](command, env=environment, **trial.streams)
+        process = started = subprocess.Popen[bytes](command, **options)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return started.pid, started.wait(trial.limit)
+            return started.pid, started.wait(limit)
         started.kill()
         return started.pid, started.wait()
     finally:

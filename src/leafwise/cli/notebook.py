@@ -18,11 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import leafwise_explain
+
 
 def cells_of(file: Path) -> Iterator[tuple[str, str]]:
     """Yield the names and sources of code cells; ValueError if the notebook is none of Python."""
     try:
-        notebook: Any = json.loads(file.read_text(encoding="utf-8"))
+        changed = leafwise_explain.changed.get(os.path.abspath(file))  # noqa: PTH100
+        notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
         metadata = notebook["metadata"]
         cells: list[Any] = notebook["cells"]
     except (KeyError, TypeError, ValueError) as error:

@@ -2,36 +2,40 @@
 
 import argparse
 import contextlib
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from leafwise._display.findings import Finding, findings
 from leafwise._display.shape import FindingRecord, Report, TriedRecord
-from leafwise._display.words import CONFIRMED, SAME, VARIES, count
+from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import edits_for
-from leafwise.cli.explain_script import Script, Trial, run
-from leafwise.cli.patch import Edit, Files, applied, diff, shown, uncommitted
+from leafwise.cli.explain_script import Script, run
+from leafwise.cli.patch import Code, Edit, applied, diff, shown, uncommitted
 
 _LONGEST: Final = 3
 """A run is ended after so many times the seconds of the first."""
 
+_INTERRUPTED: Final = ("interrupted", "SIGTERM")
+_Fix: TypeAlias = tuple[Finding, FindingRecord, list[Edit]]
+
 
 def problem(script: Script, options: argparse.Namespace) -> str:
     """Return why a script cannot be run again and again, if that is known beforehand."""
-    if script.is_records or script.is_notebook:
-        return f"--try runs a script or a module, and not {script.name}"
+    if script.is_records:
+        return f"--try runs a script, and {script.name} has records"
     file = Path(script.name)
     if script.is_module or not file.is_file():
         return ""
     if _INPUT.search(file.read_text(encoding="utf-8", errors="replace")):
         return f"--try runs a script more than once, and {script.name} reads standard input"
-    return uncommitted([str(file)]) if options.write and not options.force else ""
+    return uncommitted([script.name]) if options.write and not options.force else ""
 
 
 _INPUT: Final = re.compile(r"(?<![\w.])input\(|\bsys\.stdin\b")
@@ -46,25 +50,17 @@ def run_and_try(
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
     output.flush()
-    files = {} if is_interrupted(trials.report) else trials.try_fixes(options.tries or 5)
+    files = {} if trials.report["ended"] in _INTERRUPTED else trials.try_fixes(options.tries or 5)
     if options.diff:
         sys.stdout.buffer.write(diff(files))
     if options.write:
-        paths = [code.path for code in files]
-        if not options.force and (problem := uncommitted(paths)):
+        if not options.force and (problem := uncommitted(code.path for code in files)):
             sys.stderr.write(f"leafwise explain: nothing was written: {problem}\n")
             return trials.report, 2
-        for code, data in files.items():
-            Path(code.path).write_bytes(data)
+        for code, text in files.items():
+            Path(code.path).write_bytes(code.file_with(text).encode(code.encoding))
+            sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
     return trials.report, trials.report["exit"]
-
-
-class _Fix(NamedTuple):
-    """The edits for a finding, and its record in the report."""
-
-    finding: Finding
-    record: FindingRecord
-    edits: list[Edit]
 
 
 class Trials:
@@ -72,57 +68,56 @@ class Trials:
 
     def __init__(self, script: Script, version: str, wanted: dict[str, Any]) -> None:
         self._script, self._version = script, version
-        self.report, self.printed = self._run(wanted, Trial({}, None, {}))
+        self.report, self.printed = self._run(wanted)
 
-    def try_fixes(self, most: int) -> Files:
+    def try_fixes(self, most: int) -> dict[Code, bytes]:
         """Try the costliest findings with an edit, note it in the report; return the new files."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's code, which has shown them
+        with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
             both = zip(findings(self.report), self.report.get("findings", []), strict=True)
-            fixes = [_Fix(each, record, edits_for(each)) for each, record in both]
-        chosen = [each for each in fixes if each.edits][:most]
+            fixes = [(each, record, edits_for(each, self._script.name)) for each, record in both]
+        chosen = [each for each in fixes if each[-1]][:most]
         if chosen:
             runs = count(len(chosen) + (len(chosen) > 1), "time")
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
         kept: list[_Fix] = []
-        records: list[TriedRecord] = []
-        together: TriedRecord | None = None
+        best: tuple[list[_Fix], TriedRecord] | None = None
         with contextlib.suppress(KeyboardInterrupt):
             for each in chosen:
-                tried = each.record["tried"] = self._tried([each])
+                tried = each[1]["tried"] = self._tried(each)
                 if tried["verdict"] in CONFIRMED:
                     kept.append(each)
-                    records.append(tried)
-            together = self._tried(kept) if len(kept) > 1 else None
-        if together is None or together["verdict"] not in CONFIRMED:
-            del kept[1:]  # the costliest alone
-            together = next(iter(records), None)
-        if together is not None:
-            self.report["together"] = {"findings": len(kept), "seconds": together["seconds"]}
-        return applied(edit for each in kept for edit in each.edits)
+                    best = best or ([each], tried)  # the costliest alone
+            if len(kept) > 1 and (tried := self._tried(*kept))["verdict"] in CONFIRMED:
+                best = kept, tried
+        if best is None:
+            return {}
+        kept, tried = best
+        self.report["together"] = {"findings": len(kept), "seconds": tried["seconds"]}
+        return applied(edit for _, _, edits in kept for edit in edits)
 
-    def _tried(self, fixes: list[_Fix]) -> TriedRecord:
+    def _tried(self, *fixes: _Fix) -> TriedRecord:
         """Run the script with the edits of some findings, and compare."""
-        files = applied(edit for each in fixes for edit in each.edits)
+        files = applied(edit for _, _, edits in fixes for edit in edits)
         report, printed = self._try(files)
-        before = sum(len(each.finding.programs) for each in fixes)
+        before = sum(len(finding.programs) for finding, _, _ in fixes)
         after = max(0, before - _again(self.report) + _again(report))
-        verdict = SAME if printed == self.printed else VARIES
         if report["seconds"] > _LONGEST * self.report["seconds"]:
             verdict = "took too long"
         elif report["exit"] != self.report["exit"]:
             verdict = "changed the exit code"
-        elif verdict == VARIES and not self._output_varies:
+        elif printed != self.printed and not self._output_varies:
             verdict = "changed the output"
         elif after >= before:
             verdict = "did not help"
+        else:
+            verdict = SAME if printed == self.printed != b"" else UNKNOWN
         return {
             "verdict": verdict,
             "edit": shown(files),
             "before": before,
             "after": after,
-            "saved": sum(each.finding.seconds for each in fixes) * (1 - after / before),
+            "saved": sum(finding.seconds for finding, _, _ in fixes) * (1 - after / before),
             "seconds": report["seconds"],
         }
 
@@ -131,26 +126,21 @@ class Trials:
         """Whether two runs without an edit print different things."""
         return self._try({})[1] != self.printed
 
-    def _try(self, files: Files) -> tuple[Report, bytes]:
+    def _try(self, files: dict[Code, bytes]) -> tuple[Report, bytes]:
         """Run the script with other files; its errors were shown by the first run."""
-        changed = {code.path: data for code, data in files.items()}
-        limit = _LONGEST * self.report["seconds"]
-        report, printed = self._run({}, Trial(changed, limit, {"stderr": subprocess.DEVNULL}))
-        if is_interrupted(report):
+        changed = {code.path: code.file_with(text) for code, text in files.items()}
+        options = {"changed": changed, "limit": _LONGEST * self.report["seconds"]}
+        report, printed = self._run(options, stderr=subprocess.DEVNULL)
+        if report["ended"] in _INTERRUPTED:
             raise KeyboardInterrupt
         return report, printed
 
-    def _run(self, wanted: dict[str, Any], trial: Trial) -> tuple[Report, bytes]:
+    def _run(self, options: dict[str, Any], **streams: Any) -> tuple[Report, bytes]:
         with tempfile.TemporaryFile() as output:
-            streams = {**trial.streams, "stdin": subprocess.DEVNULL, "stdout": output}
-            report, _ = run(self._script, self._version, wanted, trial._replace(streams=streams))
+            streams |= {"stdin": subprocess.DEVNULL, "stdout": output}
+            report, _ = run(self._script, self._version, options, **streams)
             output.seek(0)
             return report, output.read()
-
-
-def is_interrupted(report: Report) -> bool:
-    """Return whether Ctrl-C or SIGTERM ended a run."""
-    return report["ended"] in ("interrupted", "SIGTERM")
 
 
 def _again(report: Report) -> int:
