@@ -157,7 +157,7 @@ def pytest_collection_finish() -> None:
 
 # --------------------------------------------------------------------------- compilation
 
-_compile = compiler.backend_compile_and_load
+_compile: Any = getattr(compiler, "backend_compile_and_load", None)
 _COMPILED: dict[Any, Any] = {}
 
 
@@ -175,7 +175,8 @@ def _compile_once(backend: Any, module: Any, devices: Any, options: Any, callbac
     return _COMPILED[key]
 
 
-compiler.backend_compile_and_load = _compile_once
+if _compile and os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":  # not at night
+    compiler.backend_compile_and_load = _compile_once
 
 # --------------------------------------------------------------------------- budget
 
