@@ -57,26 +57,31 @@ def _vmap(function: Function, x: Any) -> Any:
 
 def _grad(function: Function, x: Any) -> Any:
     gradient: Any = jax.grad(_sum_of(function), allow_int=True)
-    return jax.jit(gradient)(x)
+    return jax.eval_shape(gradient, x)
 
 
 def _scan(function: Function, x: Any) -> Any:
     def step(carry: Any, _: None) -> tuple[Any, None]:
         return function(carry), None
 
-    last, _ = jax.lax.scan(step, _TREE_MAP(_as_array, x), None, length=2)
-    return last
+    def run(x: Any) -> Any:
+        return jax.lax.scan(step, x, None, length=2)[0]
+
+    return jax.eval_shape(run, _TREE_MAP(_as_array, x))
 
 
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
     "jax.jit": (_under(jax.jit), True),
     "jax.vmap": (_vmap, True),
     "jax.grad": (_grad, False),
-    "lax.scan": (_scan, True),
+    "lax.scan": (_scan, False),
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.checkpoint": (_under(jax.checkpoint), True),
 }
-"""How each is called, and whether it returns the leaves that it was given."""
+"""How each is called, and whether it returns the leaves that it was given.
+
+What is traced alone is not compiled, which would say no more of a class.
+"""
 
 
 def _as_array(leaf: Any) -> Any:
