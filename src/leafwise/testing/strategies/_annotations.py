@@ -61,7 +61,13 @@ from leafwise.testing.strategies._objects import (
     origin_of,
     subclasses_of,
 )
-from leafwise.testing.strategies._static_values import BY_ARITY, FUNCTIONS, OF_MANY, plain_values
+from leafwise.testing.strategies._static_values import (
+    BY_ARITY,
+    FUNCTIONS,
+    INITIALIZER,
+    OF_MANY,
+    plain_values,
+)
 
 EMPTY: Final = inspect.Parameter.empty
 
@@ -210,6 +216,8 @@ def _union(kind: Any, where: FieldContext) -> Strategy:
     parts = sorted(typing.get_args(kind), key=lambda part: part is not type(None))
     if np.number in parts and jax.Array in parts:  # jax.typing.ArrayLike, flattened
         parts = [part for part in parts if part in (type(None), jax.Array, float)]
+    if INITIALIZER in parts:  # else a function of any kind, as flax has it
+        parts = [part for part in parts if part in (type(None), INITIALIZER)]
     strategies: list[Strategy] = []
     refusals: list[CannotBuildError] = []
     for part in parts:
@@ -508,6 +516,8 @@ class InstancePlan:
             around=self.where.around or (self.cls,),
             repeats=self.where.repeats,
         )
+        if INITIALIZER in (parameter.kind, *typing.get_args(parameter.kind)):
+            self._never_default.add(parameter.name)  # it may compile a program for each shape
         try:
             self._drawn[parameter.name] = argument_for(self.cls, parameter, where)
         except CannotBuildError:

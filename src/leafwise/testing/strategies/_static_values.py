@@ -76,6 +76,7 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
 
 _SIZES: Final = st.sampled_from((1, 2, 3, 0, 1, 2, 1, 2, 1, 2, 4, 5))
 """Seldom others than 1 and 2: an initializer is compiled for each shape."""
+INITIALIZER: Final[Any] = jax.nn.initializers.Initializer
 _FLOATS: Final = st.floats(-10, 10, width=16)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
@@ -124,9 +125,7 @@ _KNOWN: Final[dict[Any, Strategy]] = {
     jax.sharding.NamedSharding: st.builds(jax.sharding.NamedSharding, st.builds(_mesh), _SPECS),
     **dict.fromkeys((jax.sharding.Sharding, jax.sharding.SingleDeviceSharding), _SHARDINGS),
     jax.Device: _DEVICES,
-    jax.nn.initializers.Initializer: st.sampled_from(
-        [jax.nn.initializers.zeros, jax.nn.initializers.ones]
-    ),
+    INITIALIZER: st.sampled_from([jax.nn.initializers.zeros, jax.nn.initializers.ones]),
     jax.ShapeDtypeStruct: st.builds(
         jax.ShapeDtypeStruct, st.lists(st.integers(1, 3), max_size=2).map(tuple), _DTYPES
     ),
