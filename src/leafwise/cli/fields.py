@@ -91,7 +91,7 @@ def _first_found(strategies: list[Any]) -> Any:
     raise refused
 
 
-_FEW: Final = 40
+_FEW: Final = 20
 """How many instances are made before one is taken that has no number in some field."""
 
 

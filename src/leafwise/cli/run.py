@@ -6,7 +6,7 @@ import itertools
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import field_order
 from leafwise.cli.baseline import Baseline
 from leafwise.cli.fields import Example, check_fields, untraceable
-from leafwise.cli.laws import CheckOptions, OnStep, too_long, try_laws
+from leafwise.cli.laws import CheckOptions, OnStep, Told, told_by, too_long, try_laws
 from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import (
     CheckedRow,
@@ -38,7 +38,7 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing._check import chosen_laws
 from leafwise.testing._format import format_error, short_repr
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.libraries import LIBRARIES, library_of
+from leafwise.testing._laws.libraries import library_of
 
 _WIDTH: Final = 200
 
@@ -105,16 +105,20 @@ def run_checks(
 def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Iterator[ClassReport]:
     for name, reason in found.unloaded.items():
         yield ClassReport(name, "", (), reason, is_module=True, identity=name)
-    known: set[tuple[str, str]] = set()
-    check = _in_processes if options.jobs > 1 else _in_this_process
+    told: set[Told] = set()
+    reports = (
+        _in_processes(found, options, on_step)
+        if options.jobs > 1
+        else _in_this_process(found, options, on_step, told)
+    )
     # What a class warns of, it warns of for each value that we draw.
     with warnings.catch_warnings(action="ignore"):
-        for report in check(found, options, on_step):
-            yield once_a_library(report, known)
+        for report in reports:
+            yield once_a_library(report, told)
 
 
 def _in_this_process(
-    found: FoundTargets, options: CheckOptions, on_step: OnStep
+    found: FoundTargets, options: CheckOptions, on_step: OnStep, told: set[Told]
 ) -> Iterator[ClassReport]:
     for number, target in enumerate(found.targets, 1):
         where = f"{number} of {len(found.targets)}: {target.name}"
@@ -123,7 +127,7 @@ def _in_this_process(
         def show_step(step: str, where: str = where) -> None:
             on_step(f"{where}: {step}")
 
-        yield check_class(target, options, show_step)
+        yield check_class(target, options, show_step, told)
 
 
 def _in_processes(
@@ -155,15 +159,14 @@ def _check_at(place: int, options: CheckOptions) -> ClassReport:
     return check_class(_TARGETS[place], options)
 
 
-def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
+def once_a_library(report: ClassReport, told: set[Told]) -> ClassReport:
     """Return a report without the warnings that say of a library, or a part, what one has said."""
     kept: list[LawResult] = []
     for each in report.warnings:
-        kind = each.law if each.library in LIBRARIES else "", each.library
-        is_of_field = each.law == str(Law.AUX_DATA_HASH) and "." in each.path
-        if is_of_field or kind not in known:
+        about = told_by(each)
+        if about is None or about not in told:
             kept.append(each)
-            known |= set() if is_of_field else {kind}
+            told |= {about} if about else set()
     return dataclasses.replace(report, warnings=tuple(kept))
 
 
@@ -197,7 +200,10 @@ def _unknown_fields(reports: list[ClassReport], options: CheckOptions) -> str:
 
 
 def check_class(
-    target: CheckTarget, options: CheckOptions | None = None, on_step: OnStep = lambda _: None
+    target: CheckTarget,
+    options: CheckOptions | None = None,
+    on_step: OnStep = lambda _: None,
+    told: Container[Told | None] = (),
 ) -> ClassReport:
     """Check one class; `on_step` is called with what comes next: a field, a law."""
     chosen = options or CheckOptions()
@@ -238,7 +244,7 @@ def check_class(
         except TooLong:
             late, why = Verdict.NOT_CHECKED, f"{cls.__name__}: {too_long(chosen)}"
             rows.append(CheckedRow("", static=False, kind="", change="", verdict=late, note=why))
-    results = try_laws(cls, chosen, example.base, on_step) if chosen.laws else []
+    results = try_laws(cls, chosen, example.base, on_step, told) if chosen.laws else []
     # Not the errors, which may not pickle.
     results = [dataclasses.replace(each, error=None) for each in results]
     warned: list[LawResult] = []

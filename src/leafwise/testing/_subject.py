@@ -125,7 +125,7 @@ class Probe:
         self._before = self._any.signature(*self._args)
         self._warm: dict[Outcome | None, tuple[Subject, list[Signature]]] = {}
         self.refused: Exception | None = None
-        self._start(None if subject else Outcome.RECOMPILE)
+        self._start(None if subject else self._traced or Outcome.RECOMPILE)
 
     def try_observe(self, edited: Any) -> Observation | None:
         """Call a function that knows the instance and not the edited one.
