@@ -121,12 +121,13 @@ class _Finder:
 
 
 if __name__ == "__main__":  # a script whose text was changed runs as by `python`
-    from importlib.util import module_from_spec, spec_from_file_location
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_loader
 
     del sys.argv[0]
     path = os.path.abspath(sys.argv[0])  # noqa: PTH100
     sys.path[0] = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
-    spec: "Any" = spec_from_file_location("__main__", path)
+    spec: "Any" = spec_from_loader("__main__", SourceFileLoader("__main__", path))
     module: "Any" = module_from_spec(spec)
     sys.modules["__main__"], module.__package__, module.__spec__ = module, None, None
     exec(spec.loader.get_code("__main__"), vars(module))  # noqa: S102

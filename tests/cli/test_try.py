@@ -203,16 +203,22 @@ def test_a_notebook(run: Runner) -> None:
 
 FIELD = """\
 import jax
-from models import Params
+from models import Params, scaled
 step = jax.jit(lambda x, params: x * params.rate)
 for n in range(3):
     print(step(1.0, Params(n / 2)))
+print(scaled(1.0))
 """
 PARAMS = """\
+import jax
 import leafwise as lw
 @lw.pytree
 class Params:
     rate: float = lw.static_field()
+def scaled(x):
+    for _ in range(3):
+        x = jax.jit(lambda x: x * 2)(x)
+    return x
 """
 
 
@@ -220,13 +226,17 @@ def test_a_field_of_another_module(run: Runner) -> None:
     """It is made dynamic there, which is confirmed, unless its value is needed."""
     script, models = run.write(FIELD), run.write(PARAMS, "models.py")
     repository(run, script, models)
-    done, (record,) = tried(run, "--write", script)
-    assert record["verdict"] == "confirmed", done.stderr
-    assert (run.folder / models).read_text() == PARAMS.replace(" = lw.static_field()", "")
+    done, records = tried(run, "--write", script)
+    assert [each["verdict"] for each in records] == ["confirmed"] * 2, done.stderr
+    text = PARAMS.replace(" = lw.static_field()", "").replace(
+        "x = jax.jit(lambda x: x * 2)", "x = jitted"
+    )
+    before = "    jitted = jax.jit(lambda x: x * 2)\n    for"
+    assert (run.folder / models).read_text() == text.replace("    for", before)
     run.write(PARAMS, models)
     run.write(FIELD.replace("* params", "if params").replace("rate)", "rate else 1)"))
-    done, (record,) = tried(run, "--force", script)
-    assert record["verdict"] == "changed the exit code", done.stderr
+    done, records = tried(run, "--force", script)
+    assert "changed the exit code" in [each["verdict"] for each in records], done.stderr
 
 
 def test_ctrl_c(run: Runner) -> None:

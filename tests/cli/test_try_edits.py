@@ -288,6 +288,24 @@ for _ in range(3):
     @shown
     def triple(x): return x * 3
     triple(x)
+# it is set to two names, of which one changes
+for n in range(3):
+    triple = best = lambda x: x * 3
+    step(x, triple)
+    best = None
+# its name was imported
+from operator import neg as triple
+for n in range(3):
+    triple(n)
+    def triple(x): return x * 3
+    step(x, triple)
+# it has a text of several lines, which its indent is a part of
+for n in range(3):
+    def triple(x):
+        '''Three times,
+        or more.'''
+        return x * 3
+    step(x, triple)
 # it has a default
 for _ in range(3):
     @jax.jit

@@ -5,8 +5,8 @@ there is no edit. Whether an edit helps is then tried.
 """
 
 import ast
-import functools
 import itertools
+import os
 import re
 import symtable
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from leafwise.cli.patch import BETWEEN, Code, Edit, code_of
 
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_BINDING: Final = ("name", "asname", "rest")
 _PARTS: Final = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.JoinedStr
 
 
@@ -59,7 +60,7 @@ class Place(NamedTuple):
 def _located(file: str, script: str) -> tuple[Code | None, int]:
     """Return the code of a file, or of the notebook of a cell, and how many lines are above."""
     cell = re.fullmatch(r"Cell In\[(\d+)\]", file)
-    code = code_of(script if cell else file) if file else None
+    code = code_of(os.path.abspath(script if cell else file)) if file else None  # noqa: PTH100
     cells = code.text.split(BETWEEN)[: int(cell[1]) - 1] if cell and code is not None else ()
     return code, b"".join(each + BETWEEN for each in cells).count(b"\n")
 
@@ -111,16 +112,17 @@ def _moved(code: Code, name: str) -> Iterator[Edit]:
     """Yield the edits that move the only definition of a function before the loops around it."""
     stored = (each for each in code.nodes if isinstance(getattr(each, "ctx", None), ast.Store))
     found = [next(code.up(each)) for each in stored if getattr(each, "id", "") == name]
-    found += [each for each in code.nodes if getattr(each, "name", "") == name]
+    found += [each for each in code.nodes if name in map(vars(each).get, _BINDING)]
     node: Any = found[0] if len(found) == 1 and isinstance(found[0], ast.stmt) else None
     value = getattr(node, "value", node)  # else it is a `def`
-    if not _makes_function(value):
+    if not _makes_function(value) or len(getattr(node, "targets", "f")) > 1:
         return
     loop = _outermost(code, node, _names_in(value) - {getattr(value, "name", "")})
     first = [*getattr(node, "decorator_list", []), node][0]
     start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
     text = code.text[start:end].decode()
-    if loop is not None and ";" not in text:
+    # Not two statements in a line, nor a text of several lines, which is not to lose an indent.
+    if loop is not None and not re.search(r"""(?m);|\"{3}|'{3}|\\$""", text):
         before, width = code.starts[loop.lineno - 1], node.col_offset - loop.col_offset
         yield Edit(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
         yield Edit(code, start, end, "")
@@ -210,7 +212,7 @@ def _bound_in(node: ast.AST) -> set[str]:
         elif isinstance(each, ast.arg):
             found.add(each.arg)
         else:  # imports, functions, classes, exceptions and patterns
-            found |= {getattr(each, field, None) for field in ("name", "asname", "rest")}
+            found |= set(map(vars(each).get, _BINDING))
     return found
 
 
@@ -238,20 +240,14 @@ def _made_dynamic(place: Place) -> Iterator[Edit]:
     for reason in reasons:
         holder, _, name = reason["path"].rpartition(".")
         if holder and "make it dynamic" in reason["fix"]:
-            edits = {
-                code.replaced(node, text)
-                for code in _near(place.code)
-                for node in code.nodes
-                if isinstance(node, ast.AnnAssign) and code.text_of(node.target) == name
-                for text in [
-                    functools.reduce(
-                        lambda text, each: re.sub(each[0], each[1], text),
-                        _DYNAMIC,
-                        code.text_of(node),
-                    )
-                ]
-                if text != code.text_of(node)
-            }
+            edits: set[Edit] = set()
+            every = ((code, node) for code in _near(place.code) for node in code.nodes)
+            for code, node in every:
+                if isinstance(node, ast.AnnAssign) and code.text_of(node.target) == name:
+                    text = code.text_of(node)
+                    for mark, rest in _DYNAMIC:
+                        text = re.sub(mark, rest, text)
+                    edits |= {code.replaced(node, text)} if text != code.text_of(node) else set()
             yield from edits if len(edits) == 1 else ()
 
 

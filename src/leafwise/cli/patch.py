@@ -85,13 +85,11 @@ class Edit(NamedTuple):
 
 
 @functools.cache
-def code_of(file: str) -> Code | None:
-    """Return the code of a file that a report names in short; None for one that is not to edit."""
-    path = os.path.abspath(file)  # noqa: PTH100
-    try:
+def code_of(path: str) -> Code | None:
+    """Return the code of a file, named whole; None for one that is not to edit."""
+    with contextlib.suppress(OSError, SyntaxError, ValueError):
         return Code(path) if is_users_file(path) else None
-    except (OSError, SyntaxError, ValueError):
-        return None
+    return None
 
 
 def applied(edits: Iterable[Edit]) -> dict[Code, bytes]:
