@@ -84,7 +84,8 @@ def run_checks(
     """
     chosen = options or CheckOptions()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
-    console = Console(stderr=True, quiet=not sys.stderr.isatty())
+    visible = sys.stderr.isatty()
+    console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     reports: list[ClassReport] = []
     interrupted = False
     with console.status("checking") as status:

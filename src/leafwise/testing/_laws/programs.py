@@ -73,14 +73,14 @@ def _scan(function: Function, x: Any) -> Any:
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
     "jax.jit": (_under(jax.jit), True),
     "jax.vmap": (_vmap, True),
+    "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.eval_shape": (jax.eval_shape, False),
     "jax.checkpoint": (_under(jax.checkpoint), True),
 }
 """How each is called, and whether it returns the leaves that it was given.
 
-What is traced alone is not compiled, which would say no more of a class.
+The last ones are traced by `eval_shape`, and not compiled, which would say no more of a class.
 """
 
 

@@ -481,6 +481,13 @@ def _is_field(cls: Any, name: str) -> bool:
     return hasattr(cls, "__attrs_attrs__") or hasattr(cls, "_fields")
 
 
+def _changes(parameter: Parameter) -> Strategy:
+    """Return a strategy for whether a parameter is drawn that has a default."""
+    kinds = (parameter.kind, *typing.get_args(parameter.kind))
+    # The default of an initializer compiles a program for each shape.
+    return st.integers(0, 7) if INITIALIZER in kinds else st.booleans()
+
+
 # --------------------------------------------------------------------------- all arguments
 
 
@@ -516,8 +523,6 @@ class InstancePlan:
             around=self.where.around or (self.cls,),
             repeats=self.where.repeats,
         )
-        if INITIALIZER in (parameter.kind, *typing.get_args(parameter.kind)):
-            self._never_default.add(parameter.name)  # it may compile a program for each shape
         try:
             self._drawn[parameter.name] = argument_for(self.cls, parameter, where)
         except CannotBuildError:
@@ -578,7 +583,7 @@ class InstancePlan:
             if name in found:
                 bind(dims, parameter.kind, found[name])
             elif name in self._drawn and (
-                self._is_needed(parameter) or (not dims.alike and draw(st.booleans()))
+                self._is_needed(parameter) or (not dims.alike and draw(_changes(parameter)))
             ):
                 drawn.append(parameter)
             elif default is not None and has_axes(parameter.kind):
