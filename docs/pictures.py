@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 import leafwise as lw
-from leafwise._display import functions, shape, tables
-from leafwise._display.findings import findings
+from leafwise._display import shape, tables
+from leafwise._display.findings import findings, functions_of
 from leafwise.cli import explain_script
 from leafwise.cli.laws import CheckOptions
 from leafwise.cli.report import print_run
@@ -170,7 +170,7 @@ def _explained(code: str) -> shape.Report:
     for number, event in enumerate(report["events"]):
         event["start"], event["seconds"] = number / 10, seconds[event["kind"]]
     report["seconds"] = 2.1
-    report["functions"] = functions.functions_of(report["events"])
+    report["functions"] = functions_of(report["events"])
     report["findings"] = [each.record() for each in findings(report)]
     return report
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._captures.fixes import Fix, Way, fix_of, parameter_of
+from leafwise._captures.treatment import Fix, Way, fix_of, parameter_of
 
 jit: Any = lw.jit  # so that lambdas need no types
 

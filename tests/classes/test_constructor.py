@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise._objects.class_map import on_registered
+from leafwise._objects.classes import on_registered
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]  # noqa: TC004  # the point

@@ -11,8 +11,8 @@ import pytest
 
 import leafwise as lw
 from leafwise.testing import Law
+from leafwise.testing._laws.run import find
 from leafwise.testing.strategies import instances
-from leafwise.testing.strategies._find import find
 
 from .asked import laws_of, report_of
 

@@ -14,8 +14,7 @@ import pytest
 import leafwise as lw
 from leafwise.cli import laws as laws_module
 from leafwise.cli import run as run_module
-from leafwise.cli.laws import EXAMPLES, CheckOptions, try_laws
-from leafwise.cli.limits import TooLong, time_limit
+from leafwise.cli.laws import EXAMPLES, CheckOptions, TooLong, time_limit, try_laws
 from leafwise.cli.records import Verdict
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law, _check

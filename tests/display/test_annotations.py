@@ -1,6 +1,7 @@
 """Annotations of GitHub Actions."""
 
-from leafwise._display.annotations import annotation, of_report
+from leafwise._display.tables import annotations_of
+from leafwise._display.words import annotation
 
 from .sample import report, usual
 
@@ -17,9 +18,9 @@ def test_each_finding_is_a_warning_at_its_line() -> None:
     """A report has a line for each finding, and one for each call that the audit found."""
     found = {"call": "churn.py:7", "what": "step answered for `n=1`", "times": 1}
     given = usual() | {"audit": {"calls": 3, "seconds": 0.0, "found": [found]}}
-    assert of_report(given).splitlines() == [
+    assert annotations_of(given).splitlines() == [
         "::warning file=churn.py,line=40,title=train_step retraced 2 times%2C 1.20 s::"
         "state.opt.lr (static): 0.1 -> 0.2%0Afix: make it an array",
         "::warning file=churn.py,line=7,title=another program answered::step answered for `n=1`",
     ]
-    assert of_report(report()) == ""
+    assert annotations_of(report()) == ""

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from leafwise._display.findings import Finding, findings, nothing_again, once_each
-from leafwise._display.functions import functions_of
+from leafwise._display.findings import Finding, findings, functions_of, nothing_again, once_each
 
 from .sample import FIRST, call, event, explained, reason, report, site
 

@@ -1,6 +1,9 @@
-"""How JAX treats what a function captures: a value as a whole, and each leaf in it."""
+"""How JAX treats what a function captures, and how it can be passed instead."""
 
+import contextlib
 import functools
+import keyword
+import re
 import types
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
@@ -8,10 +11,11 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
-from leafwise._objects.attributes import hides, is_tree
+from leafwise._objects.attributes import compares_by_identity, hides, is_callable, is_tree
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.parts import kind_of
+from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
 
 
@@ -50,12 +54,12 @@ def treatment_of_leaf(value: Any) -> Treatment | None:
         return Treatment.STATIC
     if is_a(value, types.ModuleType):
         return Treatment.MODULE
-    if is_a(value, _NUMBERS):
+    if is_a(value, (*_NUMBERS, jax.Ref)):
         try:
             jax.typeof(value)
         except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
             return Treatment.STATIC
-        is_literal = np.ndim(value) == 0 and not is_a(value, _JAX_ARRAYS)
+        is_literal = np.ndim(value) == 0 and not is_a(value, (jax.Array, jax.Ref))
         return Treatment.LITERAL if is_literal else Treatment.CONSTANT
     if is_a(value, _PLAIN):
         return Treatment.STATIC
@@ -64,8 +68,7 @@ def treatment_of_leaf(value: Any) -> Treatment | None:
     return Treatment.FUNCTION if is_code else None
 
 
-_JAX_ARRAYS: Final = (jax.Array, jax.Ref)
-_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, *_JAX_ARRAYS)
+_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
 _PLAIN: Final = (str, bytes, type(None), type(...), Enum, np.dtype, range, slice)
 
 
@@ -102,3 +105,68 @@ def parts_of(value: Any) -> list[tuple[str, Any]]:
 
 
 _NOT_DATA: Final = (" key ", ".__func__", ".__self__")  # what a method reads is captured by itself
+
+
+class Way(StrEnum):
+    """How a value gets to a jitted function, other than as a capture."""
+
+    ARGUMENT = "argument"
+    STATIC = "static"
+    PYTREE = "pytree"  # its class has to become a pytree class first
+
+
+class Fix(NamedTuple):
+    """How a value may get to a jitted function, and the annotation of a field that holds it."""
+
+    way: Way = Way.ARGUMENT
+    annotation: str = "jax.Array"
+
+
+def fix_of(value: Any) -> Fix:
+    """Return how a value can be passed."""
+    kind: Any = type(value)
+    if value is MISSING or _is_number(value):
+        return Fix()
+    if issubclass(kind, type):
+        return Fix(Way.STATIC, "type")
+    way, annotation = Way.PYTREE, kind.__name__
+    with contextlib.suppress(Exception):  # it has no hash, or code of the user's raises
+        leaves = [] if hides(value) else jax.tree.leaves(value)
+        is_function = is_callable(value) and hasattr(value, "__name__")
+        if leaves and all(map(_is_number, leaves)):
+            way = Way.ARGUMENT
+        elif is_function or is_a(value, Enum | None) or not compares_by_identity(kind):
+            hash(value)
+            way, annotation = Way.STATIC, "Callable[..., Any]" if is_function else annotation
+    return Fix(way, annotation)
+
+
+def _is_number(value: Any) -> bool:
+    return is_a(value, _NUMBERS) and not is_a(value, bool | Enum)
+
+
+def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
+    """Return the two fixes of a capture as text; of an attribute of the object of a method, too."""
+    variable, is_static = parameter_of(name), fix.way is Way.STATIC
+    call = f"`{function}(..., {variable})`"
+    if fix.way is Way.PYTREE:
+        return (
+            f"pass the numbers and arrays that are read of it as arguments: `{function}(..., ...)`",
+            f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for what "
+            f"is not an array), and pass that as an argument: {call}",
+        )
+    field = f"{variable}: {fix.annotation}{' = lw.static_field()' if is_static else ''}"
+    with_names = f', with `lw.jit(..., static_argnames="{variable}")`' if is_static else ""
+    kind = "static " if is_static else ""
+    first = f"pass it as {'a static' if is_static else 'an'} argument: {call}{with_names}"
+    second = f"make it a {kind}field of a pytree class"
+    if is_attribute:
+        return first, f"{second} that is an argument: `@lw.pytree`, `{field}`"
+    return first, f"{second}: `@lw.pytree class Params: {field}`, and pass `params`"
+
+
+def parameter_of(name: str) -> str:
+    """Return a name for a capture as a parameter: ``config['rate']`` is ``rate``."""
+    words: list[str] = re.findall(r"[^\W\d]\w*", name.partition(" (")[0])
+    fit = [word for word in words if not word.startswith("__") and not keyword.iskeyword(word)]
+    return fit[-1] if fit else "value"

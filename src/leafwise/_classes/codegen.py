@@ -18,7 +18,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._classes.spec import ClassSpec, FieldSpec
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
 from leafwise.errors import LeafwiseError

@@ -1,32 +1,114 @@
-"""What every instance can do: compare, hash, print, copy, pickle, and be changed in a copy."""
+"""What every instance can do, from its constructor on: compare, print, copy, pickle, be changed."""
 
 import copy
 import dataclasses
 import difflib
+import functools
 import importlib
+import inspect
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._classes.construct import check_all_set, current_key, store_key
+from leafwise._classes import construct
+from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
-from leafwise._classes.spec import ClassSpec, is_decorated
+from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types
 from leafwise._objects.classes import is_a, read
 from leafwise._objects.code import find_by_name
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
-from leafwise.errors import TracerComparisonError
+from leafwise.errors import DefinitionError, LeafwiseError, TracerComparisonError
 
 if TYPE_CHECKING:
     import wadler_lindig
 
 _WIDTH: Final = 88
+
+
+def attach_init(
+    cls: Any, spec: ClassSpec, scopes: list[Mapping[str, Any]], written: Any, *, init: bool
+) -> None:
+    """Give a class a constructor that ends with validated statics; its own one is `written`."""
+    if written is not None:
+        _check_written(cls, written)
+        cls.__init__ = _completing(cls, written)
+    elif init:
+        initvars = [
+            definition
+            for definition in cls.__dataclass_fields__.values()
+            if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
+        ]
+        kinds = parameter_types(cls, scopes)
+        cls.__init__ = make_init(spec, initvars, kinds, construct.check_decorated, _finish)
+    else:
+        cls.__init__ = _inherited(cls)
+
+
+def _completing(cls: Any, written: Any) -> Any:
+    # `__init__` gets other globals below, so it may read none of this module.
+    check_decorated, finish, own_error = construct.check_decorated, _finish, LeafwiseError
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
+        try:
+            if type(self) is not cls:
+                check_decorated(type(self))
+            written(self, *args, **kwargs)
+            if type(self) is cls:
+                finish(self, cls)
+        except own_error as error:
+            __tracebackhide__ = True
+            raise error.without_own_frames()  # noqa: B904  # the same error
+
+    # The globals of what it wraps, as jaxtyping evaluates string annotations in them.
+    wrapper: Any = __init__
+    names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
+    made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
+    return functools.wraps(written)(made)
+
+
+def _inherited(cls: Any) -> Any:
+    @functools.wraps(cls.__init__)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
+        try:
+            super(cls, self).__init__(*args, **kwargs)
+            if type(self) is cls:
+                _finish(self, cls)
+        except LeafwiseError as error:
+            __tracebackhide__ = True
+            raise error.without_own_frames()  # noqa: B904  # the same error
+
+    return __init__
+
+
+def _finish(self: Any, cls: type) -> None:
+    construct.finish(spec_of(cls), self)
+
+
+def _check_written(cls: Any, written: Any) -> None:
+    """Refuse a wrapper of an inherited constructor, which knows no fields of the class."""
+    inherited = {
+        base.__dict__.get("__init__"): base for base in cls.__mro__[1:] if is_decorated(base)
+    }
+    # One that a user writes with functools.wraps still has __init__ in its code object.
+    if getattr(getattr(written, "__code__", None), "co_name", "__init__") == "__init__":
+        return
+    inner = written
+    while (inner := getattr(inner, "__wrapped__", None)) is not None:
+        if inner in inherited:
+            name, base = cls.__name__, inherited[inner].__name__
+            module = written.__globals__["__name__"].partition(".")[0]
+            raise DefinitionError(
+                f"{name}: a decorator below @lw.pytree (of {module}) took the constructor of "
+                f"{base} for that of {name}, which has none yet\n"
+                f"  fix: put @lw.pytree below it, next to `class {name}`"
+            )
 
 
 def rebuild(cls: type, values: dict[str, Any]) -> Any:
@@ -44,8 +126,8 @@ def fill(self: Any, values: dict[str, Any]) -> Any:
     spec = spec_of(type(self))
     for name, value in values.items():
         object.__setattr__(self, name, value)
-    check_all_set(spec, self)
-    store_key(spec, self)
+    construct.check_all_set(spec, self)
+    construct.store_key(spec, self)
     return self
 
 
@@ -144,7 +226,7 @@ def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
     spec = spec_of(type(self))
     for name in spec.dynamic_names:
         object.__setattr__(made, name, copy.deepcopy(getattr(self, name), memo))
-    object.__setattr__(made, KEY, current_key(spec, self))
+    object.__setattr__(made, KEY, construct.current_key(spec, self))
     return made
 
 
@@ -207,7 +289,7 @@ def hash_instance(self: Any) -> int:
     spec = spec_of(type(self))
     # Without the fields that are passed over the key is one that nothing keeps, and a key hashes
     # by identity. The treedef's hash is of no static.
-    key = None if spec.uncompared else current_key(spec, self)
+    key = None if spec.uncompared else construct.current_key(spec, self)
     return hash((structure, key, tuple(map(_aval, leaves))))
 
 

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform, overload
@@ -14,10 +15,8 @@ from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_b
 from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
 from leafwise._classes.display import attach_display
 from leafwise._classes.fields import field, static_field
-from leafwise._classes.init import attach_init
 from leafwise._classes.refusals import check_bases, check_class
 from leafwise._classes.registry import install, register_class, spec_of
-from leafwise._classes.slots import with_slots
 from leafwise._classes.spec import (
     MARK,
     ClassSpec,
@@ -191,7 +190,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         many_statics=options.many_statics,
     )
     _attach_statics(made, spec)
-    attach_init(made, spec, scopes, own.get("__init__"), init=options.init)
+    instance.attach_init(made, spec, scopes, own.get("__init__"), init=options.init)
     bind_methods(made, frozenset(made.__dataclass_fields__), is_decorated)
     abc.update_abstractmethods(made)
     guard_subclasses(made)
@@ -220,8 +219,69 @@ def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Pytree
     if options.slots:
         if "__slots__" in cls.__dict__:
             raise TypeError(f"{cls.__name__} already specifies __slots__")
-        return with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
-    return cls if cls.__dictoffset__ else with_slots(cls, [], (KEY, PENDING))
+        return _with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
+    return cls if cls.__dictoffset__ else _with_slots(cls, [], (KEY, PENDING))
+
+
+def _with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
+    """Return a copy of a class whose fields live in slots, as `dataclasses` makes one."""
+    # Unlike there, zero-argument `super()` and `__class__` keep working in its methods.
+    # `__init_subclass__` runs a second time, without the class's keywords.
+    bases = cls.__mro__[1:]
+    nearest = {name: value for base in reversed(bases) for name, value in vars(base).items()}
+    inherited = {
+        name
+        for base in bases
+        for name in _slots_of(base)
+        if isinstance(nearest.get(name), types.MemberDescriptorType | None)  # else it is hidden
+    }
+    declared = _slots_of(cls)
+    wanted = dict.fromkeys((*declared, *fields, *hidden, "__weakref__"))
+    has_weakref = any(base.__weakrefoffset__ for base in bases)
+    slots = tuple(
+        name
+        for name in wanted
+        if name not in inherited and not (name == "__weakref__" and has_weakref)
+    )
+    namespace = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in fields and name not in declared and name not in ("__dict__", "__weakref__")
+    }
+    namespace["__slots__"] = slots
+    qualname = cls.__qualname__
+    made = type(cls)(cls.__name__, cls.__bases__, namespace)
+    made.__qualname__ = qualname
+    for value in namespace.values():
+        _point_to(value, cls, made)
+    return made
+
+
+def _slots_of(base: type) -> tuple[str, ...]:
+    slots = base.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _point_to(value: Any, old: type, new: type) -> None:
+    """Let the ``__class__`` cell of a method refer to the new class."""
+    functions = [value]
+    if isinstance(value, property):
+        functions = [value.fget, value.fset, value.fdel]
+    for function in functions:
+        function = getattr(function, "__func__", function)  # noqa: PLW2901  # class, static
+        function = getattr(function, "func", function)  # noqa: PLW2901  # cached_property
+        while isinstance(function, types.FunctionType):
+            _point_cells(function, old, new)
+            function = getattr(function, "__wrapped__", None)  # noqa: PLW2901  # decorated
+
+
+def _point_cells(function: types.FunctionType, old: type, new: type) -> None:
+    for cell in function.__closure__ or ():
+        try:
+            if cell.cell_contents is old:
+                cell.cell_contents = new
+        except ValueError:  # not bound yet
+            continue
 
 
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:

@@ -15,8 +15,7 @@ from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
 from leafwise._objects.call_site import defining_site
-from leafwise._objects.class_map import ClassMap, notify_registered
-from leafwise._objects.classes import REDEFINED
+from leafwise._objects.classes import REDEFINED, ClassMap, notify_registered
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import (
     KEY,

@@ -4,7 +4,7 @@
 `diagram` (text, also what rich colours, or HTML). Start reading there.
 
 The report of ``leafwise explain`` is plain data, whose keys `shape` lists. `findings` gathers what
-JAX did again; `tables` prints a report with rich, also as HTML. None of these imports JAX, and
+JAX did again; `tables` prints a report with rich, or for GitHub. None of these imports JAX, and
 `tables` is the one that cannot be imported without rich. `captures_table` is what `lw.captures`
 prints, and `words` has the texts that all of them share.
 

@@ -1,4 +1,4 @@
-"""A report as rich prints it; cannot be imported without rich."""
+"""A report as rich prints it, or GitHub; cannot be imported without rich."""
 
 import io
 import textwrap
@@ -9,10 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.captures_table import (
-    format_lines,
-    stale_lines,
-)
+from leafwise._display.captures_table import format_lines, stale_lines
 from leafwise._display.findings import (
     Finding,
     busy,
@@ -25,6 +22,7 @@ from leafwise._display.findings import (
 from leafwise._display.shape import CapturesRecord, FindingRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
+    annotation,
     audit_lines,
     cache_lines,
     clean,
@@ -202,3 +200,20 @@ def _print_once_each(report: Report, found: list[Finding], console: Console) -> 
         for line, number, seconds in rows:
             _print(f"{line}  {count(number, 'program')}, {duration(seconds)}", console, 2)
         console.print()
+
+
+def annotations_of(report: Report) -> str:
+    """Return the lines that GitHub shows beside the code: of findings, and what the audit found."""
+    lines: list[str] = []
+    for each in findings(report):
+        record = each.record()
+        title = f"{record['what']}, {duration(record['seconds'])}"
+        reasons = [described(one["path"], one["kind"], one["change"]) for one in record["reasons"]]
+        text = "\n".join((*reasons, *(f"fix: {fix}" for fix in record["fixes"]))) or title
+        where = (each.site["file"], each.site["line"]) if each.site else ("", 0)
+        lines.append(annotation("warning", text, title, *where))
+    for found in report["audit"]["found"] if "audit" in report else ():
+        file, _, number = found["call"].rpartition(":")  # or "line not known"
+        place = (file, int(number)) if file else ("", 0)
+        lines.append(annotation("warning", found["what"], "another program answered", *place))
+    return "\n".join(lines)

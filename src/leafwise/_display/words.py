@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from leafwise._display.shape import FindingRecord, FunctionRecord, Report, SiteRecord
@@ -207,3 +207,17 @@ def together_lines(report: Report) -> Iterator[str]:
         text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
         seconds = f"{duration(report['seconds'])} -> {duration(together['seconds'])}"
         yield f"{text}: {seconds}. `--diff` prints the patch, `--write` applies it."
+
+
+def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:
+    """Return a command of GitHub Actions: ``::warning file=train.py,line=13,title=...::...``."""
+    where = f"file={_escaped(file, _IN_PROPERTY)},line={max(line, 1)}," if file else ""
+    return f"::{level} {where}title={_escaped(title, _IN_PROPERTY)}::{_escaped(text, _IN_TEXT)}"
+
+
+_IN_TEXT: Final = {ord(each): f"%{ord(each):02X}" for each in "%\r\n"}
+_IN_PROPERTY: Final = {ord(each): f"%{ord(each):02X}" for each in "%\r\n:,"}
+
+
+def _escaped(text: str, marks: Mapping[int, str]) -> str:
+    return text.translate(marks)

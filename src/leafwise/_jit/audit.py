@@ -44,8 +44,7 @@ from leafwise._objects.attributes import (
     stored_attributes,
 )
 from leafwise._objects.call_site import Site, is_users_file, short_file, site_of, user_frame
-from leafwise._objects.class_map import ClassMap
-from leafwise._objects.classes import module_of
+from leafwise._objects.classes import ClassMap, module_of
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.locks import new_lock
 from leafwise._objects.names import MUTATORS

@@ -5,7 +5,7 @@ import weakref
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from leafwise._captures.fixes import Fix, lines_of
+from leafwise._captures.treatment import Fix, lines_of
 from leafwise._objects.call_site import Site, short_file
 from leafwise._objects.locks import new_lock
 from leafwise._objects.text import got

@@ -22,8 +22,7 @@ from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work
-from leafwise._objects.call_site import site_of, user_frame
-from leafwise._objects.line_runs import run_of
+from leafwise._objects.call_site import run_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, shorten
 

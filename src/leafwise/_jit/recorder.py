@@ -24,8 +24,14 @@ from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, name_of
 from leafwise._jit.outside import OutsideLog
 from leafwise._jit.programs import Program, ProgramLog, lowered_by
-from leafwise._objects.call_site import Site, inner_frame, is_users_file, sites_of, user_frame
-from leafwise._objects.line_runs import stop_counting
+from leafwise._objects.call_site import (
+    Site,
+    inner_frame,
+    is_users_file,
+    sites_of,
+    stop_counting,
+    user_frame,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

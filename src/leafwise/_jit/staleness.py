@@ -35,10 +35,10 @@ from leafwise._captures.fingerprint import (
     source_of,
     union,
 )
-from leafwise._captures.fixes import fix_of
 from leafwise._captures.forms import Names
 from leafwise._captures.observe import Observer
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
+from leafwise._captures.treatment import fix_of
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind

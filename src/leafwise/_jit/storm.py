@@ -14,7 +14,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.code import Block
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod

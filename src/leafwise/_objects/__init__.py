@@ -11,6 +11,6 @@ The lowest wing; every other uses it. It knows nothing of pytree classes.
 - `methods`: `BoundMethod`, a pytree, and `JittedFunction`, which `leafwise.jit` returns.
 - `describe` and `text`: a value as text, in keys and in messages.
 - `locks`: those that a child process finds free, whoever held them at the fork.
-- `classes`: what the type of a value says, where ``isinstance`` would ask the value.
-- `class_map`, `stand_ins`, `call_site`: tables by class; `MISSING` and `ById`; the user's line.
+- `classes`: what the type of a value says, where ``isinstance`` would ask it; tables by class.
+- `stand_ins` and `call_site`: `MISSING` and `ById`; the user's line, and how often it has run.
 """

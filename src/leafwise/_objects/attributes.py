@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 
-from leafwise._objects.class_map import per_class
-from leafwise._objects.classes import derives, is_a, module_of, qualname_of, read
+from leafwise._objects.classes import derives, is_a, module_of, per_class, qualname_of, read
 from leafwise._objects.code import (
     facts_of,
     function_in,

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from leafwise._objects.call_site import is_installed_file
-from leafwise._objects.class_map import per_class
-from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.classes import is_a, module_of, per_class
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import jax
 
-from leafwise._objects.class_map import notify_registered
+from leafwise._objects.classes import notify_registered
 
 
 def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], bool]) -> None:

@@ -42,8 +42,7 @@ from leafwise._objects.attributes import (
     registry_of,
     stored_attributes,
 )
-from leafwise._objects.class_map import ClassMap
-from leafwise._objects.classes import derives
+from leafwise._objects.classes import ClassMap, derives
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import jax
 
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.locks import Cleanup, new_lock
 from leafwise._statics import findings

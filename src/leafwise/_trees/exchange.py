@@ -15,7 +15,7 @@ from leafwise._classes.instance import exchange
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import attributes, has_generated_init
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.combine import unflatten_one
 from leafwise._trees.nodes import Node, open_node

@@ -11,7 +11,7 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names

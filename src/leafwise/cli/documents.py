@@ -14,7 +14,7 @@ from urllib.parse import quote
 import jax
 
 import leafwise
-from leafwise._display.annotations import annotation
+from leafwise._display.words import annotation
 from leafwise.cli.records import ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing._laws.law import Law

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display import shape
-from leafwise._display.findings import findings
-from leafwise._display.functions import functions_of
+from leafwise._display.findings import findings, functions_of
 from leafwise._objects.call_site import short_file
 
 Record: TypeAlias = dict[str, Any]

@@ -21,10 +21,11 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
 from leafwise.testing._laws.libraries import is_own
+from leafwise.testing._laws.run import find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
 from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
-from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._constructor import FieldContext, is_abstract, is_user_registered
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
@@ -45,9 +46,7 @@ from leafwise.testing.strategies._edits import (
     make_edit,
     options_of,
 )
-from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
 
 class Example:

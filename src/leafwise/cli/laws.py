@@ -1,9 +1,11 @@
-"""The laws, tried on one class: for `leafwise check`, and for the pytest plugin."""
+"""The laws, tried on one class in limited time: for `leafwise check` and the pytest plugin."""
 
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Container
+import signal
+import threading
+from collections.abc import Callable, Container, Generator
 from typing import Any, Final
 
 import hypothesis
@@ -11,7 +13,6 @@ from hypothesis import strategies as st
 
 from leafwise._objects.classes import public_name
 from leafwise._objects.text import without_addresses
-from leafwise.cli.limits import TooLong, time_limit
 from leafwise.cli.records import LawResult, Verdict, verdict_of
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, smallest_failure
@@ -163,3 +164,40 @@ def _result(
         message += f"\n  the fault is one of {public_name(owner)}, not of {cls.__name__}"
     library = library_of(owner) if is_known else public_name(owner)
     return LawResult(str(law), Verdict.WARNING, error.path, message, library, error)
+
+
+_WALL: Final = 10
+"""How many times as long a block may take by the clock as on the processor."""
+
+
+class TooLong(BaseException):  # not an Exception, which a user's code may catch
+    """What was to be done in a limited time was not."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Generator[None, None, None]:
+    """Raise `TooLong` in the block after some CPU seconds, where the system can interrupt it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or not hasattr(signal, "setitimer") or seconds == math.inf:
+        yield
+        return
+    clocks = [
+        (signal.ITIMER_PROF, signal.SIGPROF, seconds),
+        (signal.ITIMER_REAL, signal.SIGALRM, _WALL * seconds),
+    ]
+    # Another clock is somebody else's, such as that of pytest-timeout.
+    clocks = [each for each in clocks if not signal.getitimer(each[0])[0]]
+
+    def give_up(*_: object) -> None:
+        raise TooLong
+
+    before = [(number, signal.signal(number, give_up)) for _, number, _ in clocks]
+    for clock, _, limit in clocks:
+        signal.setitimer(clock, limit, 1.0)  # again, if somebody has caught it
+    try:
+        yield
+    finally:
+        for clock, _, _ in clocks:
+            signal.setitimer(clock, 0)
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -32,7 +32,6 @@ def check(options: argparse.Namespace) -> int:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
     from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
-    from leafwise.cli.baseline import Baseline  # noqa: PLC0415
 
     files = [name for name in (options.sarif, options.write_baseline) if name]
     if problem := _unwritable(files):
@@ -41,14 +40,14 @@ def check(options: argparse.Namespace) -> int:
     verbose = options.verbose or options.fields
     quiet = options.quiet or form != "text"
     printer = report.Printer(report.make_console(sys.stdout), verbose=verbose, quiet=quiet)
-    accepted: Baseline | None = None
+    accepted: records.Baseline | None = None
     try:
         # Standard output is for the report: what modules and constructors print is not.
         with contextlib.redirect_stdout(sys.stderr):
             if options.write_baseline:
-                accepted = Baseline()
+                accepted = records.Baseline()
             elif options.baseline:
-                accepted = Baseline.read(Path(options.baseline))
+                accepted = records.Baseline.read(Path(options.baseline))
             chosen = _check_options(options)
             found = targets.find_targets(options.targets)
             printer.start([*found.unloaded, *(target.name for target in found.targets)])
@@ -171,10 +170,10 @@ def compare(options: argparse.Namespace) -> int:
 def _print_report(report: "Report", stream: TextIO, form: str) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from leafwise._display import annotations, tables  # noqa: PLC0415
+    from leafwise._display import tables  # noqa: PLC0415
 
     if form == "github":
-        print(annotations.of_report(report), file=stream)
+        print(tables.annotations_of(report), file=stream)
     else:
         tables.print_report(report, Console(file=stream))
 

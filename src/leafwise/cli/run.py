@@ -16,11 +16,19 @@ from rich.text import Text
 
 from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import field_order
-from leafwise.cli.baseline import Baseline
 from leafwise.cli.fields import Example, check_fields, untraceable
-from leafwise.cli.laws import CheckOptions, OnStep, Told, told_by, too_long, try_laws
-from leafwise.cli.limits import TooLong, time_limit
+from leafwise.cli.laws import (
+    CheckOptions,
+    OnStep,
+    Told,
+    TooLong,
+    time_limit,
+    told_by,
+    too_long,
+    try_laws,
+)
 from leafwise.cli.records import (
+    Baseline,
     CheckedRow,
     ClassReport,
     LawResult,

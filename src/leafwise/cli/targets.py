@@ -22,8 +22,8 @@ from leafwise.cli.records import UsageError
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
 from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
+from leafwise.testing.strategies._constructor import is_abstract
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._objects import is_abstract
 
 
 @dataclasses.dataclass(frozen=True)

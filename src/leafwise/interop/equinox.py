@@ -24,7 +24,7 @@ from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sea
 from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
-from leafwise._objects.class_map import ClassMap, notify_registered
+from leafwise._objects.classes import ClassMap, notify_registered
 from leafwise._statics.key import KEY, StaticKey, table_of
 from leafwise.errors import DefinitionError
 from leafwise.interop._extra import import_extra

@@ -10,7 +10,7 @@ from jax import export
 
 from leafwise._classes.registry import field_names
 from leafwise._jax.compat import forget_exported_class
-from leafwise._objects.class_map import on_registered
+from leafwise._objects.classes import on_registered
 from leafwise._statics.key import StaticKey, key_of, table_of
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._statics.rebuild import check_fields, rebuild

@@ -12,7 +12,7 @@ from leafwise._classes.foreign import LazyOwner
 from leafwise._classes.registry import field_names
 from leafwise._compare import description
 from leafwise._compare.description import Described, Record, differences, of_kind
-from leafwise._objects.class_map import on_registered
+from leafwise._objects.classes import on_registered
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
 from leafwise._statics.key import table_of

@@ -1,4 +1,4 @@
-"""Running a test with drawn instances, and reporting the smallest that fails."""
+"""Running a test with drawn instances for the smallest that fails, and searching outside a test."""
 
 import contextlib
 import dataclasses
@@ -13,12 +13,13 @@ import hypothesis.reporting
 import jax
 from hypothesis import strategies as st
 
+from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise.errors import LawViolation
 from leafwise.testing._laws.case import Case, Edits, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
+from leafwise.testing.strategies._arrays import ImpossibleError
 from leafwise.testing.strategies._edit_positions import edit_positions
-from leafwise.testing.strategies._find import EnoughError
 from leafwise.testing.strategies._instances import instances
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
@@ -26,6 +27,10 @@ _SHRINKS: Final = 100
 """How many smaller examples are tried."""
 _SHRINKS_OF_PART: Final = 10
 """The same where it is asked which part of an instance is at fault."""
+
+
+class EnoughError(BaseException):
+    """Ends a search; Hypothesis lets it through."""
 
 
 def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
@@ -273,3 +278,55 @@ _BY_HYPOTHESIS: Final = re.compile(
     r"\s*(Draw \d|while generating|Failing test case|Falsifying example|Explanation)|.*data=data\(",
     re.DOTALL,
 )
+
+
+_SETTINGS: Final = hypothesis.settings(
+    database=None,
+    derandomize=True,
+    deadline=None,
+    max_examples=200,
+    # Not `explain`, which draws many more values, each of which may compile.
+    phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+    suppress_health_check=[
+        hypothesis.HealthCheck.filter_too_much,
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.data_too_large,
+    ],
+)
+_MOST_DRAWN: Final = 400
+"""How many values are drawn until one is wanted, and how many more to make it simpler."""
+_COMPILED: Final = 20
+"""As how many values one counts that compiles."""
+
+
+def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN) -> Any:
+    """Return a value that is wanted, as simple as it becomes in some steps; else `LookupError`."""
+    best: list[Any] = []
+    left = tries
+
+    @st.composite
+    def is_wanted(draw: st.DrawFn) -> bool:  # not the value: Hypothesis prints what it finds
+        nonlocal left
+        if left < 0:
+            raise EnoughError
+        left -= 1
+        with count_events() as counts:
+            try:
+                value = draw(strategy)
+            except ImpossibleError:
+                return hypothesis.reject()
+            accepted = wanted(value)
+        if accepted:
+            left = left if best else _MOST_DRAWN
+            best[:] = [value]
+        left -= _COMPILED * bool(counts.compiles)
+        return accepted
+
+    try:
+        hypothesis.find(is_wanted(), bool, settings=_SETTINGS)
+    except hypothesis.errors.FailedHealthCheck:
+        raise  # it cannot search here, such as inside another test
+    except (EnoughError, hypothesis.errors.HypothesisException) as error:
+        if not best:  # no such value, or no strategy; else it was out of steps
+            raise LookupError(str(error)) from error
+    return best[0]

@@ -7,8 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from leafwise._display.findings import covered, interval
-from leafwise._display.functions import functions_of
+from leafwise._display.findings import covered, functions_of, interval
 from leafwise._display.words import lost
 from leafwise._jit.callee import definition
 from leafwise._jit.recorder import Event, unwatch_events, watch_events

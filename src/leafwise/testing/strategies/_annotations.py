@@ -45,11 +45,6 @@ from leafwise.testing.strategies._constructor import (
     Parameter,
     bindings_of,
     call,
-    parameters_of,
-    substitute,
-    takes_more,
-)
-from leafwise.testing.strategies._objects import (
     entry_of,
     has_fields,
     is_abstract,
@@ -59,7 +54,10 @@ from leafwise.testing.strategies._objects import (
     is_user_registered,
     issubclass_of,
     origin_of,
+    parameters_of,
     subclasses_of,
+    substitute,
+    takes_more,
 )
 from leafwise.testing.strategies._static_values import (
     BY_ARITY,

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._objects.class_map import per_class
+from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.exchange import copy_with_parts, parts_of

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from leafwise.testing.strategies._annotations import InstancePlan, strategy_for
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_more
-from leafwise.testing.strategies._objects import is_abstract, is_user_registered
+from leafwise.testing.strategies._constructor import (
+    FieldContext,
+    is_abstract,
+    is_user_registered,
+    parameters_of,
+    takes_more,
+)
 
 
 def instances(cls: Any, /, **overrides: Any) -> Strategy:

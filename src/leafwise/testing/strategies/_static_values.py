@@ -29,8 +29,12 @@ from leafwise.testing.strategies._arrays import (
     concrete_scalar,
     jaxtyped_values,
 )
-from leafwise.testing.strategies._constructor import FieldContext
-from leafwise.testing.strategies._objects import entry_of, issubclass_of, origin_of
+from leafwise.testing.strategies._constructor import (
+    FieldContext,
+    entry_of,
+    issubclass_of,
+    origin_of,
+)
 
 
 def nothing() -> float:
