@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import inspect
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -221,7 +222,8 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
     field, library = _fields(cls).get(name), library_of(cls)
     if name in getattr(cls, "_fields", ()):
         field = dataclasses.field(default=cls._field_defaults.get(name, dataclasses.MISSING))
-        field.type = cls.__annotations__.get(name, "Any")
+        found = map(inspect.get_annotations, cls.__mro__)
+        field.type = next((kinds[name] for kinds in found if name in kinds), "Any")
     if field is None and library == "flax.nnx":
         return f"`self.{name} = nnx.static(...)`"
     if field is None:
@@ -231,7 +233,7 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
     value = "" if given is dataclasses.MISSING else written_default(cls, name, given)
     option = f"default{'_factory' * is_made}={value}"
     kind = without_marks(field.type)
-    has_none = issubclass(cls, tuple) or library == "chex"
+    has_none = not ours and (issubclass(cls, tuple) or library == "chex")
     if ours or has_none or library == "jax_dataclasses" or is_decorated(cls):
         mark = "jdc.Static" if library == "jax_dataclasses" and not ours else "lw.Static"
         end = f" = dataclasses.field({option})" if is_made else f" = {value}" * bool(value)
