@@ -259,6 +259,18 @@ from flax import struct
 class P:
     x: jax.Array
     name: str = 'a'  # -> {0}
+# a text of nnx:
+from flax import nnx
+class P(nnx.Module):
+    def __init__(self, x: jax.Array):
+        self.x = nnx.Param(x)
+        self.name = nnx.data("a")  # -> {0}
+# texts in a list:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class P:
+    x: jax.Array
+    names: list[str] = dataclasses.field(default_factory=lambda: ["a"])  # -> {0}
 # a text in a part:
 class Q(NamedTuple):  # -> @lw.pytree class Q:
     x: jax.Array
@@ -308,20 +320,23 @@ def test_in_code(law: str, code: str, write: Write) -> None:
     found, text = look(write, code, law)
     assert found
     fix = text.partition("fix: ")[2]
+    assert ("a tuple for a list" in fix) == ("list[" in code)
     pieces = re.findall("`([^`]+)`|next to (?:the class|its type):\n +(.*)", fix)
     pieces.sort(key=lambda each: not each[1])
     code = re.sub(r"\S.*  # -> ", "", code).replace("class Q", "\nclass Q")
     code = code.replace("{0}", "".join(pieces[0]) if "{0}" in code else "")
+    code = code.replace("list[str]", "tuple[str, ...]").replace('["a"]', '("a",)')
     code = code.replace("(Unit, ...)", "(Unit, hypothesis.strategies.just(Unit(1)))")
     assert not look(write, code, law)[0]
 
 
 def test_by_hand(write: Write) -> None:
     """What `tree_flatten` is to leave out, and what is to register the class instead."""
-    code = BOX.replace("n: int = 2", "n: str")
+    head = "@dataclasses.dataclass(init=False)\nclass Box:\n    n: str"
+    code = BOX.replace("n: int = 2", "n: str").replace("class Box:", head)
     found, text = look(write, code.replace('"x", "y"', '"x", "y", "n"'))
     assert found
-    assert "fix: make it aux_data, not a child" in text
+    assert "fix: make it static: return it from tree_flatten in the aux_data" in text
     assert not look(write, code)[0]
     assert (
         "; or register it by `@lw.pytree` alone"

@@ -233,6 +233,19 @@ def test_a_function_that_a_package_makes(explained: Explained) -> None:
     assert found["fixes"] == []
 
 
+def test_a_method_under_a_decorator(explained: Explained) -> None:
+    """An object is placed where the user wrote `__call__`, not in the decorator."""
+
+    class Model:
+        @jax.named_scope("model")
+        def __call__(self, x: Any) -> Any:
+            return x * WIDTH
+
+    report = explained(lambda: jax.jit(Model())(1.0))
+    (row,) = (each for each in report["functions"] if not each["eager"])
+    assert row["file"] == __file__
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """A dataclass, whose methods are generated."""

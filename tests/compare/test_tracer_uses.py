@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,14 @@ class Plain:
     n: int = 3
 
 
+class Base(NamedTuple):
+    n: int = 3
+
+
+class Derived(Base):
+    """Has the fields of its base, and no annotation of its own."""
+
+
 def no_act(**values: Any) -> Inner:
     return Inner(act=jax.tree_util.Partial(jnp.sin), **values)
 
@@ -59,6 +67,11 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (Plain(),),
         '`Plain.n` is dynamic: make it `n: int = dataclasses.field(metadata={"static": True}, '
         "default=3)`",
+    ),
+    "inherited from a named tuple": (
+        lambda p: jnp.zeros(p.n),
+        (Derived(),),
+        "`Derived.n` is dynamic: make it `n: lw.Static[int] = 3`, in a class with `@lw.pytree`",
     ),
     "an argument": (lambda n: jnp.zeros(n), (3,), "`n` is traced: make the argument static"),
     "an item": (

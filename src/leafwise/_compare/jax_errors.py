@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import inspect
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -216,18 +217,23 @@ def _fields(cls: type) -> dict[str, Any]:
 
 def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
     """Return how a field of a class is declared static, in the words of its library or in ours."""
-    field = _fields(cls).get(name)
+    if hasattr(cls, "tree_flatten"):
+        return "static: return it from tree_flatten in the aux_data, not among the children"
+    field, library = _fields(cls).get(name), library_of(cls)
     if name in getattr(cls, "_fields", ()):
         field = dataclasses.field(default=cls._field_defaults.get(name, dataclasses.MISSING))
-        field.type = cls.__annotations__.get(name, "Any")
+        found = map(inspect.get_annotations, cls.__mro__)
+        field.type = next((kinds[name] for kinds in found if name in kinds), "Any")
+    if field is None and library == "flax.nnx":
+        return f"`self.{name} = nnx.static(...)`"
     if field is None:
         return f"aux_data, not a child, where {cls.__name__} is flattened"
     is_made = field.default_factory is not dataclasses.MISSING
     given = field.default_factory if is_made else field.default
     value = "" if given is dataclasses.MISSING else written_default(cls, name, given)
     option = f"default{'_factory' * is_made}={value}"
-    library, kind = library_of(cls), without_marks(field.type)
-    has_none = issubclass(cls, tuple) or library == "chex"
+    kind = without_marks(field.type)
+    has_none = not ours and (issubclass(cls, tuple) or library == "chex")
     if ours or has_none or library == "jax_dataclasses" or is_decorated(cls):
         mark = "jdc.Static" if library == "jax_dataclasses" and not ours else "lw.Static"
         end = f" = dataclasses.field({option})" if is_made else f" = {value}" * bool(value)

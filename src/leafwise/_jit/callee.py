@@ -197,7 +197,7 @@ def code_id(fun: Callable[..., Any]) -> int:
 
 def definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     """Return the file and line where a function is defined, as far as there is one."""
-    inner = innermost(fun)
+    inner = inspect.unwrap(innermost(fun))
     code = getattr(inner, "__code__", None)
     # Of a function under `filter_jit` JAX sees what equinox makes of it; two that are made from
     # texts may have nothing in common.

@@ -20,7 +20,7 @@ from leafwise.cli.targets import for_jit
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
-from leafwise.testing._laws.libraries import is_own
+from leafwise.testing._laws.libraries import WITH_HASH, is_own
 from leafwise.testing._laws.run import find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
@@ -113,8 +113,13 @@ def untraceable(example: Example) -> str:
                 Probe(position.value)
             except Exception:  # noqa: BLE001  # JAX has several for it
                 leaf, where = position.value, position.path
-                owner, name = owner_at(example.base, where), where.rpartition(".")[2]
-                fix = f"make it {as_static(type(owner), name.partition('[')[0])}"
+                owner = owner_at(example.base, where)
+                name = where.rpartition(".")[2].partition("[")[0]
+                fix = f"make it {as_static(type(owner), name)}"
+                try:
+                    hash(getattr(owner, name, leaf))
+                except TypeError:
+                    fix += f", as {WITH_HASH}"
                 return without_addresses(
                     f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
                     f"function takes the class\n  fix: {fix}"

@@ -85,12 +85,13 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
         how = LIBRARIES[library].to_dynamic
         return f"make `{name}` a dynamic field: {how}; or hold it as `lw.StaticArray`"
     if law is Law.AUX_DATA_HASH and name:
-        return f"give `{name}` a value with a hash: a tuple for a list, `lw.freeze` for the rest"
+        return f"give `{name}` {WITH_HASH}"
     if law in LIBRARIES[library].not_promised:
         return _in_leafwise(instance, name)
     return _FIXES.get(law, "")
 
 
+WITH_HASH: Final = "a value with a hash: a tuple for a list, `lw.freeze` for the rest"
 _FIXES: Final = {
     Law.TREEDEF_EQUALITY: "let == of a static return one bool, whatever it is compared with",
     Law.STATIC_VALUES: "compare statics by value, and declare each as a field",
