@@ -241,7 +241,8 @@ def test_a_field_of_another_module(run: Runner) -> None:
 
 def test_ctrl_c(run: Runner) -> None:
     """The report has what is known by then."""
-    wait = "if 'f' in vars(): print(open('reached', 'w').close()); time.sleep(99)\n"
+    # The first run sleeps, too: else a slow trial would be ended before it is interrupted.
+    wait = "if 'f' in vars(): open('reached', 'w')\ntime.sleep(99 if 'f' in vars() else 3)\n"
     script = run.write(f"import time\n{SCRIPT}{wait}")
     process = run.popen("-m", "leafwise", "explain", "--try", script, start_new_session=True)
     for _ in range(1200):

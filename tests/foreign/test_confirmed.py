@@ -78,16 +78,6 @@ def test_a_cell_size_is_a_leaf() -> None:
     assert 2.5 in jax.tree.leaves(cells)
 
 
-@pytest.mark.parametrize("field", ["vdw_scaling", "coul_scaling"])
-def test_a_scaling_cannot_be_traced(field: str) -> None:
-    """A name in a dynamic field: the options go through `jit` only while it is None."""
-    from jax_md.mm_forcefields.amber.energy import FEOptions
-
-    assert Counter().jitted(FEOptions())
-    with pytest.raises(TypeError, match="as an abstract array"):
-        Counter().jitted(FEOptions(**{field: "linear"}))
-
-
 def test_arrays_as_statics_cannot_be_compared() -> None:
     """A force field is traced once; another one raises as its arrays are compared."""
     from jax_md.mm_forcefields.reaxff.reaxff_forcefield import ForceField
