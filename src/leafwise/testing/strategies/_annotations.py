@@ -483,7 +483,7 @@ def _changes(parameter: Parameter) -> Strategy:
     """Return a strategy for whether a parameter is drawn that has a default."""
     kinds = (parameter.kind, *typing.get_args(parameter.kind))
     # The default of an initializer compiles a program for each shape.
-    return st.integers(0, 7) if INITIALIZER in kinds else st.booleans()
+    return st.integers(0, 31) if INITIALIZER in kinds else st.booleans()
 
 
 # --------------------------------------------------------------------------- all arguments
