@@ -244,7 +244,9 @@ def test_ctrl_c(run: Runner) -> None:
     # The first run sleeps, too: else a slow trial would be ended before it is interrupted.
     wait = "if 'f' in vars(): open('reached', 'w')\ntime.sleep(99 if 'f' in vars() else 3)\n"
     script = run.write(f"import time\n{SCRIPT}{wait}")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job may ignore it
     process = run.popen("-m", "leafwise", "explain", "--try", script, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     for _ in range(1200):
         time.sleep(0.05)
         if (run.folder / "reached").exists():
