@@ -23,10 +23,8 @@ from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
-_SHRINKS: Final = 100
+_SHRINKS: Final = 300
 """How many smaller examples are tried."""
-_SHRINKS_OF_PART: Final = 10
-"""The same where it is asked which part of an instance is at fault."""
 
 
 class EnoughError(BaseException):
@@ -72,11 +70,10 @@ def run_law(
     settings: hypothesis.settings | None = None,
     seed: int | None = None,
     share: float = 1.0,
-    shrinks: int = _SHRINKS,
 ) -> None:
     """Draw instances, and raise the violation of the smallest one that breaks the law."""
     failed: list[tuple[BaseException, Any]] = []
-    left = round(shrinks * share)
+    left = round(_SHRINKS * share)
     is_drawn = False
 
     def test(data: st.DataObject) -> None:
@@ -107,8 +104,7 @@ def run_law(
         if isinstance(smallest, LawViolation):
 
             def try_part(part: Any) -> None:
-                of_part: Any = {"settings": settings, "seed": seed, "share": share}
-                run_law(law, st.just(part), check, **of_part, shrinks=_SHRINKS_OF_PART)
+                run_law(law, st.just(part), check, settings=settings, seed=seed, share=share)
 
             raise _at_fault(smallest, instance, try_part).with_traceback(None)
         smallest.add_note(f"instance: {describe_instance(instance)}")
