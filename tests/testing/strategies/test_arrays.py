@@ -109,3 +109,8 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError) as raised:
         arrays(**arguments)
     assert words in str(raised.value)
+
+
+def test_repr() -> None:
+    """Hypothesis prints what a value was drawn from."""
+    assert repr(arrays((2, 3), "float32")) == "arrays(dtype='float32', shape=(2, 3))"

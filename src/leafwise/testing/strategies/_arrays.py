@@ -191,8 +191,7 @@ def arrays(
             f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
         )
 
-    @st.composite
-    def draw_one(draw: st.DrawFn) -> Any:
+    def draw_one(draw: st.DrawFn, /, **_arguments: Any) -> Any:
         drawn = draw(dtypes)
         lengths = draw(shapes)
         lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
@@ -201,7 +200,10 @@ def arrays(
         made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements, special))
         return made if numpy else put(made.astype(jax.dtypes.canonicalize_dtype(made.dtype)))
 
-    return draw_one()
+    draw_one.__name__ = draw_one.__qualname__ = "arrays"  # what a strategy's repr begins with
+    said = {"shape": shape, "dtype": dtype, "elements": elements}
+    said |= {"special": special or None, "numpy": numpy or None}
+    return st.composite(draw_one)(**{n: each for n, each in said.items() if each is not None})
 
 
 def _shape_strategy(shape: Any) -> Strategy:
