@@ -152,6 +152,14 @@ def test_in_words(law: str, words: str, good: str, bad: str, write: Write) -> No
     assert not look(write, right, law)[0]
 
 
+def test_a_hash_that_is_kept(write: Write) -> None:
+    """It is found with all laws, too, of which most ask for the hash."""
+    kept = 'vars(self).setdefault("hash", hash(self.text))'
+    code = TOOLS + NAME.replace("hash(self.text)", kept) + BOX.replace("n: int = 2", "n: Name")
+    report = check_class(find_targets([write(code)]).targets[-1], CheckOptions(fields=False))
+    assert [each.law for each in report.laws if each.verdict != "ok"] == ["fresh-process"]
+
+
 # The library, the laws that it breaks, and a class of it.
 OF_LIBRARIES = """\
 # jax: static-types aux-data-hash post-init distinct-classes

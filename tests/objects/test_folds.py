@@ -1,6 +1,7 @@
 """A value of each kind in the table of parts, through all that fold over it."""
 
 import contextlib
+import dataclasses
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 
 import leafwise as lw
 from leafwise._captures.forms import check_of, fingerprint
+from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.parts import kind_of
 from leafwise._statics.hash_nodes import hash_node_of
 from leafwise._statics.portable import PortableReader, dump
@@ -132,3 +134,21 @@ def test_descriptions(sample: Sample) -> None:
     assert found is None or described(sample.make()) == found
     for other in [described(make()) for make in sample.others]:
         assert other is None or other != found
+
+
+@dataclasses.dataclass
+class Part:
+    """Holds what holds it, as a module of Flax does."""
+
+    parent: Any
+    other: Any
+
+
+def test_a_record_in_itself() -> None:
+    """It is described, once, however many ways lead back to it."""
+    whole = Part(None, None)
+    whole.parent, whole.other = Part(whole, Part(whole, 1)), Part(whole, 2)
+    inside = "Part(other=2, parent=<this Part>)"
+    text = describe(whole, DescribeOptions(home=__name__, short=True))
+    assert text.count("<this Part>") == 3
+    assert inside in text

@@ -53,12 +53,15 @@ class DescribeOptions(NamedTuple):
         home: The module whose classes need no module in front; None for all.
         short: Whether texts of distinct values may be equal: no digests, no addresses.
         by_content: Whether functions are compared by content.
+        above: The identities of the records that it is a part of, as Flax' modules are of their
+            own submodules.
     """
 
     digest: int = 0
     home: str | None = None
     short: bool = False
     by_content: bool = False
+    above: tuple[int, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -265,10 +268,13 @@ def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
 
 def _record(value: Any, options: DescribeOptions) -> str:
     kind: type = type(value)
+    if id(value) in options.above:
+        return f"<this {kind.__name__}>"
+    inside = options._replace(above=(*options.above, id(value)))
     shown = []
     for step, part in kind_of(value).parts(value):
         name = f"{step.removeprefix('.')}=" if step.startswith(".") else ""
-        shown += [] if part is MISSING else [f"{name}{describe(part, options)}"]
+        shown += [] if part is MISSING else [f"{name}{describe(part, inside)}"]
     text = f"{_class_name(kind, options)}({', '.join(shown)})"
     is_itself = compares_by_identity(kind) and record_fields(kind) is None
     return _at(text, value) if is_itself and not options.short else text

@@ -5,12 +5,14 @@ import dataclasses
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Container, Generator
 from typing import Any, Final
 
 import hypothesis
 from hypothesis import strategies as st
 
+from leafwise._display.words import count
 from leafwise._objects.classes import public_name
 from leafwise._objects.text import without_addresses
 from leafwise.cli.records import LawResult, Verdict, verdict_of
@@ -19,14 +21,14 @@ from leafwise.testing._check import broken_laws, smallest_failure
 from leafwise.testing._format import cut, format_error
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import LIBRARIES, is_unpromised, library_of
-from leafwise.testing._laws.run import SlowInstancesError, without_notes
+from leafwise.testing._laws.run import without_notes
 
 EXAMPLES: Final = 20
 """How many instances of a class each law sees."""
 SECONDS: Final = 120.0
 """How many CPU seconds one law, or all changes of a class, may take."""
-SLOW: Final = 2.0
-"""How many seconds a few instances may take to make, if each law is to see some of its own."""
+SLOW: Final = 1.5
+"""For how many CPU seconds instances are made; as long changes, and twice as long smaller ones."""
 
 OnStep = Callable[[str], None]
 
@@ -80,10 +82,10 @@ def try_laws(
     """
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
+    most = math.inf if options.seconds == math.inf else SLOW
     for _ in range(_ROUNDS):
         tried: list[Law] = []
         laws = [law for law in options.laws if law not in failures]
-        most = math.inf if base is None or note else SLOW
 
         def note_law(law: Law, tried: list[Law] = tried) -> None:
             tried[:] = [law]
@@ -91,16 +93,17 @@ def try_laws(
 
         try:
             with time_limit(options.seconds):
-                failures |= broken_laws(
+                found, few = broken_laws(
                     strategy, laws, most_seconds=most, on_law=note_law, **options.drawing
                 )
+            failures |= found
+            slow = f"tried on {count(few, 'instance')}, as others take long to make"
+            note = slow if few else note
             break
-        except (SlowInstancesError, CannotBuildError) as error:
+        except CannotBuildError:
             if base is None:
                 raise
-            is_slow = isinstance(error, SlowInstancesError)
-            why = "others take long to make" if is_slow else "no others were found"
-            strategy, note = st.just(base), f"tried on one instance, as {why}"
+            strategy, note = st.just(base), "tried on one instance, as no others were found"
         except TooLong as error:  # this law may be at fault, or the strategy
             failures |= dict.fromkeys(tried or laws, error)
         except KeyboardInterrupt:
@@ -112,13 +115,15 @@ def try_laws(
     results = {law: LawResult(str(law), Verdict.OK, message=note) for law in options.laws}
     # What breaks on the simplest instance need not be searched for among others.
     sources = [strategy] if base is None else [st.just(base), strategy]
+    until = time.process_time() + 2 * most
     for law, failure in failures.items():
         on_step(f"law {law}")
         first = _result(cls, law, failure, options)
         if first and told_by(first) in told and first.library == library_of(cls):
             results[law] = first
         else:
-            results[law] = _smallest(cls, law, failure, sources, options) or results[law]
+            smallest = _smallest(cls, law, failure, sources, options, until=until)
+            results[law] = smallest or results[law]
     return list(results.values())
 
 
@@ -128,14 +133,20 @@ _ROUNDS: Final = 3
 
 
 def _smallest(
-    cls: Any, law: Law, failure: BaseException, sources: list[Any], options: CheckOptions
+    cls: Any,
+    law: Law,
+    failure: BaseException,
+    sources: list[Any],
+    options: CheckOptions,
+    *,
+    until: float,
 ) -> LawResult | None:
     """Return what is said of the first smallest failure with the verdict of one that is known."""
     known = result = _result(cls, law, failure, options)
     for source in sources:
         found: BaseException | None = failure
         with contextlib.suppress(TooLong), time_limit(options.seconds):
-            found = smallest_failure(source, law, failure, **options.drawing)
+            found = smallest_failure(source, law, failure, until=until, **options.drawing)
         result = _result(cls, law, found, options)
         if found is not failure and result and known and result.verdict is known.verdict:
             break

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leafwise._compare.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise.testing._laws.case import Case, Edits
+from leafwise.testing._laws.case import Case, choose
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
 from leafwise.testing._subject import Probe, Subject
@@ -40,7 +40,7 @@ def as_predicted(case: Case) -> None:
     Each leaf takes another value: one program must serve them all.
     """
     x = rebuilt(case.instance)
-    options = Edits(x).options()
+    options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
     make = functools.partial(Probe, compiles=False)
@@ -60,7 +60,8 @@ class _EditTrial:
     def check(self, case: Case, options: Options, probe: Probe) -> None:
         """Make one edit of each kind, and of the kinds with claims one everywhere."""
         for kind, positions in options.items():
-            for position, strategy in positions if kind in self.kinds else [case.choose(positions)]:
+            chosen = positions if kind in self.kinds else [choose(case.data, positions)]
+            for position, strategy in chosen:
                 edit = make_edit(kind, position, case.draw(strategy))
                 if edit is None:
                     continue  # the class rejects it, or converts it back

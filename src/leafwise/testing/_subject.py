@@ -104,9 +104,9 @@ class Subject:
 class Probe:
     """A function that has a program for an instance, or for the arguments that it holds.
 
-    Without a `subject` it has one for each outcome. Those that do not recompile use no leaves, so
-    that almost nothing is compiled: JAX traces them again for whatever a program depends on. If it
-    does not compile, a retrace that is predicted is seen as a trace alone.
+    Without a `subject` it has two. The one that is to retrace uses no leaves, so that almost
+    nothing is compiled: JAX traces it again for whatever a program depends on. If it does not
+    compile, a retrace that is predicted is seen as a trace alone.
     """
 
     def __init__(
@@ -157,7 +157,9 @@ class Probe:
         return tuple(instance) if self._spread else (instance,)
 
     def _function_for(self, after: Signature, outcome: Outcome) -> Subject:
-        role = outcome if self._given is None else None
+        # What is reused may use the leaves.
+        used = Outcome.RECOMPILE if outcome is Outcome.REUSE else outcome
+        role = used if self._given is None else None
         _, known = self._warm.get(role) or self._start(role)
         if after in known or (known and self._given is not None):
             self._start(role)
@@ -168,7 +170,7 @@ class Probe:
 
     def _start(self, role: Outcome | None) -> tuple[Subject, list[Signature]]:
         """Leave no program but that of the instance."""
-        uses_leaves = role not in (Outcome.REUSE, Outcome.RETRACE)
+        uses_leaves = role is not Outcome.RETRACE
         function = self._given.fresh() if self._given else Subject(uses_leaves=uses_leaves)
         if role is not None and role is self._traced:
             function.jitted.trace(*self._args)

@@ -1,9 +1,12 @@
 """One example of one law: what is drawn, and the message where it breaks the law."""
 
+import contextlib
 import dataclasses
+import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import hypothesis
@@ -26,7 +29,13 @@ from leafwise.testing.strategies._edit_positions import (
     edit_positions,
     owner_at,
 )
-from leafwise.testing.strategies._edits import EditKind, Options, options_of
+from leafwise.testing.strategies._edits import (
+    Edit,
+    EditKind,
+    Options,
+    make_edit,
+    options_of,
+)
 
 T = TypeVar("T")
 
@@ -47,6 +56,11 @@ def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
     return drawn
 
 
+def choose(data: st.DataObject, values: Sequence[T]) -> T:
+    """Draw one of some values."""
+    return values[draw_unprinted(data, st.integers(0, len(values) - 1))]  # faster: `sampled_from`
+
+
 class Pair(NamedTuple):
     """Two instances that differ in one static."""
 
@@ -57,12 +71,23 @@ class Pair(NamedTuple):
     other: Any
 
 
-class Edits:
-    """The edits of one instance, found once for all laws that ask for them."""
+_DRAWN: Final = (
+    *((EditKind.STATIC_TYPE, 1), (EditKind.STATIC_VALUE, 4)),
+    *((EditKind.STATIC_TYPE, 1), (EditKind.STATIC_VALUE, 1)),
+    (EditKind.LEAF_VALUE, 1),
+)
+"""The kinds of edits, and how many are drawn at one position."""
+_FIELD: Final = re.compile(r"[.\[]")
 
-    def __init__(self, instance: Any) -> None:
+
+class Edits:
+    """The edits of one instance, drawn once for all laws that ask for them, while there is time."""
+
+    def __init__(self, instance: Any, data: st.DataObject) -> None:
         self._instance = instance
+        self._data = data
         self._known: Options = {}
+        self.until = math.inf
 
     @cached_property
     def names(self) -> Names:
@@ -73,6 +98,40 @@ class Edits:
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
         return list(edit_positions(self._instance))
+
+    def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
+        """Return the edits that can be made."""
+        for kind in kinds:
+            if kind not in self._known:
+                self._known[kind] = options_of(self.positions, (kind,)).get(kind, [])
+        return {kind: self._known[kind] for kind in kinds if self._known[kind]}
+
+    def draw(self) -> None:
+        """Draw what some law may ask for; a flatten that is at fault is for the laws to find."""
+        with contextlib.suppress(Exception):
+            self._drawn  # noqa: B018  # cached
+
+    @cached_property
+    def drawn(self) -> list[Edit[Any]]:
+        """Edits of statics, several values of one static first, and one of a leaf."""
+        return [edit for _, edit in self._drawn]
+
+    @cached_property
+    def _drawn(self) -> list[tuple[EditPosition, Edit[Any]]]:
+        found: list[tuple[EditPosition, Edit[Any]]] = []
+        for kind, number in _DRAWN:
+            fields: dict[str, list[Any]] = {}  # first, as some fields have many positions inside
+            for option in self.options((kind,)).get(kind, []):
+                fields.setdefault(_FIELD.split(option[0].path)[0], []).append(option)
+            if not fields:
+                continue
+            position, strategy = choose(self._data, fields[choose(self._data, list(fields))])
+            for _ in range(number):
+                new = draw_unprinted(self._data, strategy)
+                edit = make_edit(kind, position, new) if self._is_time_left() else None
+                if edit is not None:
+                    found.append((position, edit))
+        return found
 
     @cached_property
     def recreated(self) -> "list[Pair]":
@@ -89,12 +148,32 @@ class Edits:
                     found.append(Pair(each.path, each.value, fresh, one, other))
         return found
 
-    def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
-        """Return the edits that can be made."""
-        for kind in kinds:
-            if kind not in self._known:
-                self._known[kind] = options_of(self.positions, (kind,)).get(kind, [])
-        return {kind: self._known[kind] for kind in kinds if self._known[kind]}
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Pairs that differ in a static: each recreated, and what was drawn."""
+        found = list(self.recreated)
+        for position, edit in self._drawn:
+            if position.role is Role.STATIC and self._is_time_left():
+                found.extend(self._pairs_of(position, edit))
+        return found
+
+    def _is_time_left(self) -> bool:
+        return time.process_time() < self.until
+
+    def _pairs_of(self, position: EditPosition, edit: Edit[Any]) -> Iterator[Pair]:
+        yield Pair(edit.path, edit.before, edit.after, self._instance, edit.edited)
+        if type(edit.before) is float:  # equal, and drawn too seldom
+            zeros = [make_edit(edit.kind, position, zero) for zero in (0.0, -0.0)]
+            ends = [(each.after, each.edited) for each in zeros if each is not None]
+            if len(ends) == 1:  # it was the other zero, or the class refuses that one
+                ends.append((edit.before, self._instance))
+            if ends:
+                (before, one), (after, other) = ends
+                yield Pair(edit.path, before, after, one, other)
+        fresh = recreated(edit.after)
+        again = make_edit(edit.kind, position, fresh) if fresh is not edit.after else None
+        if again is not None:
+            yield Pair(edit.path, edit.after, again.after, edit.edited, again.edited)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,10 +210,6 @@ class Case:
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
         return draw_unprinted(self.data, strategy)
-
-    def choose(self, values: Sequence[T]) -> T:
-        """Draw one of some values."""
-        return values[self.draw(st.integers(0, len(values) - 1))]  # faster than `sampled_from`
 
     def fail(
         self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""

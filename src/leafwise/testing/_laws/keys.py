@@ -1,8 +1,7 @@
 """Laws of treedefs and their aux_data: equality, hash, and what makes two distinct."""
 
 import operator
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import jax
@@ -13,8 +12,8 @@ from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case, Pair
 from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
-from leafwise.testing._laws.same import lookalike_of, recreated
-from leafwise.testing.strategies._edits import Edit, EditKind, make_edit
+from leafwise.testing._laws.same import lookalike_of
+from leafwise.testing.strategies._edits import Edit, EditKind
 
 _REGISTRY: Final = jax.tree_util.default_registry
 _MANY: Final = 4
@@ -25,9 +24,8 @@ def treedef_equality(case: Case) -> None:
     """Compare the treedef with itself, with an equal one, and with those of edited instances."""
     x = case.instance
     mine = case.structure(x)
-    drawn = (draw_edit(case, kinds) for kinds in (_STATIC, (EditKind.LEAF_VALUE,)))
-    edits = ((edit.path, edit.edited) for edit in drawn if edit is not None)
-    for path, other in (("", x), *_fresh_instances(case), *edits):
+    edited = [(edit.path, edit.edited) for edit in case.edits.drawn]
+    for path, other in (("", x), *_fresh_instances(case), *edited):
         its = case.structure(other, path)
         equal = case.same_structure(mine, its, path)
         back = case.same_structure(its, mine, path)
@@ -40,60 +38,18 @@ def treedef_equality(case: Case) -> None:
             case.fail(path, "equal treedefs with two hashes", "one hash")
 
 
-_FIELD: Final = re.compile(r"[.\[]")
-_STATIC: Final = (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
-
-
-def draw_edit(case: Case, kinds: tuple[EditKind, ...]) -> Edit[Any] | None:
-    """Draw an edit of one of the kinds; None if there is none, or the class rejects it."""
-    found = case.edits.options(kinds)
-    if not found:
-        return None
-    kind = case.choose(list(found))
-    fields: dict[str, list[Any]] = {}  # drawn first, since some fields have many positions inside
-    for position, strategy in found[kind]:
-        fields.setdefault(_FIELD.split(position.path)[0], []).append((position, strategy))
-    options = fields[case.choose(list(fields))]
-    position, strategy = case.choose(options)
-    return make_edit(kind, position, case.draw(strategy))
-
-
 def static_values(case: Case) -> None:
     """Exchange statics for equal and for different ones, where == says which they are."""
-    value = EditKind.STATIC_VALUE
-    for pair in _static_pairs(case, (value, value, value)):
+    for pair in case.edits.pairs:
         if _is_plain(pair):
             _check_pair(case, pair)
 
 
 def static_types(case: Case) -> None:
     """Exchange statics for values that are equal and yet distinct: 1 and True, 0.0 and -0.0."""
-    for pair in _static_pairs(case, (EditKind.STATIC_TYPE, *_STATIC)):
+    for pair in case.edits.pairs:
         if not _is_plain(pair):
             _check_pair(case, pair)
-
-
-def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[Pair]:
-    """Yield pairs that differ in a static: each recreated, and one drawn edit of each kind."""
-    yield from case.edits.recreated
-    for kind in kinds:
-        edit = draw_edit(case, (kind,))
-        if edit is None:
-            continue
-        yield Pair(edit.path, edit.before, edit.after, case.instance, edit.edited)
-        position = next(each for each in case.edits.positions if each.path == edit.path)
-        if type(edit.before) is float:  # equal, and drawn too seldom
-            zeros = [make_edit(kind, position, zero) for zero in (0.0, -0.0)]
-            ends = [(each.after, each.edited) for each in zeros if each is not None]
-            if len(ends) == 1:  # it was the other zero, or the class refuses that one
-                ends.append((edit.before, case.instance))
-            if ends:
-                (before, one), (after, other) = ends
-                yield Pair(edit.path, before, after, one, other)
-        fresh = recreated(edit.after)
-        again = make_edit(kind, position, fresh)
-        if again is not None and fresh is not edit.after:
-            yield Pair(edit.path, edit.after, again.after, edit.edited, again.edited)
 
 
 def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
@@ -170,18 +126,10 @@ def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
 
 
 def _edits_of_one_static(case: Case) -> list[Edit[Any]]:
-    kind = EditKind.STATIC_VALUE
+    edits = [each for each in case.edits.drawn if each.kind is EditKind.STATIC_VALUE]
     # A part may be of the same class: its statics are in other aux_data.
-    options = [
-        (position, strategy)
-        for position, strategy in case.edits.options((kind,)).get(kind, [])
-        if position.name and position.path == position.name
-    ]
-    if not options:
-        return []
-    position, strategy = case.choose(options)
-    drawn = [make_edit(kind, position, case.draw(strategy)) for _ in range(_MANY)]
-    return [edit for edit in drawn if edit is not None]
+    own = [each for each in edits if each.path in case.names.static]
+    return [each for each in own if each.path == own[0].path]
 
 
 def _aux_of(instance: Any) -> Any:

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import functools
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import hypothesis
 import hypothesis.errors
@@ -15,8 +17,14 @@ from hypothesis import strategies as st
 
 from leafwise._jax.events import count_events
 from leafwise._objects.text import got
-from leafwise.errors import LawViolation
-from leafwise.testing._laws.case import Case, Edits, describe_instance, draw_unprinted
+from leafwise.errors import CannotBuildError, LawViolation
+from leafwise.testing._laws.case import (
+    Case,
+    Edits,
+    choose,
+    describe_instance,
+    draw_unprinted,
+)
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._arrays import ImpossibleError
 from leafwise.testing.strategies._edit_positions import edit_positions
@@ -70,19 +78,52 @@ def run_law(
     settings: hypothesis.settings | None = None,
     seed: int | None = None,
     share: float = 1.0,
+    until: float = math.inf,
 ) -> None:
-    """Draw instances, and raise the violation of the smallest one that breaks the law."""
+    """Draw instances until some CPU time, and raise the violation of the smallest one found."""
+    chosen = _settings_for(settings, share)
+    shrinks = round(_SHRINKS * share)
+    found = _search(law, strategy, check, chosen, seed=seed, shrinks=shrinks, until=until)
+    if found is None:
+        return
+    error, instance = found
+    if not isinstance(error, LawViolation):
+        error.add_note(f"instance: {describe_instance(instance)}")
+        raise error
+    once = hypothesis.settings(chosen, phases=[hypothesis.Phase.generate])
+
+    def try_part(part: Any) -> LawViolation | None:
+        try:
+            found = _search(law, st.just(part), check, once, seed=seed)
+        except _OF_USERS:
+            return None
+        return found[0] if found and isinstance(found[0], LawViolation) else None
+
+    raise _at_fault(error, instance, try_part).with_traceback(None)
+
+
+def _search(
+    law: Law,
+    strategy: "st.SearchStrategy[Any]",
+    check: Callable[[Case], None],
+    settings: hypothesis.settings,
+    *,
+    seed: int | None,
+    shrinks: int = 0,
+    until: float = math.inf,
+) -> tuple[BaseException, Any] | None:
+    """Draw instances; return what the smallest one raises that breaks the law, and that one."""
     failed: list[tuple[BaseException, Any]] = []
-    left = round(_SHRINKS * share)
+    left = shrinks
     is_drawn = False
 
     def test(data: st.DataObject) -> None:
         nonlocal left, is_drawn
         left -= bool(failed)
-        if left < 0:
+        if left < 0 or time.process_time() > until:
             raise EnoughError
         instance = draw_unprinted(data, strategy)
-        case = Case(law, instance, data, Edits(instance))
+        case = Case(law, instance, data, Edits(instance, data))
         case.refuse_leaf()
         is_drawn = True
         error = _failure(case, check)
@@ -91,28 +132,19 @@ def run_law(
             raise error
 
     try:
-        _draw(test, _settings_for(settings, share), seed)
-    except EnoughError:
-        pass
+        _draw(test, settings, seed)
     except _OF_USERS as error:
         if not failed and not (is_drawn and isinstance(error, hypothesis.errors.Unsatisfiable)):
             without_notes(error)
             raise
-    if failed:
-        smallest, instance = failed[-1]  # the last one
-        without_notes(smallest)
-        if isinstance(smallest, LawViolation):
-
-            def try_part(part: Any) -> None:
-                run_law(law, st.just(part), check, settings=settings, seed=seed, share=share)
-
-            raise _at_fault(smallest, instance, try_part).with_traceback(None)
-        smallest.add_note(f"instance: {describe_instance(instance)}")
-        raise smallest
+    if not failed:
+        return None
+    without_notes(failed[-1][0])
+    return failed[-1]
 
 
 def _at_fault(
-    violation: LawViolation, instance: Any, try_part: Callable[[Any], None]
+    violation: LawViolation, instance: Any, try_part: Callable[[Any], LawViolation | None]
 ) -> LawViolation:
     """Return the violation with its owner: a part of the instance, if that breaks the law alone."""
     parts: list[Any] = []
@@ -121,31 +153,26 @@ def _at_fault(
     with contextlib.suppress(Exception):  # a flatten that is at fault
         parts.extend(each.owner for each in edit_positions(instance) if each.name)
     for part in {id(each): each for each in parts if type(each) is not type(instance)}.values():
-        try:
-            try_part(part)
-        except LawViolation as of_part:
-            if _breaks_without(part, instance, try_part):
-                break
-            kept = of_part if violation.owner is None else violation  # which says where
-            kept.owner = of_part.owner or type(part)
-            return kept
-        except _OF_USERS:
+        of_part = try_part(part)
+        if of_part is None:
             continue
+        if try_part(_without(part, instance)) is not None:
+            break  # with a number in the place of the part, too
+        of_part = _at_fault(of_part, part, try_part)
+        kept = of_part if violation.owner is None else violation  # which says where
+        kept.owner = of_part.owner or type(part)
+        return kept
     violation.owner = violation.owner and type(instance)
     return violation
 
 
-def _breaks_without(part: Any, instance: Any, try_part: Callable[[Any], None]) -> bool:
-    """Return whether a law is broken with a number in the place of a part, too."""
+def _without(part: Any, instance: Any) -> Any:
+    """Return an instance with a number in the place of a part; the number, if it refuses that."""
     try:
         leaves, structure = jax.tree.flatten(instance, is_leaf=lambda each: each is part)
-        leaves = [0.0 if leaf is part else leaf for leaf in leaves]
-        try_part(jax.tree.unflatten(structure, leaves))
-    except LawViolation:
-        return True
+        return jax.tree.unflatten(structure, [0.0 if leaf is part else leaf for leaf in leaves])
     except _OF_USERS:
-        pass
-    return False
+        return 0.0
 
 
 _OF_ONE_LEVEL: Final = (Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
@@ -158,6 +185,8 @@ def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
     """Return what a law raises; None if it holds, or if the class is not to blame."""
     try:
         check(case)
+    except hypothesis.errors.UnsatisfiedAssumption:
+        return None
     except hypothesis.errors.HypothesisException:
         raise
     except _OF_USERS as error:
@@ -167,34 +196,83 @@ def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
 
 def _draw(
     test: Callable[[st.DataObject], None], settings: hypothesis.settings, seed: int | None
-) -> None:
+) -> bool:
+    """Run a test with drawn data; return whether it has not had enough before its end."""
+
     def run_test(data: st.DataObject) -> None:  # Hypothesis takes no partial and no method
         test(data)
 
     run: Any = settings(hypothesis.given(st.data())(run_test))
     if seed is not None:
         run = hypothesis.seed(seed)(run)
-    with hypothesis.reporting.with_reporter(lambda _: None):
-        run()
+    try:
+        with hypothesis.reporting.with_reporter(lambda _: None):
+            run()
+    except EnoughError:
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
 class LawTest:
-    """How a law is tested: with what share of the examples, and whether it draws more itself."""
+    """How a law is tested: with what share of the examples, and on what of them."""
 
     check: Callable[[Case], None]
     share: float = 1.0
-    draws: bool = False
+    on: Literal["instances", "edits", "draws"] = "instances"
 
 
-_FEW: Final = 5
+class _Trial:
+    """Laws that are tried on the same instances, each until it is broken."""
 
+    def __init__(
+        self, tests: Mapping[Law, LawTest], most_seconds: float, on_law: Callable[[Law], None]
+    ) -> None:
+        self._tests = tests
+        self._most = most_seconds
+        self._on_law = on_law
+        self._drawing = self._editing = 0.0
+        self.instances: list[Any] = []
+        self.broken: dict[Law, BaseException] = {}
 
-class SlowInstancesError(Exception):
-    """A few instances take long to make."""
+    def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
+        """Draw an instance, and try laws on it and on edits of it."""
+        started = time.process_time()
+        instance = draw_unprinted(data, strategy)
+        self._drawing += time.process_time() - started
+        edits = Edits(instance, data)
+        Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
+        self.instances.append(instance)
+        few = [law for law, test in self._tests.items() if self._is_turn(test, most)]
+        self._attempt(few, instance, data, edits)
+        # Last, as the others want to see what was never hashed.
+        started = time.process_time()
+        edits.until = started + self._most - self._editing
+        edits.draw()
+        of_edits = [law for law, test in self._tests.items() if test.on == "edits"]
+        self._attempt(of_edits, instance, data, edits)
+        self._editing += time.process_time() - started
+        if self._drawing > self._most:
+            raise EnoughError  # at the end: Hypothesis wants each run to draw as much
 
+    def try_again(self, data: st.DataObject, law: Law) -> None:
+        """Try a law that draws on one of the instances."""
+        instance = choose(data, self.instances)
+        self._attempt([law], instance, data, Edits(instance, data))
+        if law in self.broken:
+            raise EnoughError
 
-_Drawn = tuple[Any, st.DataObject, Edits]
+    def _is_turn(self, test: LawTest, most: int) -> bool:
+        return test.on == "instances" and len(self.instances) <= max(1, round(most * test.share))
+
+    def _attempt(self, laws: list[Law], instance: Any, data: st.DataObject, edits: Edits) -> None:
+        for law in laws:
+            if law in self.broken:
+                continue
+            self._on_law(law)
+            error = _failure(Case(law, instance, data, edits), self._tests[law].check)
+            if error is not None:
+                self.broken[law] = error
 
 
 def try_laws(
@@ -205,59 +283,23 @@ def try_laws(
     seed: int | None,
     most_seconds: float,
     on_law: Callable[[Law], None],
-) -> dict[Law, BaseException]:
-    """Try laws on the same instances, which are drawn once; return what those raise that break."""
+) -> tuple[dict[Law, BaseException], int]:
+    """Try laws on the same instances, which are drawn once, and return what those raise that break.
+
+    Instances are drawn for some seconds, and edits of them for as long. If there was no time for
+    all of them, it is returned how many there were; else 0.
+    """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    pool = _draw_pool(strategy, _settings_for(once, 1.0), seed, most_seconds)
-    broken: dict[Law, BaseException] = {}
+    trial = _Trial(tests, most_seconds, on_law)
 
-    def attempt(law: Law, drawn: _Drawn) -> None:
-        on_law(law)
-        error = _failure(Case(law, *drawn), tests[law].check)
-        if error is not None:
-            broken.setdefault(law, error)
+    def try_new(data: st.DataObject) -> None:
+        trial.try_new(data, strategy, settings.max_examples)
 
-    for law, test in tests.items():
-        few = 0 if test.draws else max(1, round(len(pool) * test.share))
-        for drawn in pool[:few]:
-            if law not in broken:
-                attempt(law, drawn)
-    for share in dict.fromkeys(test.share for test in tests.values() if test.draws):
-        laws = [law for law, test in tests.items() if test.draws and test.share == share]
-
-        def try_edits(data: st.DataObject, laws: list[Law] = laws) -> None:
-            instance, _, edits = pool[data.draw(st.integers(0, len(pool) - 1))]
-            for law in data.draw(st.permutations(laws)):  # the last may have no data left
-                if law not in broken:
-                    attempt(law, (instance, data, edits))
-
-        # An instance may come twice from the pool: more examples make up for it.
-        _draw(try_edits, _settings_for(once, 1.5 if share == 1 else share), seed)
-    return broken
-
-
-def _draw_pool(
-    strategy: "st.SearchStrategy[Any]",
-    settings: hypothesis.settings,
-    seed: int | None,
-    most_seconds: float,
-) -> list[_Drawn]:
-    pool: list[_Drawn] = []
-    drawing = 0.0
-
-    def draw_instance(data: st.DataObject) -> None:
-        nonlocal drawing
-        started = time.process_time()
-        instance = draw_unprinted(data, strategy)
-        drawing += time.process_time() - started
-        if drawing > most_seconds and len(pool) < _FEW:
-            raise SlowInstancesError
-        drawn = instance, data, Edits(instance)
-        Case(Law.ROUND_TRIP, *drawn).refuse_leaf()
-        pool.append(drawn)
-
-    _draw(draw_instance, settings, seed)
-    return pool
+    is_whole = _draw(try_new, _settings_for(once, 1.0), seed)
+    for law in (law for law, test in tests.items() if test.on == "draws"):
+        again = functools.partial(trial.try_again, law=law)
+        _draw(again, _settings_for(once, tests[law].share), seed)
+    return trial.broken, 0 if is_whole else len(trial.instances)
 
 
 _E = TypeVar("_E", bound=BaseException)
@@ -289,7 +331,7 @@ _SETTINGS: Final = hypothesis.settings(
         hypothesis.HealthCheck.data_too_large,
     ],
 )
-_MOST_DRAWN: Final = 400
+_MOST_DRAWN: Final = 200
 """How many values are drawn until one is wanted, and how many more to make it simpler."""
 _COMPILED: Final = 20
 """As how many values one counts that compiles."""
@@ -299,22 +341,23 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
     """Return a value that is wanted, as simple as it becomes in some steps; else `LookupError`."""
     best: list[Any] = []
     left = tries
+    drawn = 0
 
     @st.composite
     def is_wanted(draw: st.DrawFn) -> bool:  # not the value: Hypothesis prints what it finds
-        nonlocal left
+        nonlocal left, drawn
         if left < 0:
             raise EnoughError
         left -= 1
+        drawn += 1
         with count_events() as counts:
-            try:
-                value = draw(strategy)
-            except ImpossibleError:
-                return hypothesis.reject()
+            value = _drawn(draw, strategy)
             accepted = wanted(value)
         if accepted:
             left = left if best else _MOST_DRAWN
             best[:] = [value]
+            if drawn == 1:
+                raise EnoughError  # Hypothesis draws the simplest first
         left -= _COMPILED * bool(counts.compiles)
         return accepted
 
@@ -323,6 +366,17 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
     except (EnoughError, hypothesis.errors.HypothesisException) as error:
+        if isinstance(error.__cause__, CannotBuildError):
+            raise error.__cause__ from None
         if not best:  # no such value, or no strategy; else it was out of steps
             raise LookupError(str(error)) from error
     return best[0]
+
+
+def _drawn(draw: st.DrawFn, strategy: Any) -> Any:
+    try:
+        return draw(strategy)
+    except ImpossibleError:
+        return hypothesis.reject()
+    except CannotBuildError as error:
+        raise EnoughError from error  # Hypothesis would look for the simplest one
