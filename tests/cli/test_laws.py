@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def note(_: Any, laws: list[Law], *, settings: Any, seed: int, **__: Any) -> Any:
         options = {"examples": settings.max_examples, "seed": seed}
         calls.extend({"law": law, **options} for law in laws)
-        return {}, 0
+        return {}, ""
 
     monkeypatch.setattr(laws_module, "broken_laws", note)
     return calls

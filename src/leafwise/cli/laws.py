@@ -12,7 +12,6 @@ from typing import Any, Final
 import hypothesis
 from hypothesis import strategies as st
 
-from leafwise._display.words import count
 from leafwise._objects.classes import public_name
 from leafwise._objects.text import without_addresses
 from leafwise.cli.records import LawResult, Verdict, verdict_of
@@ -93,12 +92,11 @@ def try_laws(
 
         try:
             with time_limit(options.seconds):
-                found, few = broken_laws(
+                found, slow = broken_laws(
                     strategy, laws, most_seconds=most, on_law=note_law, **options.drawing
                 )
             failures |= found
-            slow = f"tried on {count(few, 'instance')}, as others take long to make"
-            note = slow if few else note
+            note = slow or note
             break
         except CannotBuildError:
             if base is None:

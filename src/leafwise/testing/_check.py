@@ -80,7 +80,7 @@ def check_pytree(
 
 def broken_laws(
     cls_or_strategy: Any, laws: Collection[Law], **options: Any
-) -> tuple[dict[Law, BaseException], int]:
+) -> tuple[dict[Law, BaseException], str]:
     """Return what laws raise that are all tried on the same instances, as `try_laws` is told."""
     strategy = strategy_of(cls_or_strategy, "check_pytree")
     return try_laws({law: test for law, test in _TESTS.items() if law in laws}, strategy, **options)

@@ -153,7 +153,7 @@ class Edits:
         """Pairs that differ in a static: each recreated, and what was drawn."""
         found = list(self.recreated)
         for position, edit in self._drawn:
-            if position.role is Role.STATIC and self._is_time_left():
+            if position.role is Role.STATIC:
                 found.extend(self._pairs_of(position, edit))
         return found
 
@@ -162,6 +162,8 @@ class Edits:
 
     def _pairs_of(self, position: EditPosition, edit: Edit[Any]) -> Iterator[Pair]:
         yield Pair(edit.path, edit.before, edit.after, self._instance, edit.edited)
+        if not self._is_time_left():
+            return
         if type(edit.before) is float:  # equal, and drawn too seldom
             zeros = [make_edit(edit.kind, position, zero) for zero in (0.0, -0.0)]
             ends = [(each.after, each.edited) for each in zeros if each is not None]

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import hypothesis
@@ -15,6 +15,7 @@ import hypothesis.reporting
 import jax
 from hypothesis import strategies as st
 
+from leafwise._display.words import count
 from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise.errors import CannotBuildError, LawViolation
@@ -120,8 +121,6 @@ def _search(
     def test(data: st.DataObject) -> None:
         nonlocal left, is_drawn
         left -= bool(failed)
-        if left < 0 or time.process_time() > until:
-            raise EnoughError
         instance = draw_unprinted(data, strategy)
         case = Case(law, instance, data, Edits(instance, data))
         case.refuse_leaf()
@@ -129,6 +128,9 @@ def _search(
         error = _failure(case, check)
         if error is not None:
             failed.append((error, instance))
+        if left < 0 or time.process_time() > until:
+            raise EnoughError  # at the end: Hypothesis wants each run to draw as much
+        if error is not None:
             raise error
 
     try:
@@ -232,28 +234,29 @@ class _Trial:
         self._most = most_seconds
         self._on_law = on_law
         self._drawing = self._editing = 0.0
+        self.is_cut = False
         self.instances: list[Any] = []
         self.broken: dict[Law, BaseException] = {}
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
-        """Draw an instance, and try laws on it and on edits of it."""
+        """Draw an instance, and try laws on it and on edits of it, for which each has a time."""
         started = time.process_time()
         instance = draw_unprinted(data, strategy)
         self._drawing += time.process_time() - started
         edits = Edits(instance, data)
         Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
         self.instances.append(instance)
-        few = [law for law, test in self._tests.items() if self._is_turn(test, most)]
-        self._attempt(few, instance, data, edits)
+        self._attempt(filter(self._is_turn, self._tests), instance, data, edits)
         # Last, as the others want to see what was never hashed.
         started = time.process_time()
-        edits.until = started + self._most - self._editing
+        edits.until = started + self._most * len(self.instances) / most - self._editing
         edits.draw()
+        self._editing += time.process_time() - started
+        self.is_cut |= time.process_time() > edits.until
         of_edits = [law for law, test in self._tests.items() if test.on == "edits"]
         self._attempt(of_edits, instance, data, edits)
-        self._editing += time.process_time() - started
         if self._drawing > self._most:
-            raise EnoughError  # at the end: Hypothesis wants each run to draw as much
+            raise EnoughError  # at the end, as above
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
@@ -262,10 +265,13 @@ class _Trial:
         if law in self.broken:
             raise EnoughError
 
-    def _is_turn(self, test: LawTest, most: int) -> bool:
-        return test.on == "instances" and len(self.instances) <= max(1, round(most * test.share))
+    def _is_turn(self, law: Law) -> bool:
+        test = self._tests[law]
+        return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
 
-    def _attempt(self, laws: list[Law], instance: Any, data: st.DataObject, edits: Edits) -> None:
+    def _attempt(
+        self, laws: Iterable[Law], instance: Any, data: st.DataObject, edits: Edits
+    ) -> None:
         for law in laws:
             if law in self.broken:
                 continue
@@ -283,11 +289,11 @@ def try_laws(
     seed: int | None,
     most_seconds: float,
     on_law: Callable[[Law], None],
-) -> tuple[dict[Law, BaseException], int]:
+) -> tuple[dict[Law, BaseException], str]:
     """Try laws on the same instances, which are drawn once, and return what those raise that break.
 
     Instances are drawn for some seconds, and edits of them for as long. If there was no time for
-    all of them, it is returned how many there were; else 0.
+    all of them, it is returned what there was no time for.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
     trial = _Trial(tests, most_seconds, on_law)
@@ -299,7 +305,9 @@ def try_laws(
     for law in (law for law, test in tests.items() if test.on == "draws"):
         again = functools.partial(trial.try_again, law=law)
         _draw(again, _settings_for(once, tests[law].share), seed)
-    return trial.broken, 0 if is_whole else len(trial.instances)
+    few = "few changes" if is_whole else count(len(trial.instances), "instance")
+    slow = f"tried on {few}, as others take long to make"
+    return trial.broken, slow if trial.is_cut or not is_whole else ""
 
 
 _E = TypeVar("_E", bound=BaseException)
