@@ -297,6 +297,29 @@ def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow.passed
 
 
+@lw.pytree
+class MadeSlowly:
+    x: jax.Array
+    n: lw.Static[int]
+
+    def __post_init__(self) -> None:
+        until = time.process_time() + 0.005
+        while time.process_time() < until:
+            pass
+
+
+@pytest.mark.slow
+def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is time for instances alone, each has a few changes, and the report says so."""
+    fast = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
+    assert [law.message for law in fast.laws] == [""]
+    monkeypatch.setattr(laws_module, "SLOW", 0.4)
+    slow = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
+    assert [law.message for law in slow.laws] == [
+        "tried on few changes, as others take long to make"
+    ]
+
+
 @pytest.mark.slow
 def test_jobs(write: Write, check_all: Check) -> None:
     """Several processes say what one says, in the same order."""

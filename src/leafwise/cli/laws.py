@@ -27,7 +27,7 @@ EXAMPLES: Final = 20
 SECONDS: Final = 120.0
 """How many CPU seconds one law, or all changes of a class, may take."""
 SLOW: Final = 1.5
-"""For how many CPU seconds instances are made; as long changes, and twice as long smaller ones."""
+"""CPU seconds to make instances in; as many to change them, twice as many to find smaller ones."""
 
 OnStep = Callable[[str], None]
 

@@ -157,9 +157,8 @@ class Probe:
         return tuple(instance) if self._spread else (instance,)
 
     def _function_for(self, after: Signature, outcome: Outcome) -> Subject:
-        # What is reused may use the leaves.
-        used = Outcome.RECOMPILE if outcome is Outcome.REUSE else outcome
-        role = used if self._given is None else None
+        own = Outcome.RETRACE if outcome is Outcome.RETRACE else Outcome.RECOMPILE
+        role = own if self._given is None else None
         _, known = self._warm.get(role) or self._start(role)
         if after in known or (known and self._given is not None):
             self._start(role)

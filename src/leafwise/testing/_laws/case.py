@@ -6,7 +6,7 @@ import math
 import operator
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import hypothesis
@@ -29,13 +29,7 @@ from leafwise.testing.strategies._edit_positions import (
     edit_positions,
     owner_at,
 )
-from leafwise.testing.strategies._edits import (
-    Edit,
-    EditKind,
-    Options,
-    make_edit,
-    options_of,
-)
+from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
 
 T = TypeVar("T")
 
@@ -58,7 +52,8 @@ def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
 
 def choose(data: st.DataObject, values: Sequence[T]) -> T:
     """Draw one of some values."""
-    return values[draw_unprinted(data, st.integers(0, len(values) - 1))]  # faster: `sampled_from`
+    place = st.integers(0, len(values) - 1)  # faster than `sampled_from`
+    return values[draw_unprinted(data, place)]
 
 
 class Pair(NamedTuple):
@@ -86,7 +81,6 @@ class Edits:
     def __init__(self, instance: Any, data: st.DataObject) -> None:
         self._instance = instance
         self._data = data
-        self._known: Options = {}
         self.until = math.inf
 
     @cached_property
@@ -98,13 +92,6 @@ class Edits:
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
         return list(edit_positions(self._instance))
-
-    def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
-        """Return the edits that can be made."""
-        for kind in kinds:
-            if kind not in self._known:
-                self._known[kind] = options_of(self.positions, (kind,)).get(kind, [])
-        return {kind: self._known[kind] for kind in kinds if self._known[kind]}
 
     def draw(self) -> None:
         """Draw what some law may ask for; a flatten that is at fault is for the laws to find."""
@@ -119,9 +106,10 @@ class Edits:
     @cached_property
     def _drawn(self) -> list[tuple[EditPosition, Edit[Any]]]:
         found: list[tuple[EditPosition, Edit[Any]]] = []
+        options = options_of(self.positions, dict(_DRAWN))
         for kind, number in _DRAWN:
             fields: dict[str, list[Any]] = {}  # first, as some fields have many positions inside
-            for option in self.options((kind,)).get(kind, []):
+            for option in options.get(kind, []):
                 fields.setdefault(_FIELD.split(option[0].path)[0], []).append(option)
             if not fields:
                 continue

@@ -199,7 +199,7 @@ def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
 def _draw(
     test: Callable[[st.DataObject], None], settings: hypothesis.settings, seed: int | None
 ) -> bool:
-    """Run a test with drawn data; return whether it has not had enough before its end."""
+    """Run a test with drawn data until it has had enough; return whether it ran to its end."""
 
     def run_test(data: st.DataObject) -> None:  # Hypothesis takes no partial and no method
         test(data)
@@ -234,12 +234,12 @@ class _Trial:
         self._most = most_seconds
         self._on_law = on_law
         self._drawing = self._editing = 0.0
-        self.is_cut = False
+        self.late = 0  # how many instances had no time for all edits
         self.instances: list[Any] = []
         self.broken: dict[Law, BaseException] = {}
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
-        """Draw an instance, and try laws on it and on edits of it, for which each has a time."""
+        """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
         started = time.process_time()
         instance = draw_unprinted(data, strategy)
         self._drawing += time.process_time() - started
@@ -247,16 +247,16 @@ class _Trial:
         Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
         self.instances.append(instance)
         self._attempt(filter(self._is_turn, self._tests), instance, data, edits)
-        # Last, as the others want to see what was never hashed.
-        started = time.process_time()
-        edits.until = started + self._most * len(self.instances) / most - self._editing
-        edits.draw()
-        self._editing += time.process_time() - started
-        self.is_cut |= time.process_time() > edits.until
-        of_edits = [law for law, test in self._tests.items() if test.on == "edits"]
-        self._attempt(of_edits, instance, data, edits)
+        # Last, since the others want to see what was never hashed.
+        if of_edits := [law for law, test in self._tests.items() if test.on == "edits"]:
+            started = time.process_time()
+            edits.until = started + self._most * len(self.instances) / most - self._editing
+            edits.draw()
+            self._editing += time.process_time() - started
+            self.late += time.process_time() > edits.until
+            self._attempt(of_edits, instance, data, edits)
         if self._drawing > self._most:
-            raise EnoughError  # at the end, as above
+            raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
@@ -292,8 +292,8 @@ def try_laws(
 ) -> tuple[dict[Law, BaseException], str]:
     """Try laws on the same instances, which are drawn once, and return what those raise that break.
 
-    Instances are drawn for some seconds, and edits of them for as long. If there was no time for
-    all of them, it is returned what there was no time for.
+    Instances are drawn for some CPU seconds, and edits of them for as many. A note is returned if
+    there was no time for all of them.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
     trial = _Trial(tests, most_seconds, on_law)
@@ -306,8 +306,8 @@ def try_laws(
         again = functools.partial(trial.try_again, law=law)
         _draw(again, _settings_for(once, tests[law].share), seed)
     few = "few changes" if is_whole else count(len(trial.instances), "instance")
-    slow = f"tried on {few}, as others take long to make"
-    return trial.broken, slow if trial.is_cut or not is_whole else ""
+    is_slow = not is_whole or 2 * trial.late > len(trial.instances)
+    return trial.broken, f"tried on {few}, as others take long to make" if is_slow else ""
 
 
 _E = TypeVar("_E", bound=BaseException)
