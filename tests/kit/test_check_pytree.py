@@ -243,8 +243,9 @@ def test_a_copy_that_is_refused() -> None:
 
 def test_whose_field_it_is() -> None:
     """A violation names the class whose field is at fault: that of a part, or its own."""
-    holder = st.builds(Holds, st.lists(strategies.instances(specimens.Plain), min_size=1))
-    for strategy in (holder, strategies.instances(specimens.Plain)):
+    plain = strategies.instances(specimens.Plain)
+    one, two = (st.builds(Holds, st.lists(plain, min_size=number)) for number in (1, 2))
+    for strategy in (one, two, plain):
         with pytest.raises(LawViolation) as caught:
             check_pytree(strategy, laws=["static-types"], settings=FEW)
         assert caught.value.owner is specimens.Plain

@@ -159,7 +159,7 @@ def _at_fault(
         if of_part is None:
             continue
         if try_part(_without(part, instance)) is not None:
-            break  # with a number in the place of the part, too
+            break  # with numbers in the place of such parts, too
         of_part = _at_fault(of_part, part, try_part)
         kept = of_part if violation.owner is None else violation  # which says where
         kept.owner = of_part.owner or type(part)
@@ -169,10 +169,14 @@ def _at_fault(
 
 
 def _without(part: Any, instance: Any) -> Any:
-    """Return an instance with a number in the place of a part; the number, if it refuses that."""
+    """Return an instance with a number for each part of a class; the number, if it refuses that."""
+
+    def is_alike(each: Any) -> bool:
+        return type(each) is type(part)
+
     try:
-        leaves, structure = jax.tree.flatten(instance, is_leaf=lambda each: each is part)
-        return jax.tree.unflatten(structure, [0.0 if leaf is part else leaf for leaf in leaves])
+        leaves, structure = jax.tree.flatten(instance, is_leaf=is_alike)
+        return jax.tree.unflatten(structure, [0.0 if is_alike(leaf) else leaf for leaf in leaves])
     except _OF_USERS:
         return 0.0
 
