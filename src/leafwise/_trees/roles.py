@@ -17,6 +17,7 @@ from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
 from leafwise._objects.attributes import slots_of
+from leafwise._objects.classes import per_class
 from leafwise._statics.key import KEY
 from leafwise.errors import StaticFieldError
 
@@ -103,6 +104,7 @@ def declares_fields(cls: Any) -> bool:
     return any(hasattr(cls, name) for name in declared) or registered_names(cls) is not None
 
 
+@per_class
 def _parameters(cls: Any) -> frozenset[str]:
     """Return what a constructor takes: an attribute of such a name is not a cache."""
     try:
@@ -161,12 +163,14 @@ def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
         return _is_among_leaves(instance, name) or _is_converted(instance, name)
     times = sum(leaf is _Sentinel.LEAF for leaf in leaves)
+    if not times:
+        return False
     try:
         own, whole = (len(leaves_of(tree)) for tree in (mine, instance))
     except Exception:  # noqa: BLE001  # an instance that cannot be flattened, whose fields may be
-        return times > 0
+        return True
     # Distrax decides by the value: numbers of Python are static, arrays and `object()` are not.
-    return times > 0 and len(leaves) == whole + times * (1 - own)
+    return len(leaves) == whole + times * (1 - own)
 
 
 def _is_among_leaves(instance: Any, name: str) -> bool:

@@ -1,6 +1,5 @@
 """Each field changed alone: which edits are made, and the rows that tell of them."""
 
-import contextlib
 import enum
 import itertools
 from collections.abc import Callable, Collection, Iterator
@@ -45,6 +44,7 @@ from leafwise.testing.strategies._edits import (
     edits_of,
     make_edit,
     options_of,
+    twins,
 )
 from leafwise.testing.strategies._leaves import is_numeric
 
@@ -237,8 +237,8 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         yield "value", why
     except LookupError:
         yield "value", "no other value was found"
-    with contextlib.suppress(LookupError):
-        yield _find_edit(options_of([position], [twin]))
+    made = (make_edit(twin, position, each) for each in twins(position.value))
+    yield from itertools.islice(filter(None, made), 1)
 
 
 def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool] = lambda _: True) -> Edit[Any]:

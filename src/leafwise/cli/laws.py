@@ -117,7 +117,7 @@ def try_laws(
     for law, failure in failures.items():
         on_step(f"law {law}")
         first = _result(cls, law, failure, options)
-        if first and told_by(first) in told and first.library == library_of(cls):
+        if first and told_by(first) in told and is_unpromised(cls, law, first.message):
             results[law] = first
         else:
             smallest = _smallest(cls, law, failure, sources, options, until=until)

@@ -27,7 +27,7 @@ from leafwise.testing._laws.case import (
     draw_unprinted,
 )
 from leafwise.testing._laws.law import Law
-from leafwise.testing.strategies._arrays import ImpossibleError
+from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
 from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
 
@@ -355,7 +355,6 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
     left = tries
     drawn = 0
 
-    @st.composite
     def is_wanted(draw: st.DrawFn) -> bool:  # not the value: Hypothesis prints what it finds
         nonlocal left, drawn
         if left < 0:
@@ -374,7 +373,7 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
         return accepted
 
     try:
-        hypothesis.find(is_wanted(), bool, settings=_SETTINGS)
+        hypothesis.find(drawn_by(is_wanted), bool, settings=_SETTINGS)
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
     except (EnoughError, hypothesis.errors.HypothesisException) as error:

@@ -35,6 +35,7 @@ from leafwise.testing.strategies._arrays import (
     Strategy,
     arrays,
     bind,
+    drawn_by,
     has_axes,
     keys,
     own_dims,
@@ -433,7 +434,6 @@ def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strateg
         return strategy
     prepare = field.prepare
 
-    @st.composite
     def accepted(draw: st.DrawFn) -> Any:
         refused: BaseException | None = None
         for _ in range(_ATTEMPTS):
@@ -446,7 +446,7 @@ def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strateg
                 return value
         raise ImpossibleError from refused
 
-    return accepted()
+    return drawn_by(accepted)
 
 
 _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
@@ -533,18 +533,12 @@ class InstancePlan:
     def strategy(self) -> Strategy:
         """Return a strategy; `CannotBuildError` once the class has refused very many arguments."""
         both = self.with_arguments()
-
-        @st.composite
-        def instance(draw: st.DrawFn) -> Any:  # not `map`, which draws again what was refused
-            return draw(both)[1]
-
-        return instance()
+        return drawn_by(lambda draw: draw(both)[1])  # not `map`, which draws again what was refused
 
     def with_arguments(self, *, plain: bool = False) -> Strategy:
         """Return a strategy for arguments and their instance; the `plain` ones are the defaults."""
         attempts = 1 if plain else _ATTEMPTS  # a search learns nothing from those within a draw
 
-        @st.composite
         def instance(draw: st.DrawFn) -> Any:
             refused: BaseException = ImpossibleError()
             for _ in range(attempts):
@@ -570,7 +564,7 @@ class InstancePlan:
                     self._give_up(refused)
             return hypothesis.reject()
 
-        return instance()
+        return drawn_by(instance)
 
     def _arguments(self, draw: st.DrawFn, dims: Dims) -> dict[str, Any]:
         """Draw the arguments, those first that decide how long named axes are."""

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 import typing
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -32,6 +32,12 @@ _SEVERAL: Final = st.lists(st.integers(1, 3), max_size=2).map(tuple)
 
 class ImpossibleError(Exception):
     """What was drawn so far does not fit together; another attempt may."""
+
+
+@st.composite
+def drawn_by(draw: st.DrawFn, make: Callable[[st.DrawFn], Any]) -> Any:
+    """Draw what a function makes: Hypothesis reads the source of each that `st.composite` gets."""
+    return make(draw)
 
 
 @dataclasses.dataclass

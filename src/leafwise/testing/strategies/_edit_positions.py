@@ -151,7 +151,7 @@ def _positions(
         name = _attribute_of(value, names.dynamic, children, place, key)
         step = f".{name}" if name else jax.tree_util.keystr((key,))
         yield from _positions(child, f"{path}{step}".lstrip("."), put, value, name)
-    arguments = (arguments_of(value) or arguments or {}) if names.static else {}
+    arguments = (_arguments_of(value, names.static) or arguments or {}) if names.static else {}
     for name in names.static:
         parameter = parameter_for(parameters(cls), name) if arguments else None
         make = functools.partial(_remake, cls, arguments, parameter.name) if parameter else None
@@ -193,14 +193,14 @@ def parameter_for(takes: Iterable[Parameter], name: str) -> Parameter | None:
     return next((each for each in takes if name in (each.name, f"_{each.name}")), None)
 
 
-def arguments_of(instance: Any) -> dict[str, Any]:
+def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
     """Return the attributes of which a constructor makes an instance again; else nothing."""
     cls: Any = type(instance)
     try:
         named = ((parameter_for(parameters(cls), name), name) for name in field_order(instance))
         found = {each.name: getattr(instance, name) for each, name in named if each}
         again = call(cls, parameters(cls), found)
-        return found if _is_same(instance, again) else {}
+        return found if _is_same(instance, again, static) else {}
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own code
         return {}
 
@@ -209,9 +209,9 @@ def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
     return call(cls, parameters(cls), {**arguments, name: new})
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:
     """Return whether nothing is known in which two instances of a class differ."""
-    for name in names_of(one).static:
+    for name in static:
         if is_distinct(getattr(one, name), getattr(other, name)):
             return False
     leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
