@@ -308,7 +308,10 @@ class Variable:
         return made
 
 
-@pytest.mark.parametrize("law", [Law.KEY_PATHS, Law.REPLACE])
+@pytest.mark.parametrize("law", [Law.KEY_PATHS, Law.REPLACE, Law.COPIES])
 def test_what_a_reference_holds_is_read(law: Law) -> None:
-    """The attribute at a key, and a copy, hold what the reference among the leaves does."""
+    """The attribute at a key, and a copy, hold what the reference among the leaves does.
+
+    In JAX 0.11 and 0.12, one that was pickled cannot be read.
+    """
     check_pytree(st.builds(Variable, st.floats(-1, 1)), laws=law, settings=FEW)
