@@ -31,6 +31,7 @@ def check(options: argparse.Namespace) -> int:
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # takes seconds after a deep recursion
     from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
 
     files = [name for name in (options.sarif, options.write_baseline) if name]
