@@ -81,7 +81,8 @@ def default_of(value: Any) -> str:
 def test_a_default_that_can_change() -> None:
     """A list as a default: what it would do, and code that makes a new one or none that changes."""
     fields = {"c": lw.Static[list[int]], "d": dict[str, Any], "e": list[int]}
-    own = {"c": [1, 2], "d": {}, "e": lw.static_field(default=[])}
+    fields["f"] = lw.Static[np.ndarray]
+    own = {"c": [1, 2], "d": {}, "e": lw.static_field(default=[]), "f": np.array([True])}
     with pytest.raises(lw.errors.DefinitionError) as error:
         lw.pytree(type("P", (), {"__annotations__": fields, **own}))
     shared = "which can change in place, and which all instances would share"
@@ -94,6 +95,10 @@ def test_a_default_that_can_change() -> None:
         f"P.e: its default is a list, {shared}: []",
         "  fix: `e: lw.Static[tuple[int, ...]] = ()` or `e: tuple[int, ...] = "
         "lw.static_field(default_factory=list, freeze=True)`",
+        "P.f: its default is an array, which all instances would share: array([ True])",
+        "  fix: `f: lw.Static[lw.StaticArray] = lw.StaticArray([ True], dtype='bool')` or "
+        "`f: lw.StaticArray = "
+        "lw.static_field(default_factory=lambda: np.array([True]), freeze=True)`",
     ]
 
 

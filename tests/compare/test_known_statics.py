@@ -324,6 +324,19 @@ class ValueInAux:
         return cls(*children)
 
 
+@jax.tree_util.register_pytree_node_class
+class ArrayInAux(ValueInAux):
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (None,), (self.x,)
+
+
+def test_an_array_in_aux_data() -> None:
+    """JAX raises where it compares them, and so it is predicted."""
+    seen = two_calls(call(ArrayInAux(np.ones(2))), call(ArrayInAux(np.ones(2))))
+    assert seen.outcome is seen.predicted.outcome is ERROR
+    assert "make it dynamic, or a `lw.StaticArray`" in str(seen.predicted)
+
+
 def test_an_array_in_place_of_a_number_does_not_explain_another_aux_data() -> None:
     """A leaf that only needs a new dispatch entry is no reason for treedefs that differ."""
     seen = two_calls(call(ValueInAux(1.0)), call(ValueInAux(jnp.asarray(1.0))))

@@ -1,5 +1,6 @@
 """`check_pytree`: who keeps the laws, who breaks which, and what is said of it."""
 
+import dataclasses
 import pickle
 import random
 from collections.abc import Hashable
@@ -8,6 +9,7 @@ from typing import Any
 import hypothesis
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -315,3 +317,35 @@ def test_what_a_reference_holds_is_read(law: Law) -> None:
     In JAX 0.11 and 0.12, one that was pickled cannot be read.
     """
     check_pytree(st.builds(Variable, st.floats(-1, 1)), laws=law, settings=FEW)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Named:
+    name: str = "a"
+
+
+@lw.pytree
+class HoldsNamed:
+    w: jax.Array
+    named: lw.Static[Named]
+
+
+def test_a_static_that_compares_by_identity() -> None:
+    """It is another one with each equal name that it is given."""
+    check_pytree(HoldsNamed, laws=["static-values", "static-types"], settings=FEW)
+
+
+@dataclasses.dataclass
+class Masked:
+    w: jax.Array
+    mask: np.ndarray
+
+
+jax.tree_util.register_dataclass(Masked, ["w"], ["mask"])
+
+
+def test_a_message_with_a_traceback() -> None:
+    """JAX puts one into its own message; what is shown has only what it ends with."""
+    with pytest.raises(LawViolation, match="array") as error:
+        check_pytree(Masked, laws=["recompilation"], settings=settings(FEW, max_examples=200))
+    assert "Traceback" not in str(error.value)

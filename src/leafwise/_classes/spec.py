@@ -497,8 +497,9 @@ def refuse_mutable_defaults(cls: type) -> None:
         text = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, _LONGEST))
         fix = f"`{name}: {kind} = lw.field(default_factory={made})`"
         if static:
+            kind = "lw.StaticArray" if hasattr(value, "dtype") else _frozen(kind)
             fix = (
-                f"`{name}: lw.Static[{_frozen(kind)}] = {text}` or `{name}: {_frozen(kind)} = "
+                f"`{name}: lw.Static[{kind}] = {text}` or `{name}: {kind} = "
                 f"lw.static_field(default_factory={made}, freeze=True)`"
             )
         found.append(

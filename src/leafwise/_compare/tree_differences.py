@@ -10,7 +10,14 @@ from leafwise._compare.signature import Signature
 from leafwise._display.words import count
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.equality import How, StaticPair, is_redefinition, jax_equal, same_entry
+from leafwise._trees.equality import (
+    How,
+    StaticPair,
+    first_difference,
+    is_redefinition,
+    jax_equal,
+    same_entry,
+)
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
 
@@ -126,8 +133,13 @@ class TreeComparison:
             found += self._unsound_reasons(path, mine, its)
         # Treedefs that differ retrace, which nothing milder explains.
         elif path and all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
-            aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
-            found.insert(0, Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause))
+            aux = mine.aux, its.aux
+            reason = Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, Cause.AUX_DATA)
+            if same is None:  # JAX raises what comparing them does
+                _, one, other = first_difference(*aux)
+                cause = Cause.FAILING_COMPARISON
+                reason = Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, one, other, cause)
+            found.insert(0, reason)
         return found
 
     def _node_reasons(self, part: Part, mine: Node, its: Node) -> Iterator[Reason]:

@@ -1,6 +1,7 @@
 """Texts for values and errors that are the same in every process."""
 
 import os
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -73,11 +74,15 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
     ]
 
 
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n)+")
+"""One that JAX puts into a message of its own."""
+
+
 def format_error(error: BaseException) -> str:
     """Return an error's class, text and notes, and the user's line that raised it."""
     # JAX's own note, a dashed line and a remark on hidden frames, is left out.
     notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith("----")]
-    parts = [f"{type(error).__name__}: {message_of(error)}", *notes]
+    parts = [f"{type(error).__name__}: {_TRACEBACK.sub('', message_of(error))}", *notes]
     if frames := users_frames(error):
         parts.append(f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
     return without_addresses("\n  ".join(part.rstrip(": ") for part in parts))

@@ -160,7 +160,8 @@ class Edits:
             if ends:
                 (before, one), (after, other) = ends
                 yield Pair(edit.path, before, after, one, other)
-        fresh = recreated(edit.after)
+        # Not of a part: what holds it may compare by identity.
+        fresh = recreated(edit.after) if position.name else edit.after
         again = make_edit(edit.kind, position, fresh) if fresh is not edit.after else None
         if again is not None:
             yield Pair(edit.path, edit.after, again.after, edit.edited, again.edited)

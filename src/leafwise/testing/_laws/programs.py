@@ -47,7 +47,8 @@ def transformations(case: Case) -> None:
 
 
 def _jit(function: Function, x: Any) -> Any:
-    return jax.eval_shape(jax.jit(function), x)
+    jax.jit(function).trace(x)
+    return x  # what comes out is looked at under `eval_shape`
 
 
 def _checkpoint(function: Function, x: Any) -> Any:

@@ -52,7 +52,7 @@ def _other_leaves(flat: list[Any], leaves: list[Any]) -> str:
     if text != short_repr(leaves):
         return text
     is_same = set(map(id, flat)) == set(map(id, leaves))
-    how = "in another order" if is_same else "each a copy, such as `dataclasses.asdict` makes"
+    how = "in another order" if is_same else "new ones, as `asdict` or `__post_init__` makes them"
     return f"{text} ({how})"
 
 
