@@ -348,7 +348,7 @@ def demo(session: nox.Session) -> None:
 @nox.session(python=NEWEST, default=False)
 def bench(session: nox.Session) -> None:
     """Measure against other libraries; `-P 3.11` in front of `--` chooses the Python."""
-    _install(session, "bench", pins=[])
+    _install(session, "bench", project=".[cli]", pins=[])
     session.run("python", "bench/run.py", *session.posargs)
 
 
