@@ -23,7 +23,7 @@ from leafwise.testing._laws.libraries import LIBRARIES, is_unpromised, library_o
 from leafwise.testing._laws.run import without_notes
 
 EXAMPLES: Final = 20
-"""How many instances of a class each law sees."""
+"""How many instances of a class are drawn for its laws."""
 SECONDS: Final = 120.0
 """How many CPU seconds one law, or all changes of a class, may take."""
 SLOW: Final = 1.5
@@ -77,7 +77,7 @@ def try_laws(
 ) -> list[LawResult]:
     """Try laws on the same instances, and find the smallest that breaks each.
 
-    What another class of the library has told is not searched for.
+    What the library does not promise, and another class has told, is not searched for.
     """
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}

@@ -52,8 +52,8 @@ def check_pytree(
         cls_or_strategy: The class, or a strategy for its instances.
         laws: The laws to check; None for all of them.
         without: Laws to leave out, such as those that another library does not keep.
-        settings: Hypothesis' settings; the profile in force if None. Laws that compile get
-            a share of `max_examples`.
+        settings: Hypothesis' settings; the profile in force if None. Some laws get a share
+            of `max_examples`.
         seed: Of the draws; what the settings say if None.
 
     Raises:

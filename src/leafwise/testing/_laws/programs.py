@@ -85,7 +85,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
 }
 """How each is called, and whether it returns the leaves that it was given.
 
-Others are traced by `eval_shape`, and not compiled, which would say no more of a class.
+Most are traced, and not compiled, which would say no more of a class.
 """
 
 

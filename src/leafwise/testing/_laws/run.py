@@ -169,7 +169,7 @@ def _at_fault(
 
 
 def _without(part: Any, instance: Any) -> Any:
-    """Return an instance with a number for each part of a class; the number, if it refuses that."""
+    """Return an instance with a number in place of such parts; the number, if it refuses that."""
 
     def is_alike(each: Any) -> bool:
         return type(each) is type(part)
