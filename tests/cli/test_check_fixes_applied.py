@@ -109,7 +109,7 @@ key-paths: `jax.tree_util.GetAttrKey('x')`
     keys = ["x", "y"]    <-  keys = ["n", "y"]
 copies: let `__reduce__`
     Box, (self.x, self.y, self.n)    <-  Box, (self.x, self.y)
-fresh-process: do not pickle hashes
+fresh-process: pickle no hash
     hash(self.text)    <-  vars(self).setdefault("hash", hash(self.text))
 transformations: without checks or conversion
     children), n=    <-  map(jnp.asarray, children)), n=
@@ -124,7 +124,7 @@ no-hidden-state: make it a child or a static
 recompilation: keep it out of the aux_data
     (self.n, type(self.n))    <-  (self.n, str(self.x))
 """
-SLOW = ("compare statics by value", "do not pickle hashes")
+SLOW = ("compare statics by value", "pickle no hash")
 
 
 def look(write: Write, code: str, law: str = "") -> tuple[bool, str]:

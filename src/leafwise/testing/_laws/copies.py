@@ -113,7 +113,8 @@ def fresh_process(case: Case) -> None:
     if answer.missing:
         return  # a module cannot be imported there: the class is not to blame
     if answer.problem:
-        case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance")
+        fix = case.law.fix if answer.path else ""  # of a static, whoever holds it
+        case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance", fix=fix)
     try:
         back = pickle.loads(answer.back)  # noqa: S301  # what was sent
     except Exception as error:  # noqa: BLE001  # the user's own code

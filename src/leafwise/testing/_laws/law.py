@@ -77,7 +77,7 @@ class Law(StrEnum):
     FRESH_PROCESS = (
         "fresh-process",
         "a new process unpickles it whole, and its hashes agree there",
-        "do not pickle hashes or ids: they differ from process to process",
+        "hash what == compares, and pickle no hash: it differs from process to process",
     )
     TRANSFORMATIONS = (
         "transformations",
