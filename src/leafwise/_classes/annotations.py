@@ -6,7 +6,9 @@ what that one says.
 
 import builtins
 import contextlib
+import dataclasses
 import enum
+import importlib
 import inspect
 import re
 import sys
@@ -22,6 +24,93 @@ from leafwise._classes.fields import OTHER_MARKS, StaticMark
 from leafwise._objects.frozen import StaticArray
 from leafwise._objects.stand_ins import MISSING
 from leafwise.errors import DefinitionError
+
+annotationlib: Final[Any] = (
+    importlib.import_module("annotationlib") if sys.version_info >= (3, 14) else None
+)
+"""Since Python 3.14 annotations are evaluated when asked for."""
+
+_signature: Final[Any] = inspect.signature  # whose `annotation_format` is of Python 3.14
+
+
+def annotations_of(owner: Any) -> dict[str, Any]:
+    """Return the annotations in the body of a class, or those of a function.
+
+    One with a name that is not defined yet is its text, as with
+    ``from __future__ import annotations``.
+    """
+    if annotationlib is None:
+        return inspect.get_annotations(owner)
+    form = annotationlib.Format
+    found: dict[str, Any] = annotationlib.get_annotations(owner, format=form.FORWARDREF)
+    late = [name for name, annotation in found.items() if _has_forward_name(annotation)]
+    if late:
+        texts = annotationlib.get_annotations(owner, format=form.STRING)
+        found |= {name: texts[name] for name in late}
+    return found
+
+
+def written_annotations(cls: type) -> dict[str, tuple[type, Any]]:
+    """Return, by name, the nearest class whose body annotates it, and that annotation."""
+    bodies = ((base, annotations_of(base)) for base in reversed(cls.__mro__))
+    return {name: (base, kind) for base, body in bodies for name, kind in body.items()}
+
+
+def _has_forward_name(annotation: Any) -> bool:
+    """Return whether a name in an annotation is not defined: ``list[Later]``."""
+    if isinstance(annotation, type | str):
+        return False
+    annotation = without_initvar(annotation)
+    parts = annotation if isinstance(annotation, list) else typing.get_args(annotation)
+    return isinstance(annotation, typing.ForwardRef) or any(map(_has_forward_name, parts))
+
+
+def without_initvar(annotation: Any) -> Any:
+    """Return an annotation without `dataclasses.InitVar` around it."""
+    if isinstance(annotation, str):
+        return re.sub(r"^(?:\w+\.)*InitVar\[(.*)\]$", r"\1", annotation)
+    return annotation.type if isinstance(annotation, dataclasses.InitVar) else annotation
+
+
+def signature_of(value: Any) -> inspect.Signature:
+    """Return how something is called, with annotations as `annotations_of` returns them."""
+    if annotationlib is None:
+        return inspect.signature(value)
+    forward, text = annotationlib.Format.FORWARDREF, annotationlib.Format.STRING
+    found: inspect.Signature = _signature(value, annotation_format=forward)
+    if not any(_has_forward_name(each.annotation) for each in found.parameters.values()):
+        return found
+    texts = _signature(value, annotation_format=text).parameters
+    parameters = [
+        texts[name] if _has_forward_name(each.annotation) else each
+        for name, each in found.parameters.items()
+    ]
+    return found.replace(parameters=parameters)
+
+
+def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
+    """Give the generated constructor of a class its annotations.
+
+    From Python 3.14 on, those that are still text are read from the class when asked for, so that
+    `typing.get_type_hints` finds in them what is defined by then.
+    """
+    if annotationlib is None:
+        init.__annotations__ = kinds
+        return
+    late = {name for name, kind in kinds.items() if isinstance(kind, str)}
+
+    def annotate(wanted: Any, /) -> dict[str, Any]:
+        if wanted == annotationlib.Format.VALUE_WITH_FAKE_GLOBALS:
+            raise NotImplementedError  # as the protocol of `__annotate__` asks
+        found: dict[str, Any] = dict(kinds)
+        for base in reversed(cls.__mro__ if late else ()):
+            own = annotationlib.get_annotations(base, format=wanted)
+            found |= {name: without_initvar(own[name]) for name in late & own.keys()}
+        if wanted == annotationlib.Format.STRING:
+            found = annotationlib.annotations_to_string(found)
+        return found
+
+    init.__annotate__ = annotate
 
 
 class Unknown:
@@ -189,7 +278,9 @@ def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -
 def _scopes(cls: type, scopes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the names that annotations in the body of a class can see."""
     module = sys.modules.get(cls.__module__)
-    return [vars(cls), type_parameters(cls), *scopes, vars(module) if module else {}]
+    # Its own name, too: the module may not have it yet, or hold an older class of that name.
+    own = {cls.__name__: cls}
+    return [vars(cls), type_parameters(cls), own, *scopes, vars(module) if module else {}]
 
 
 def type_parameters(generic: Any) -> dict[str, Any]:
@@ -344,7 +435,8 @@ def _as_code(annotation: Any) -> str:
         return "..."
     if isinstance(origin, type) and origin.__module__ == "builtins":
         return f"{origin.__name__}[{', '.join(map(_as_code, parts))}]"
-    return re.sub(r"\b(typing|collections\.abc)\.", "", str(annotation))
+    text = getattr(annotation, "__forward_arg__", str(annotation))  # that of a `ForwardRef`
+    return re.sub(r"\b(typing|collections\.abc)\.", "", text)
 
 
 def is_array(annotation: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classes.annotations import annotate_constructor
 from leafwise._classes.spec import ClassSpec, FieldSpec
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
@@ -156,7 +157,8 @@ def make_init(
     lines += ["        raise _lw_error.without_own_frames()"]
     _compile(cls, "__init__", lines, namespace)
     init = _take(cls, "__init__", namespace)
-    init.__annotations__ = {d.name: types[d.name] for d in parameters} | {"return": None}
+    kinds = {d.name: types[d.name] for d in parameters}
+    annotate_constructor(init, cls, kinds | {"return": None})
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
     return init
 

@@ -17,7 +17,7 @@ import numpy as np
 from leafwise._classes import construct
 from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
-from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types
+from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
 from leafwise._objects.classes import is_a, read
 from leafwise._objects.code import find_by_name
 from leafwise._objects.stand_ins import MISSING
@@ -49,6 +49,8 @@ def attach_init(
         cls.__init__ = make_init(spec, initvars, kinds, construct.check_decorated, _finish)
     else:
         cls.__init__ = _inherited(cls)
+    if late := [field.name for field in spec.fields if field.is_late]:
+        cls.__init__ = _looking_again(cls, cls.__init__, late)
 
 
 def _completing(cls: Any, written: Any) -> Any:
@@ -83,6 +85,24 @@ def _inherited(cls: Any) -> Any:
         except LeafwiseError as error:
             __tracebackhide__ = True
             raise error.without_own_frames()  # noqa: B904  # the same error
+
+    return __init__
+
+
+def _looking_again(cls: Any, constructor: Any, late: list[str]) -> Any:
+    """Return a constructor that asks, before the first instance, what annotations say by now."""
+
+    @functools.wraps(constructor)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
+        try:
+            refuse_late_statics(cls, late)
+        except LeafwiseError as error:
+            __tracebackhide__ = True
+            raise error.without_own_frames()  # noqa: B904  # the same error
+        late.clear()
+        if cls.__dict__["__init__"] is __init__:
+            cls.__init__ = constructor
+        constructor(self, *args, **kwargs)
 
     return __init__
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform, overload
 
 from leafwise._classes import construct, instance
-from leafwise._classes.annotations import caller_scopes
+from leafwise._classes.annotations import annotations_of, caller_scopes, signature_of
 from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_by_name
 from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
 from leafwise._classes.display import attach_display
@@ -207,7 +207,7 @@ def _signature_text(cls: Any, *, generated: bool) -> str:
     """Return how a class is called, as `dataclasses.dataclass` documents it."""
     is_plain = generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__
     try:  # that of a constructor is much faster than that of its class
-        text = str(inspect.signature(cls.__init__ if is_plain else cls))
+        text = str(signature_of(cls.__init__ if is_plain else cls))
     except (TypeError, ValueError):  # a metaclass may call what has none
         return ""
     text = re.sub(r"^\(\w+(, )?", "(", text) if is_plain else text
@@ -286,7 +286,7 @@ def _point_cells(function: types.FunctionType, old: type, new: type) -> None:
 
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, only for the fields and the order."""
-    for name in inspect.get_annotations(cls):
+    for name in annotations_of(cls):
         inherited = _static_of_base(cls, name)
         if name not in own and inherited is not None:
             # Otherwise dataclasses would take the base's static property for the default.

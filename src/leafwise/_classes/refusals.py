@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classes.annotations import annotations_of
 from leafwise._classes.spec import is_decorated
 from leafwise.errors import DefinitionError
 
@@ -164,10 +165,10 @@ def check_bases(cls: type) -> None:
                 f"{cls.__name__}: its base {base.__name__} is a dataclass that is not frozen\n"
                 f"  fix: decorate {base.__name__} with @lw.pytree or @dataclass(frozen=True)"
             )
-        decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
-        declared = inspect.get_annotations(base).items()
-        lost = [name for name, kind in declared if "ClassVar" not in str(kind)]
-        if decorated_above and not is_decorated(base) and lost:
+        if is_decorated(base) or not any(map(is_decorated, base.__mro__[1:])):
+            continue
+        declared = annotations_of(base).items()
+        if lost := [name for name, kind in declared if "ClassVar" not in str(kind)]:
             raise DefinitionError(
                 f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
                 f"and declares {', '.join(lost)}, but is not decorated, so these would be lost\n"

@@ -19,7 +19,12 @@ from typing import Any, ClassVar, Final, NamedTuple
 import jax
 
 from leafwise._classes import annotations
-from leafwise._classes.annotations import resolve, resolve_known
+from leafwise._classes.annotations import (
+    annotations_of,
+    resolve,
+    resolve_known,
+    written_annotations,
+)
 from leafwise._classes.fields import SHARDING, STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import defining_site
@@ -49,6 +54,7 @@ class FieldSpec(NamedTuple):
         static: Whether it is aux_data rather than a child.
         options: Its `FieldOptions`.
         definition: The `dataclasses.Field`.
+        is_late: Whether its annotation is a name that is not defined yet, and may say ``Static``.
     """
 
     owner: str
@@ -56,6 +62,7 @@ class FieldSpec(NamedTuple):
     static: bool
     options: FieldOptions
     definition: "dataclasses.Field[Any]"
+    is_late: bool = False
 
     @property
     def has_default(self) -> bool:
@@ -192,24 +199,47 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     """
     problems: list[str] = []
     fields: list[FieldSpec] = []
-    declared = [(base, inspect.get_annotations(base).keys()) for base in cls.__mro__]
+    written = written_annotations(cls)
     for definition in dataclasses.fields(cls):
-        # The class whose body annotates the field.
-        declared_by = next((base for base, names in declared if definition.name in names), cls)
+        declared_by, kind = written.get(definition.name, (cls, definition.type))
         if declared_by is not cls:
             problems.extend(_silent_override(cls, definition))
         if declared_by is cls or not is_decorated(declared_by):
             if declared_by is not cls:  # a plain dataclass's field: completed in a copy
                 definition = copy.copy(definition)  # noqa: PLW2901
                 typing.cast("Any", cls).__dataclass_fields__[definition.name] = definition
-            static = _resolve_static(cls, declared_by, definition, scopes, problems)
+            definition.type = kind  # dataclasses keeps a `ForwardRef`
+            static, is_late = _resolve_static(cls, declared_by, definition, scopes, problems)
         else:
             static = is_static_metadata(definition.metadata) is True
+            is_late = not static and isinstance(definition.type, str)
         options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-        fields.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
+        field = FieldSpec(cls.__name__, definition.name, static, options, definition, is_late)
+        fields.append(field)
     if problems:
         raise DefinitionError("\n".join(problems))
     return tuple(fields)
+
+
+def refuse_late_statics(cls: type, late: list[str]) -> None:
+    """Refuse a class with a dynamic field whose annotation says ``Static`` by now.
+
+    Raises:
+        DefinitionError: There is one; all are named.
+    """
+    problems: list[str] = []
+    for name in late:
+        definition = typing.cast("Any", cls).__dataclass_fields__[name]
+        owner, kind = written_annotations(cls).get(name, (cls, definition.type))
+        annotation = resolve_known(owner, kind, annotations.scopes_of(owner))
+        if annotations.has_mark(annotation) or annotations.has_buried_mark(annotation):
+            problems.append(
+                f"{cls.__name__}.{name}: its annotation {definition.type!r} says static, but what "
+                f"it names was not defined yet: the field is dynamic\n  fix: define that above "
+                f"{owner.__name__}, or write `{declaration(definition, annotation)}`"
+            )
+    if problems:
+        raise DefinitionError("\n".join(problems))
 
 
 def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
@@ -219,14 +249,14 @@ def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any
     wrong namespace.
     """
     types: dict[str, Any] = {}
-    # Its own name first: the module may still hold an older class of that name.
-    scopes = [{cls.__name__: cls}, *scopes]
+    written: dict[str, tuple[type, Any]] = {}
     for name, definition in typing.cast("Any", cls).__dataclass_fields__.items():
         kind = definition.type
-        if isinstance(kind, str):
-            bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
-            kind = resolve_known(next(bases, cls), kind, scopes)
-        types[name] = kind.type if isinstance(kind, dataclasses.InitVar) else kind
+        if isinstance(kind, str | dataclasses.InitVar):
+            written = written or written_annotations(cls)
+            owner, kind = written.get(name, (cls, kind))
+            kind = annotations.without_initvar(resolve_known(owner, kind, scopes))
+        types[name] = kind
         options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
         if options.converter is not None or options.freeze:
             types[name] = _taken_by(options.converter)
@@ -266,24 +296,25 @@ def _resolve_static(
     definition: "dataclasses.Field[Any]",
     scopes: list[Mapping[str, Any]],
     problems: list[str],
-) -> bool:
-    """Decide whether a field that no decorated base has declared is static."""
+) -> tuple[bool, bool]:
+    """Decide whether a field that no decorated base has declared is static, and `is_late`."""
     where = f"{cls.__name__}.{definition.name}"
     annotation = resolve(declared_by, definition.name, definition.type, scopes)
     wrong = contradictions(where, definition.metadata, annotation, definition.type)
     if wrong:
         problems.extend(wrong)
-        return False
+        return False, False
     declared = is_static_metadata(definition.metadata)
     static = annotations.has_mark(annotation) or declared is True
-    if not static and declared is None and OPTIONS not in definition.metadata:
+    is_open = not static and declared is None and OPTIONS not in definition.metadata
+    if is_open:
         problems.extend(ambiguous_override(where, declared_by, definition.name))
     problems.extend(_misfit(where, definition, annotation, static=static))
     if not static and callable(definition.default) and not definition.metadata:
         _warn_of_function(cls, definition)
     if static:
         definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
-    return static
+    return static, is_open and isinstance(annotations.unwrap(annotation), annotations.Unknown)
 
 
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
@@ -457,7 +488,7 @@ def written_default(cls: type, name: str, value: Any) -> str:
         name: The field.
         value: The default or the factory, for a class without a source.
     """
-    owner = next((base for base in cls.__mro__ if name in inspect.get_annotations(base)), cls)
+    owner, _ = written_annotations(cls).get(name, (cls, None))
     with contextlib.suppress(OSError, SyntaxError, TypeError):
         body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
         for each in body.body:
@@ -477,7 +508,7 @@ def refuse_mutable_defaults(cls: type) -> None:
         DefinitionError: There are some; all are named.
     """
     found: list[str] = []
-    for name, annotation in inspect.get_annotations(cls).items():
+    for name, annotation in annotations_of(cls).items():
         value: Any = cls.__dict__.get(name)
         metadata = getattr(value, "metadata", {})
         value = value.default if isinstance(value, dataclasses.Field) else value

@@ -19,6 +19,7 @@ from typing import Any, Final
 import jax
 from jax import core
 
+from leafwise._classes.annotations import annotations_of
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
 from leafwise._classes.spec import MARK, is_static_metadata
@@ -320,7 +321,7 @@ def _fields_of(cls: Any) -> dict[str, str] | None:
         return {each.name: _annotation(each.type) for each in own}
     names: Any = getattr(cls, "_fields", None)
     if issubclass(cls, tuple) and names is not None:
-        found = inspect.get_annotations(cls)
+        found = annotations_of(cls)
         return {each: _annotation(found.get(each)) for each in names}
     return None
 
@@ -348,6 +349,7 @@ def _options_of(cls: Any) -> list[str]:
 
 def _annotation(kind: Any) -> str:
     """Return an annotation as text that no address is in."""
+    kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
     return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
 
 

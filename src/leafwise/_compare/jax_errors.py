@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any, Final
 import jax
 from jax.core import Tracer
 
-from leafwise._classes.annotations import is_array, without_marks
+from leafwise._classes.annotations import annotations_of, is_array, without_marks
 from leafwise._classes.refusals import library_of
 from leafwise._classes.spec import is_decorated, written_default
 from leafwise._compare.diff import compare
@@ -222,7 +221,7 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
     field, library = _fields(cls).get(name), library_of(cls)
     if name in getattr(cls, "_fields", ()):
         field = dataclasses.field(default=cls._field_defaults.get(name, dataclasses.MISSING))
-        found = map(inspect.get_annotations, cls.__mro__)
+        found = map(annotations_of, cls.__mro__)
         field.type = next((kinds[name] for kinds in found if name in kinds), "Any")
     if field is None and library == "flax.nnx":
         return f"`self.{name} = nnx.static(...)`"

@@ -18,6 +18,7 @@ import fractions
 import functools
 import operator
 import struct
+import sys
 import types
 import uuid
 import weakref
@@ -386,7 +387,11 @@ def _make_function(value: types.FunctionType, parts: Sequence[Any]) -> Any:
     named = zip(value.__kwdefaults__ or {}, parts[cells + defaults :], strict=True)
     made.__kwdefaults__ = dict(named) or None
     made.__qualname__, made.__module__ = value.__qualname__, value.__module__
-    made.__doc__, made.__annotations__ = value.__doc__, value.__annotations__
+    made.__doc__ = value.__doc__
+    if sys.version_info >= (3, 14) and value.__annotate__:  # they may name what is not defined yet
+        made.__annotate__ = value.__annotate__
+    else:
+        made.__annotations__ = value.__annotations__
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
+from leafwise._classes.annotations import signature_of
 from leafwise._classes.instance import exchange
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
@@ -122,7 +123,7 @@ def _parameters(kind: Any) -> dict[str, str]:
     takes = {field.name: getattr(field, "alias", field.name) for field in fields if field.init}
     unknown = [
         each
-        for each in inspect.signature(kind.__init__).parameters.values()
+        for each in signature_of(kind.__init__).parameters.values()
         if each.default is each.empty and each.name not in takes.values()
     ]
     # A wrapper takes `*args, **kwargs` for the constructor that it wraps.

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
+from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
@@ -108,7 +109,7 @@ def declares_fields(cls: Any) -> bool:
 def _parameters(cls: Any) -> frozenset[str]:
     """Return what a constructor takes: an attribute of such a name is not a cache."""
     try:
-        return frozenset(inspect.signature(cls).parameters)
+        return frozenset(signature_of(cls).parameters)
     except (TypeError, ValueError):
         return frozenset()
 

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import hashlib
-import inspect
 import math
 import operator
 import typing
@@ -16,7 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from leafwise._classes.annotations import is_array_or_number, resolve_known, unwrap
+from leafwise._classes.annotations import (
+    annotations_of,
+    is_array_or_number,
+    resolve_known,
+    unwrap,
+    written_annotations,
+)
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import spec_of
@@ -573,14 +578,11 @@ def _skeleton_of_field(cls: type, field: FieldSpec, where: str, problems: list[s
 
 
 def _annotation_of(cls: Any, definition: "dataclasses.Field[Any]") -> Any:
-    kind: Any = definition.type
-    if isinstance(kind, str):
-        name = definition.name
-        bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
-        base: Any = next(bases, cls)
-        kind = resolve_known(base, kind, [])
-        if isinstance(kind, str):  # it names what only a function sees
-            kind = getattr(cls.__init__, "__annotations__", {}).get(name, kind)
+    name = definition.name
+    base, kind = written_annotations(cls).get(name, (cls, definition.type))
+    kind = resolve_known(base, kind, [])
+    if isinstance(kind, str):  # it names what only a function sees
+        kind = annotations_of(cls.__init__).get(name, kind)
     return kind
 
 

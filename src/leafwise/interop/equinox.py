@@ -96,7 +96,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Complete what the fields say, before equinox reads them."""
         super().__init_subclass__(**kwargs)
-        for name, annotation in inspect.get_annotations(cls).items():
+        for name, annotation in annotations.annotations_of(cls).items():
             _declare(cls, name, annotation)
         _seal_before_checks(cls)
         _check_content_when_flattened(cls)

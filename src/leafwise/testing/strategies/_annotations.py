@@ -21,7 +21,14 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedAssumption
 
-from leafwise._classes.annotations import Unknown, named_by, resolve, unwrap
+from leafwise._classes.annotations import (
+    Unknown,
+    annotations_of,
+    named_by,
+    resolve,
+    signature_of,
+    unwrap,
+)
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.frozen import FrozenMapping
@@ -298,7 +305,7 @@ def _is_mapping(kind: Any) -> bool:
 def _typed_dict(kind: Any, where: FieldContext) -> Strategy:
     kind = origin_of(kind)
     where = dataclasses.replace(where, home=kind)
-    items = {name: strategy_for(part, where) for name, part in kind.__annotations__.items()}
+    items = {name: strategy_for(part, where) for name, part in annotations_of(kind).items()}
     optional = {name: items.pop(name) for name in kind.__optional_keys__}
     return st.fixed_dictionaries(items, optional=optional)
 
@@ -463,7 +470,7 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
         return name in spec_of(cls).static_names
     try:
         made = object.__new__(cls)
-        for each in getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters:
+        for each in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
             object.__setattr__(made, each, object())
         leaves = jax.tree_util.tree_leaves(made)
         return all(leaf is not made and leaf is not getattr(made, name) for leaf in leaves)

@@ -12,7 +12,13 @@ from typing import Any, Final, TypeVar
 
 from hypothesis.strategies._internal import types as types_of_hypothesis
 
-from leafwise._classes.annotations import resolve, type_parameters
+from leafwise._classes.annotations import (
+    annotations_of,
+    resolve,
+    signature_of,
+    type_parameters,
+    without_initvar,
+)
 from leafwise._objects.code import is_importable
 from leafwise.errors import CannotBuildError
 
@@ -141,7 +147,7 @@ def takes_more(cls: Any, kind: Any) -> bool:
 
 def _signature(cls: Any) -> inspect.Signature:
     try:
-        signature = inspect.signature(cls)
+        signature = signature_of(cls)
     except (TypeError, ValueError) as error:
         name = cls.__name__
         raise CannotBuildError(
@@ -153,9 +159,9 @@ def _signature(cls: Any) -> inspect.Signature:
         return signature
     if dataclasses.is_dataclass(cls):  # a decorator's wrapper hides the constructor
         fields = [(field.name, field.type, copy.copy(field)) for field in dataclasses.fields(cls)]
-        return inspect.signature(dataclasses.make_dataclass("Fields", fields))
+        return signature_of(dataclasses.make_dataclass("Fields", fields))
     if isinstance(cls.__init__, types.FunctionType):
-        _, *others = inspect.signature(cls.__init__).parameters.values()
+        _, *others = signature_of(cls.__init__).parameters.values()
         return inspect.Signature(others)  # a `__new__` that takes anything hides it
     return signature
 
@@ -175,14 +181,14 @@ def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
     """Return the annotation of a parameter, or of the field of its name, and who wrote it."""
     written = parameter.annotation
     for base in cls.__mro__:
-        own = inspect.get_annotations(base)
+        own = annotations_of(base)
         if parameter.name not in own:
             continue
-        declared = _without_initvar(own[parameter.name])
+        declared = without_initvar(own[parameter.name])
         # A converter without an annotation hides the field's: equinox writes `Any`.
         silent = written is parameter.empty or written is Any
         kind = _resolved(base, parameter.name, declared)
-        if silent or _without_initvar(written) in (declared, kind):
+        if silent or without_initvar(written) in (declared, kind):
             return kind, base
         break
     writer = next((base for base in cls.__mro__ if "__init__" in base.__dict__), cls)
@@ -190,13 +196,8 @@ def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
 
 
 def _resolved(writer: Any, name: str, annotation: Any) -> Any:
-    # A class that is defined in a function is not found by its name, but by itself.
-    scopes: list[Mapping[str, Any]] = [{writer.__name__: writer}, type_parameters(writer.__init__)]
-    return _without_initvar(resolve(writer, name, annotation, scopes))
-
-
-def _without_initvar(kind: Any) -> Any:
-    return kind.type if isinstance(kind, dataclasses.InitVar) else kind
+    scopes: list[Mapping[str, Any]] = [type_parameters(writer.__init__)]
+    return without_initvar(resolve(writer, name, annotation, scopes))
 
 
 def call(cls: Any, parameters: list[Parameter], arguments: dict[str, Any]) -> Any:
