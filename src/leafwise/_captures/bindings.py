@@ -45,7 +45,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.names import MUTATORS, Chain, Root, absolute, all_chains
+from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
 
 _Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
@@ -278,6 +278,8 @@ _NEVER: Final = (int, float, complex, str, bytes, type(None), jax.Array, np.gene
 def _is_import(place: CapturedPlace, value: Any) -> bool:
     """Return whether a name is what an import statement binds, which nobody rebinds."""
     start = place.start()
+    if is_a(start, LAZY_IMPORT):  # which no code has read so far
+        return True
     if is_a(start, types.ModuleType) and is_installed_module(start.__name__):
         return True
     name = place.name.rpartition(".")[2]

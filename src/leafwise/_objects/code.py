@@ -54,18 +54,25 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     consts = code.co_consts
     inner = [facts_of(each) for each in consts if isinstance(each, types.CodeType)]
     rebinds = {name for each in inner for name in each.rebinds if name not in code.co_cellvars}
+    unused = sys.version_info >= (3, 14) and not code.co_flags & _HAS_DOCSTRING
     for instruction in dis.get_instructions(code):
+        unused &= instruction.opcode not in dis.hasconst or instruction.arg != 0
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
             rebinds |= {instruction.argval}.intersection(code.co_freevars)
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             rebinds.add(f"global {instruction.argval}")
     sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(each.sees_all for each in inner)
     constants = [facts_of(each).form if is_a(each, types.CodeType) else each for each in consts]
+    if unused:  # Python 3.14 leaves the first one in its place: of `{"a", "b"}` the "a"
+        constants[:1] = [None][: len(constants)]
     form = code.replace(
         co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
     )
     return CodeFacts(form, tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename))
 
+
+_HAS_DOCSTRING: Final = 0x4000000
+"""The flag, since Python 3.13, of a function whose first constant is its docstring."""
 
 _SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 

@@ -78,12 +78,12 @@ def value_of(chain: Chain, function: types.FunctionType) -> Any:
         value = MISSING if is_installed_module(name) else sys.modules.get(name, MISSING)
     else:
         builtin = vars(builtins).get(chain.name, MISSING)
-        value = function.__globals__.get(chain.name, builtin)
+        value = _named(function.__globals__, chain.name, builtin)
     for step in chain.steps:
         if isinstance(step, Item):
             break
         if is_a(value, types.ModuleType) and not is_installed_module(value.__name__):
-            value = vars(value).get(step, MISSING)
+            value = _named(vars(value), step)
         elif is_a(value, type) and not is_installed_module(module_of(value)):
             member = inspect.getattr_static(value, step, MISSING)
             if hasattr(type(member), "__get__"):
@@ -92,6 +92,16 @@ def value_of(chain: Chain, function: types.FunctionType) -> Any:
         else:
             break
     return value
+
+
+def _named(names: dict[str, Any], name: str, default: Any = MISSING) -> Any:
+    """Return what a name of a module stands for; a lazy import runs, as where code reads it."""
+    value = names.get(name, default)
+    return value.resolve() if is_a(value, LAZY_IMPORT) else value
+
+
+LAZY_IMPORT: Final[Any] = getattr(types, "LazyImportType", ())
+"""What a module has, since Python 3.15, in the place of an import that has not run yet."""
 
 
 def absolute(name: str, names: dict[str, Any]) -> str:
@@ -117,7 +127,7 @@ _SILENT: Final = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "NOP", "NOT_T
 _GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
-_CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
+_CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_COMMON_CONSTANT")
 _TARGETS: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 
 _Place: TypeAlias = tuple[int | None, int]

@@ -8,6 +8,7 @@ its JSON names its type, and it is noted. An object with its own ``==`` is what 
 """
 
 import collections
+import copyreg
 import dataclasses
 import decimal
 import enum
@@ -231,12 +232,13 @@ class PortableReader:
             parts = [(f".{name}", getattr(value, name, MISSING)) for name in compared]
             return {"class": self._class_of(value), "parts": self._steps(parts, path)}
         try:
-            parts = value.__reduce_ex__(4)
+            reduce = copyreg.dispatch_table.get(cls)  # as of `int | None`, since Python 3.14
+            reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
             return self._opaque(value, path)
-        if isinstance(parts, str):  # a name, to which `name_of` found no way
+        if isinstance(reduced, str):  # a name, to which `name_of` found no way
             return self._opaque(value, path)
-        function, arguments, *rest = parts
+        function, arguments, *rest = reduced
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
             names = sorted(state, key=str)
