@@ -145,12 +145,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+@hypothesis.given(hypothesis.strategies.none())
+def _draw_nothing(_: None) -> None:
+    """Let Hypothesis make its generator of random numbers."""
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what was imported.
 
     Many tests collect garbage, hundreds of times: it takes a quarter of the time if the
     modules of JAX and the libraries around it are not walked through each time.
     """
+    _draw_nothing()  # which warns if its generator is among what the collector passes over
     gc.collect()
     gc.freeze()
 

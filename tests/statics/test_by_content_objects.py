@@ -148,7 +148,7 @@ def test_what_python_keeps_on_a_class_is_no_change() -> None:
     first = P(1.0, (over(Bare()), Mode.FAST))
     before = jax.tree.structure(first)
     pickle.dumps(Bare(), protocol=2)
-    vars(Bare)["__annotations__"].update(other=int)
+    Bare.__annotations__.update(other=int)
     assert "__slotnames__" in vars(Bare)
     assert (Mode.FAST | Mode.EXACT).value == 3
     with lw.debug.check_statics():
