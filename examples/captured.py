@@ -88,19 +88,9 @@ def with_static_field(fit: Fit, settings: Fixed) -> jax.Array:
     return fit.moved(OPTIMIZER, SCALE, settings.rate).w
 
 
-hoisted, hoistable = lw.hoist(closing_over(rate=jnp.float32(0.1))[0], "rate")
-
-
-@jax.jit
-def with_hoisted(fit: Fit, captured: dict[str, Any]) -> jax.Array:
-    """Take what the step captures, a rate that is an array, which it need not know of."""
-    return hoisted(captured, fit).w
-
-
 FIXES: dict[str, tuple[Any, Callable[[float], Any]]] = {
     "an argument": (with_argument, float),
     "a dynamic field": (with_dynamic_field, Dynamic),
-    "what lw.hoist returns": (with_hoisted, lambda rate: {**hoistable, "rate": jnp.float32(rate)}),
     "a static field": (jax.jit(with_static_field, compiler_options=QUICK), Fixed),
 }
 """A jitted step for each fix, and what makes its argument of a rate."""

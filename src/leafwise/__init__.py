@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leafwise import debug, distributed, errors, types
     from leafwise._captures.captures import captures
-    from leafwise._captures.hoist import hoist
     from leafwise._classes.fields import Static, field, static_field
     from leafwise._classes.instance import pformat
     from leafwise._classes.pytree import pytree, register
@@ -46,7 +45,6 @@ _MODULES = {
     "explain": "_compare.explain",
     "field": "_classes.fields",
     "freeze": "_objects.frozen",
-    "hoist": "_captures.hoist",
     "jit": "_jit.jit",
     "labels": "_trees.where",
     "mask": "_trees.where",
@@ -119,7 +117,6 @@ __all__ = [
     "explain",
     "field",
     "freeze",
-    "hoist",
     "jit",
     "labels",
     "mask",

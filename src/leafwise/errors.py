@@ -21,7 +21,6 @@ __all__ = [
     "FieldCheckError",
     "FieldNotSetError",
     "FrozenInstanceError",
-    "HoistError",
     "InconsistentHashError",
     "LawViolation",
     "LeafwiseError",
@@ -150,10 +149,6 @@ class StructureMismatchError(TreeError, AssertionError):
 
 class CarryError(LeafwiseError, TypeError):
     """A loop's step does not give its carry back as it got it, and no carry makes it do so."""
-
-
-class HoistError(LeafwiseError, ValueError):
-    """A captured array is no constant of the program: it cannot become an argument."""
 
 
 class StaticMutatedError(LeafwiseError, RuntimeError):
