@@ -15,13 +15,14 @@ import leafwise as lw
 
 STATIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
     "leafwise": lw.static_field,
-    "jax.tree.static": jax.tree.static,
     "equinox": lambda: eqx.field(static=True),
     "flax": lambda: flax.struct.field(pytree_node=False),
     "metadata static": lambda: dataclasses.field(metadata={"static": True}),
     "metadata pytree_node": lambda: dataclasses.field(metadata={"pytree_node": False}),
     "metadata both": lambda: dataclasses.field(metadata={"static": True, "pytree_node": False}),
 }
+if hasattr(jax.tree, "static"):  # since JAX 0.9
+    STATIC_DECLARATIONS["jax.tree.static"] = jax.tree.static
 DYNAMIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
     "leafwise": lw.field,
     "equinox": eqx.field,

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise._jax import compat
+from leafwise._jax import frames
 from leafwise._jax.events import count_events
 
 NOTE = "leafwise: "
@@ -163,9 +163,10 @@ def test_decorator() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_unknown_version_of_jax(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With internals that are not known nothing is said, and nothing is changed."""
-    monkeypatch.setattr(compat, "_KNOWN", known)
+def test_without_the_frames_of_jax(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where JAX does not show them nothing is said, and nothing is changed."""
+    if not known:
+        monkeypatch.setattr(frames, "inside", lambda _: None)
     plain, noted = plainly(wrong), explained(wrong)
     assert shape_of(noted) == shape_of(plain)
     assert len(notes(noted)) - len(notes(plain)) == known

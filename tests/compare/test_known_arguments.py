@@ -63,7 +63,7 @@ KNOWN: dict[str, tuple[Outcome, Callable[[], tuple[Arguments, Arguments]], str]]
     "committed after uncommitted": (
         RECOMPILE,
         lambda: (call(ones(3)), call(first_device(ones(3)))),
-        "args[0] (commitment): on cpu:0 -> committed to cpu:0",
+        "args[0] (commitment): on {0} -> committed to {0}".format(jax.devices()[0]),
     ),
     "x64": (
         RETRACE,

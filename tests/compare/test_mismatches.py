@@ -113,12 +113,12 @@ def test_what_jax_says_itself() -> None:
     ("cls", "twin", "silent"), [(Plain, PlainTwin, True), (Params, Twin, False)], ids=["jax", "lw"]
 )
 def test_other_class_of_one_shape(cls: Any, twin: Any, silent: bool) -> None:
-    """JAX takes one registered dataclass for another, and raises nothing to explain."""
+    """JAX takes one registered dataclass for another since 0.10, and raises nothing to explain."""
 
     def call() -> Any:
         return lax.cond(jnp.array(False), lambda: one(cls), lambda: one(twin))
 
-    if silent:
+    if silent and jax.__version_info__ >= (0, 10):
         with lw.debug.explain_errors():
             assert type(call()) is cls  # though the branch that ran made a twin
     else:

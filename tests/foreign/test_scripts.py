@@ -1,6 +1,7 @@
 """`leafwise explain` of scripts after the kind of the libraries' own examples."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,10 @@ def test_script(name: str, tmp_path: Path) -> None:
     """Explain names the causes of the table, counts as JAX does, and changes no output."""
     wanted = SCRIPTS[name]
     script = str(HERE / "scripts" / f"{name}.py")
+    for library in re.findall(
+        r"^(?:import|from) (\w+)", Path(script).read_text("utf-8"), re.MULTILINE
+    ):
+        pytest.importorskip(library)
     plain = run(tmp_path, str(HERE / "counted.py"), "TOLD", script)
     assert {each: plain.told.get(each, 0) for each in wanted.blamed} == wanted.blamed
     # Without what is blamed, JAX does not do it again.

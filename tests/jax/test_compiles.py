@@ -1,6 +1,7 @@
 """`leafwise._jax.compiles` calls its listeners with each program, just before it is compiled."""
 
 import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax._src import compiler
+from jax._src.interpreters import pxla
 from jax.experimental.compilation_cache import compilation_cache
 
 from leafwise._compare.program import read_program
-from leafwise._jax import compat
+from leafwise._jax.compat import ANSWERS, Internal
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 
 ORIGINAL = compiler.compile_or_get_cached
@@ -125,12 +127,14 @@ def test_large_constants_count_by_their_bits(compiles: list[Compile], dtype: str
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
-def test_no_hook_where_jax_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where JAX's internals are unknown, or have moved, nothing is replaced, and it says so."""
+@pytest.mark.parametrize("change", ["gone", "not called"])
+def test_no_hook_where_jax_shows_no_programs(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the function that is replaced is gone, or JAX calls another one, it says so."""
+    monkeypatch.delitem(ANSWERS, Internal.COMPILES, raising=False)
     with monkeypatch.context() as patched:
-        patched.setattr(compat, "_KNOWN", False)
-        assert not listen_to_compiles(print)
-    with monkeypatch.context() as patched:
-        patched.delattr(compiler, "compile_or_get_cached")
+        if change == "gone":
+            patched.delattr(compiler, "compile_or_get_cached")
+        else:
+            patched.setattr(pxla, "compiler", types.SimpleNamespace(**vars(compiler)))
         assert not listen_to_compiles(print)
     assert compiler.compile_or_get_cached is ORIGINAL

@@ -103,6 +103,8 @@ def test_another_size_in_each_run(run: Callable[[int], Any], path: str, fix: str
 def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[str]) -> None:
     """It is named, and what it captures that differs: defined once, it would go on with that."""
     found = reasons(run)
+    if jax.__version_info__ < (0, 8, 1) and "true_fun" in paths:  # of a wrapper around `cond`
+        paths = {"args[1]", "args[2]"}
     assert {each.path for each in found} == paths
     assert {each.change.partition(" each call")[0] for each in found} <= {
         "a new lambda",
@@ -222,7 +224,9 @@ def test_each_run_is_counted() -> None:
         for _ in range(6):
             package["check"](sampled)
     found = [each.explanation for each in log.events if each.explanation is not None]
-    assert sum(each.nearest is not None for each in found) == 5
+    # JAX 0.8 has the trace of an equal method, as long as that lives: the log holds it.
+    times = 5 if jax.__version_info__ >= (0, 9) else 0
+    assert sum(each.nearest is not None for each in found) == times
 
 
 @counts_runs

@@ -55,7 +55,8 @@ def test_a_copy_that_jax_keeps() -> None:
     others, jitted = jax.jit(lambda x: x * rates), jit(lambda x: x + rates, stale="retrace")
     _ = others(ONES), jitted(ONES)
     rates.fill(2.0)
-    assert np.array_equal(jax.jit(lambda x: x * rates)(ONES), ONES)  # the hazard
+    if jax.__version_info__ >= (0, 9):
+        assert np.array_equal(jax.jit(lambda x: x * rates)(ONES), ONES)  # the hazard
     assert np.array_equal(jitted(ONES), [3, 3])
 
 

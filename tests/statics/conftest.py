@@ -8,6 +8,10 @@ import pytest
 
 from .judge import Events, Plain, Sound
 
+unregister: Any = getattr(jax.monitoring, "unregister_event_duration_listener", None)
+if unregister is None:  # before JAX 0.8.1
+    from jax._src.monitoring import _unregister_event_duration_listener_by_callback as unregister
+
 
 @pytest.fixture(params=[Plain, Sound], ids=["register_dataclass", "leafwise"])
 def cls(request: pytest.FixtureRequest) -> Any:
@@ -27,4 +31,4 @@ def events() -> Iterator[Events]:
     listener = Events()
     jax.monitoring.register_event_duration_secs_listener(listener)
     yield listener
-    jax.monitoring.unregister_event_duration_listener(listener)
+    unregister(listener)

@@ -50,15 +50,21 @@ SOUND = [Sound, OtherSound, DerivedSound, SlottedSound, ForeignSound]
 
 
 @pytest.fixture
+def distinct(sound: bool) -> bool:
+    """Whether JAX keeps the two classes apart: before 0.10 it did so itself."""
+    return sound or jax.__version_info__ < (0, 10)
+
+
+@pytest.fixture
 def other(sound: bool) -> Any:
     """Another class with the fields of `cls`."""
     return OtherSound if sound else OtherPlain
 
 
-def test_treedefs_of_two_classes(cls: Any, other: Any, sound: bool) -> None:
+def test_treedefs_of_two_classes(cls: Any, other: Any, distinct: bool) -> None:
     """Equal fields and statics do not make two classes one."""
     structures = [jax.tree.structure(kind(1.0, "a")) for kind in (cls, other)]
-    assert (structures[0] != structures[1]) is sound
+    assert (structures[0] != structures[1]) is distinct
 
 
 def test_every_pair_of_classes() -> None:
@@ -68,28 +74,28 @@ def test_every_pair_of_classes() -> None:
     assert all(a != b for i, a in enumerate(structures) for b in structures[:i])
 
 
-def test_cond_does_not_mix_classes(cls: Any, other: Any, sound: bool) -> None:
+def test_cond_does_not_mix_classes(cls: Any, other: Any, distinct: bool) -> None:
     """Branches of two classes are an error, not one class holding the other's data."""
 
     def mix() -> Any:
         return jax.lax.cond(False, lambda: cls(1.0, "a"), lambda: other(2.0, "a"))
 
-    if sound:
-        with pytest.raises(TypeError, match="OtherSound"):
+    if distinct:
+        with pytest.raises(TypeError, match=other.__name__):
             mix()
     else:
         assert type(mix()) is cls
         assert mix().x == 2.0, "this is the hazard"
 
 
-def test_scan_does_not_change_the_class_of_its_carry(cls: Any, other: Any, sound: bool) -> None:
+def test_scan_does_not_change_the_class_of_its_carry(cls: Any, other: Any, distinct: bool) -> None:
     """A carry that becomes another class is an error."""
 
     def run() -> Any:
         return jax.lax.scan(lambda p, _: (other(p.x, p.s), None), cls(1.0, "a"), None, length=2)
 
-    if sound:
-        with pytest.raises(TypeError, match="OtherSound"):
+    if distinct:
+        with pytest.raises(TypeError, match=other.__name__):
             run()
     else:
         run()

@@ -449,7 +449,8 @@ def test_another_sharding_is_explained_as_one(mesh: jax.sharding.Mesh) -> None:
     (reason,) = expected.reasons
     assert (reason.kind, reason.path) == (lw.types.ReasonKind.SHARDING, "args[0].hidden.w")
     found = step.recompiles[-1] if not explicit else step.traces[-1]
-    assert "m.hidden.w: sharding committed to P('data', 'model') on a mesh" in str(found)
+    spec = P("data", "model")  # whose repr is shorter since JAX 0.9
+    assert f"m.hidden.w: sharding committed to {spec} on a mesh" in str(found)
     assert "lw.shard" in str(found)
     step(lw.shard(model(), mesh))
     assert step.cache_size() == 2

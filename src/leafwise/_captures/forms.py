@@ -35,7 +35,7 @@ from leafwise._objects.attributes import (
     stored_attributes,
     wrapped_by,
 )
-from leafwise._objects.classes import is_a
+from leafwise._objects.classes import is_a, is_tree_node
 from leafwise._objects.code import (
     contents,
     facts_of,
@@ -422,7 +422,7 @@ class _Fold:
 
 def _is_node(kind: type) -> bool:
     """Return whether a class is a dataclass that is a pytree node."""
-    return dataclasses.is_dataclass(kind) and jax.tree_util.is_tree_node(cast("type", kind))
+    return dataclasses.is_dataclass(kind) and is_tree_node(kind)
 
 
 def _class_form(kind: type) -> tuple[Any, ...]:

@@ -59,7 +59,7 @@ def treatment_of_leaf(value: Any) -> Treatment | None:
             jax.typeof(value)
         except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
             return Treatment.STATIC
-        is_literal = np.ndim(value) == 0 and not is_a(value, (jax.Array, jax.Ref))
+        is_literal = not is_a(value, (jax.Array, jax.Ref)) and np.ndim(value) == 0
         return Treatment.LITERAL if is_literal else Treatment.CONSTANT
     if is_a(value, _PLAIN):
         return Treatment.STATIC

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from leafwise._classes.fields import OTHER_MARKS, StaticMark
+from leafwise._objects.classes import is_tree_node
 from leafwise._objects.frozen import StaticArray
 from leafwise._objects.stand_ins import MISSING
 from leafwise.errors import DefinitionError
@@ -29,8 +30,6 @@ annotationlib: Final[Any] = (
     importlib.import_module("annotationlib") if sys.version_info >= (3, 14) else None
 )
 """Since Python 3.14 annotations are evaluated when asked for."""
-
-_signature: Final[Any] = inspect.signature  # whose `annotation_format` is of Python 3.14
 
 
 def annotations_of(owner: Any) -> dict[str, Any]:
@@ -76,16 +75,14 @@ def signature_of(value: Any) -> inspect.Signature:
     """Return how something is called, with annotations as `annotations_of` returns them."""
     if annotationlib is None:
         return inspect.signature(value)
-    forward, text = annotationlib.Format.FORWARDREF, annotationlib.Format.STRING
-    found: inspect.Signature = _signature(value, annotation_format=forward)
-    if not any(_has_forward_name(each.annotation) for each in found.parameters.values()):
-        return found
-    texts = _signature(value, annotation_format=text).parameters
-    parameters = [
-        texts[name] if _has_forward_name(each.annotation) else each
-        for name, each in found.parameters.items()
-    ]
-    return found.replace(parameters=parameters)
+    read: Any = inspect.signature
+    found: inspect.Signature = read(value, annotation_format=annotationlib.Format.FORWARDREF)
+    late = [each.name for each in found.parameters.values() if _has_forward_name(each.annotation)]
+    if late:
+        texts = read(value, annotation_format=annotationlib.Format.STRING).parameters
+        parameters = {**found.parameters, **{name: texts[name] for name in late}}
+        found = found.replace(parameters=list(parameters.values()))
+    return found
 
 
 def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
@@ -481,7 +478,7 @@ def _is_text_type(kind: Any) -> bool:
 
 def _is_text_class(kind: Any) -> bool:
     is_text = isinstance(kind, type) and issubclass(kind, str | bytes | enum.Enum | np.dtype)
-    return is_text and not jax.tree_util.is_tree_node(kind)
+    return is_text and not is_tree_node(kind)
 
 
 _CONTAINERS: Final = (tuple, list, set, frozenset)

@@ -4,11 +4,10 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import jax
-
 from leafwise._classes.codegen import PENDING
 from leafwise._classes.refusals import maker_of
 from leafwise._classes.spec import ClassSpec, is_decorated
+from leafwise._objects.classes import is_tree_node
 from leafwise._objects.methods import BoundMethod
 from leafwise._statics.key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import (
@@ -175,7 +174,7 @@ def _guard(subclass: Any) -> None:
 
     @functools.wraps(written)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        if not jax.tree_util.is_tree_node(type(self)):  # made one by another library's base
+        if not is_tree_node(type(self)):  # made one by another library's base
             check_decorated(type(self))
         written(self, *args, **kwargs)
 

@@ -5,10 +5,9 @@ import enum
 import inspect
 from typing import Any, Final
 
-import jax
-
 from leafwise._classes.annotations import annotations_of
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.classes import is_tree_node
 from leafwise.errors import DefinitionError
 
 
@@ -58,7 +57,7 @@ def _made_otherwise(cls: Any) -> tuple[str, str] | None:
             f"remove the decorator of attrs; or keep it and leave @lw.pytree out: "
             f"lw.register({name}, dynamic=[...], static=[...])",
         )
-    is_node = jax.tree_util.is_tree_node(cls)
+    is_node = is_tree_node(cls)
     is_dataclass = "__dataclass_params__" in vars(cls)
     if not is_node and not is_dataclass:
         return None

@@ -15,7 +15,7 @@ from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
 from leafwise._objects.call_site import defining_site
-from leafwise._objects.classes import REDEFINED, ClassMap, notify_registered
+from leafwise._objects.classes import REDEFINED, ClassMap, is_tree_node, notify_registered
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import (
     KEY,
@@ -246,7 +246,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         raise DefinitionError(
             f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
         )
-    if jax.tree_util.is_tree_node(cls) and not issubclass(cls, tuple):
+    if is_tree_node(cls) and not issubclass(cls, tuple):
         raise DefinitionError(_already(cls))
     declared = _declared(cls)
     if declared is not None and set(declared) != set(names):

@@ -475,7 +475,8 @@ class Cause(Enum):
         "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
     )
     CLEARED = note("there are no dispatch entries: the caches were cleared, or cannot be used")
-    UNSEEN_CALLS = note("this version of JAX does not show the arguments of a call that it makes")
+    UNSEEN_CALLS = note("this version of JAX does not show what it does for a call")
+    UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
     UNREAD = member(_unread)
 
     def word(self, reason: "Reason") -> Advice:

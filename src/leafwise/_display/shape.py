@@ -181,7 +181,10 @@ class ProgramRecord(TypedDict):
 
 
 class Report(TypedDict):
-    """What JAX did while a program ran; ``version`` is that of this layout."""
+    """What JAX did while a program ran; ``version`` is that of this layout.
+
+    ``left_out`` has what JAX did not show, and what is not said for that.
+    """
 
     version: int
     leafwise: str
@@ -194,6 +197,7 @@ class Report(TypedDict):
     functions: list[FunctionRecord]
     events: list[EventRecord]
     warnings: list[str]
+    left_out: NotRequired[dict[str, str]]
     findings: NotRequired[list[FindingRecord]]
     together: NotRequired[dict[str, Any]]
     audit: NotRequired[AuditRecord]

@@ -31,6 +31,7 @@ from leafwise._display.words import (
     described,
     duration,
     is_empty,
+    left_out_lines,
     lost,
     paths_of,
     together_lines,
@@ -72,7 +73,7 @@ def print_report(report: Report, console: Console) -> None:
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
     _print(NOTHING if is_empty(report) else _summary(report, found), console)
-    for line in together_lines(report):
+    for line in (*together_lines(report), *left_out_lines(report)):
         _print(line, console)
 
 
@@ -98,8 +99,9 @@ def _summary(report: Report, found: list[Finding]) -> str:
     if found:
         spent = duration(seconds_of(found))
         return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"
-    what = "nothing was compiled again" if nothing_again(report) else "no findings"
-    return f"{what}: JAX worked {duration(busy(report))} of {ran}"
+    what = "nothing was compiled again: " if nothing_again(report) else "no findings: "
+    what = "" if report.get("left_out") else what
+    return f"{what}JAX worked {duration(busy(report))} of {ran}"
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:

@@ -81,6 +81,17 @@ def lost(function: FunctionRecord) -> float:
     return seconds["trace"] + seconds["lower"] + seconds["compile"]
 
 
+def left_out_lines(report: Report) -> Iterator[str]:
+    """Yield what JAX did not show, and what is left out for that."""
+    lost = report.get("left_out", {})
+    for what in dict.fromkeys(lost.values()):
+        shown = " or ".join(name for name, each in lost.items() if each == what)
+        yield (
+            f"JAX {report['jax']} does not show {shown} to this version of leafwise: {what} are "
+            f"left out. `pip install -U leafwise`"
+        )
+
+
 def is_empty(report: Report) -> bool:
     """Return whether JAX did nothing while the program ran."""
     return not report["functions"] and not report["events"]

@@ -1,38 +1,109 @@
-"""What leafwise asks of `jax._src`, and of what differs between versions of JAX.
+"""What leafwise asks of JAX that has no public name, or another one in each version.
 
-Each function here answers better with JAX's internals than without them. It still answers where
-they are not those that were tested: in another version of JAX, or where a name has moved.
+`Internal` lists what is read of `jax._src`. No version decides whether it can be: JAX is asked,
+when it is first needed, by a probe where a wrong answer could pass for a right one, else by whether
+the name is there. Nothing is said of what cannot be read, or a public name answers.
 """
 
 import contextlib
 import dataclasses
 import importlib
 import inspect
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 import jax
 
-_KNOWN: Final = (0, 10) <= jax.__version_info__[:2] < (0, 13)
+from leafwise._jax.events import ignore_events, is_tracing
 
 
-def is_known() -> bool:
-    """Return whether JAX's internals are those that were read and tested for this package."""
-    return bool(_KNOWN)
+class Internal(Enum):
+    """Something that has no public name: what JAX shows by it, and where, below ``jax._src``.
+
+    Last comes what is left out of a report where JAX does not show it, if anything is.
+    """
+
+    CALLS = "the arguments of its calls", "pjit.cache_miss pjit.jit_trace pjit.jit_lower", "reasons"
+    ROLES = "the transformations of its calls", "pjit._pjit_batcher pjit._pjit_linearize", "reasons"
+    RESULTS = "the results of its traces", "pjit._trace_for_jit", "reasons"
+    NESTING = "traces inside other traces", "interpreters.partial_eval.trace_to_jaxpr", "reasons"
+    PROGRAMS = "what it lowers", "interpreters.pxla.lower_sharding_computation", "reasons"
+    CONTEXT = "all that a trace depends on", "config.trace_context", "reasons without a public name"
+    COMPILES = "programs before their compile", "compiler.compile_or_get_cached", "their operations"
+    EXCHANGES = "the trees of a loop", "lax.control_flow.loops._check_carry_type", "exchanges"
+    REUSED = "traces that it takes up in others", "core.trace_ctx", ""
+    NAMES = "the names of what a trace depends on", "config.trace_context_names", ""
+    MESH = "the mesh around a trace", "mesh.get_concrete_mesh", ""
+    KEYS = "the keys of its cache on disk", "compiler._get_cache_key", ""
+    LOWERED = "what `lower` returns", "stages.Lowered._lowering", ""
+    OPTIONS = "the options of a jitted function", "pjit.PjitInfo", ""
+    TRACEBACKS = "its frames in tracebacks", "traceback_util config.traceback_filtering", ""
+    REFUSALS = "the trees that derivatives compare", "custom_derivatives._flatten_bwd api._jvp", ""
+    PROCESSES = "its client of other processes", "distributed.global_state", ""
+    DROPPED = "the dropped fields of dataclasses", "tree_util._registry", ""
+    EXPORTED = "the classes that it exports", "export._export.deserialization_registry", ""
+
+    def is_known(self, probe: "Callable[[], Mapping[Internal, bool]]") -> bool:
+        """Return whether it can be read, as the first call has found.
+
+        Args:
+            probe: Reads what it has put in, and returns whether that is right.
+        """
+        if self not in ANSWERS:
+            # This one may be inside a trace, of which JAX reports less.
+            thread = threading.Thread(target=_ask, args=(probe,), name="leafwise asks JAX")
+            with contextlib.suppress(RuntimeError):  # Python ends
+                thread.start()
+                thread.join()
+            ANSWERS.setdefault(self, False)
+        return ANSWERS[self]
+
+
+JIT: Final[Any] = jax.jit
+"""JAX's own: `leafwise explain` may replace `jax.jit` with ours."""
+
+ANSWERS: Final[dict[Internal, bool]] = {}
+"""Whether what was asked for so far can be read."""
+
+
+def left_out() -> dict[str, str]:
+    """Return what JAX does not show, by what was asked so far, and what is left out for that."""
+    missing = [each.value for each, answer in ANSWERS.items() if not answer]
+    return {shown: lost for shown, _, lost in missing if lost}
+
+
+def inside(name: str) -> Any:
+    """Return a module below ``jax._src``; None, which has none of its names, if it is not there."""
+    try:
+        return importlib.import_module(f"jax._src.{name}")
+    except ImportError:
+        return None
+
+
+def _ask(probe: Callable[[], Mapping[Internal, bool]]) -> None:
+    """Note what a probe returns; JAX traces, however it is configured, and logs nothing of it."""
+    namespace: Any = jax
+    with contextlib.suppress(Exception), ignore_events(), contextlib.ExitStack() as blocks:
+        for option in ("disable_jit", "no_tracing", "log_compiles", "explain_cache_misses"):
+            blocks.enter_context(getattr(namespace, option)(False))  # noqa: FBT003  # as JAX has it
+        ANSWERS.update(probe())
 
 
 def current_mesh() -> Any:
     """Return the mesh that `jax.set_mesh` has set, inside a trace an abstract one; or None."""
-    mesh: Any = jax.sharding.get_abstract_mesh() if is_tracing() else jax.sharding.get_mesh()
-    return None if mesh.empty else mesh
+    mesh: Any = jax.sharding.get_abstract_mesh() if is_tracing() else concrete_mesh()
+    return None if mesh is None or mesh.empty else mesh
 
 
-def is_tracing() -> bool:
-    """Return whether this thread traces a function, as for `jax.jit`."""
-    try:
-        jax.sharding.get_mesh()
-    except ValueError:  # it can be used outside alone
-        return True
-    return False
+def concrete_mesh() -> Any:
+    """Return the mesh that `jax.set_mesh` has set; None in a trace where JAX does not show it."""
+    with contextlib.suppress(AttributeError):
+        return inside("mesh").get_concrete_mesh()
+    with contextlib.suppress(AttributeError, ValueError):  # it can be used outside alone
+        return jax.sharding.get_mesh()
+    return None
 
 
 StaticOptions: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
@@ -45,9 +116,11 @@ def dispatch_entries(jitted: Any) -> int:
     return -1 if count is None else count()
 
 
-def static_options(jitted: Any) -> StaticOptions:
-    """Return which arguments of a jitted function are static: by position, and by name."""
-    return static_options_of(getattr(jitted, "_jit_info", None) if _KNOWN else None)
+def static_options(jitted: Any) -> StaticOptions | None:
+    """Return which arguments of a jitted function are static; None if JAX does not show it."""
+    info: Any = getattr(jitted, "_jit_info", None)
+    is_known = hasattr(info, "static_argnums") and hasattr(info, "static_argnames")
+    return static_options_of(info) if is_known else None
 
 
 def static_options_of(info: Any) -> StaticOptions:
@@ -57,11 +130,12 @@ def static_options_of(info: Any) -> StaticOptions:
 
 
 def is_committed(lowered: Any) -> bool:
-    """Return whether the results of a lowered function are committed to their devices."""
-    committed: Any = None
-    if _KNOWN:
-        lowering: Any = getattr(lowered, "_lowering", None)
-        committed = getattr(lowering, "compile_args", {}).get("committed")
+    """Return whether the results of a lowered function are committed to their devices.
+
+    Where JAX does not show it, those are that lie on several devices.
+    """
+    lowering: Any = getattr(lowered, "_lowering", None)
+    committed = getattr(lowering, "compile_args", {}).get("committed")
     if committed is not None:
         return bool(committed)
     shardings: list[Any] = jax.tree.leaves(lowered.compile().output_shardings)
@@ -71,17 +145,16 @@ def is_committed(lowered: Any) -> bool:
 def dropped_fields(cls: Any) -> frozenset[str]:
     """Return the ``drop_fields`` that `jax.tree_util.register_dataclass` was given for a class."""
     try:
-        known: Any = importlib.import_module("jax._src.tree_util")._registry  # noqa: SLF001
-        kept = inspect.getclosurevars(known[cls].to_iter).nonlocals if _KNOWN else {}
+        kept = inspect.getclosurevars(inside("tree_util")._registry[cls].to_iter).nonlocals  # noqa: SLF001
         names = {*kept["data_fields"], *kept["meta_fields"]}
-    except (ImportError, AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         return frozenset()
     return frozenset(each.name for each in dataclasses.fields(cls) if each.init) - names
 
 
 def forget_exported_class(cls: type, name: str) -> None:
     """Free the name by which `jax.export` knows a class; without private JAX it keeps it."""
-    with contextlib.suppress(ImportError, AttributeError, KeyError):
-        exported: Any = importlib.import_module("jax._src.export._export") if _KNOWN else None
+    with contextlib.suppress(AttributeError, KeyError):
+        exported = inside("export._export")
         del exported.deserialization_registry[name]
         del exported.serialization_registry[cls]

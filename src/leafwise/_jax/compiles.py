@@ -1,7 +1,7 @@
 """Programs as JAX hands them to XLA, just before the compile.
 
 No public name leads there: JAX calls `compile_or_get_cached` as an attribute of its module, which
-is replaced as long as somebody listens. Where JAX is not one that was tested nobody is called.
+is replaced as long as somebody listens, if a probe has seen a program come that way.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ import jax
 import jaxlib
 from jaxlib.mlir import ir, passmanager  # `jax.extend.mlir` has them; its import changes JAX's keys
 
-from leafwise._jax import compat
+from leafwise._jax.compat import JIT, Internal, inside
 from leafwise._jax.events import LOCK
 
 _TPU: Final = "LIBTPU_INIT_ARGS"
@@ -92,16 +93,17 @@ class Compile(NamedTuple):
         return found
 
     def cache_key(self) -> str | None:
-        """Return the key in the persistent cache, by JAX's own rules; None if that is off."""
-        key: str | None = _compiler()._get_cache_key(  # noqa: SLF001
-            self.settings, self.backend, self.module, self.devices
-        )
+        """Return the key in the persistent cache, by JAX's own rules; None if it shows none."""
+        found = self.settings, self.backend, self.module, self.devices
+        key: str | None = None
+        with contextlib.suppress(AttributeError, TypeError):
+            key = inside("compiler")._get_cache_key(*found)  # noqa: SLF001
         return key
 
 
 def module_of(lowered: Any) -> Any:
-    """Return the module of what `lower` has returned; None where JAX is unknown."""
-    return getattr(getattr(lowered, "_lowering", None), "_hlo", None) if compat.is_known() else None
+    """Return the module of what `lower` has returned; None where JAX does not show it."""
+    return getattr(getattr(lowered, "_lowering", None), "_hlo", None)
 
 
 Listener = Callable[[Compile], None]
@@ -113,17 +115,41 @@ def listen_to_compiles(listener: Listener) -> bool:
     """Call `listener` with each program, on the thread that is about to compile it.
 
     What it raises ends the call of the user's function before the compile. Return whether it
-    will be called: False where JAX is unknown.
+    will be called: False where JAX does not show its programs.
     """
+    return Internal.COMPILES.is_known(_probe) and _listen(listener)
+
+
+def _listen(listener: Listener) -> bool:
     global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     with LOCK:
-        if not compat.is_known():
-            return False
         if listener not in _listeners:
             if not _hook():
                 return False
             _listeners = (*_listeners, listener)
         return True
+
+
+def _probe() -> dict[Internal, bool]:
+    """Return whether a listener gets the program of a call, which ends there."""
+    thread, found = threading.get_ident(), list[bool]()
+
+    def leafwise_probe(x: Any) -> Any:
+        return x + 1
+
+    def read(compiled: Compile) -> None:
+        if threading.get_ident() == thread:
+            is_right = any("stablehlo.add" in line for line, _ in compiled.lines())
+            found.append(is_right and bool(compiled.options()["platform"]))
+            raise InterruptedError  # before the compile
+
+    try:
+        with contextlib.suppress(InterruptedError):
+            if _listen(read):
+                JIT(leafwise_probe)(1.0)
+    finally:
+        stop_listening_to_compiles(read)
+    return {Internal.COMPILES: found == [True]}
 
 
 def stop_listening_to_compiles(listener: Listener) -> None:
@@ -132,21 +158,15 @@ def stop_listening_to_compiles(listener: Listener) -> None:
     with LOCK:
         _listeners = tuple(each for each in _listeners if each != listener)
         if not _listeners:
-            with contextlib.suppress(ImportError, AttributeError):
-                compiler = _compiler()
+            with contextlib.suppress(AttributeError):
+                compiler = inside("compiler")
                 # Left alone if somebody else has replaced it since.
                 compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 
-def _compiler() -> Any:
-    from jax._src import compiler  # noqa: PLC0415  # after the check of the version
-
-    return compiler
-
-
 def _hook() -> bool:
-    with contextlib.suppress(ImportError, AttributeError):
-        compiler = _compiler()
+    with contextlib.suppress(AttributeError):
+        compiler = inside("compiler")
         original: Any = compiler.compile_or_get_cached
         if hasattr(original, _MARK):
             return True
@@ -174,6 +194,7 @@ def _digest(operation: Any) -> str:
     try:
         for each in operation.attributes.values():
             found.update(memoryview(each).cast("B"))
-    except (ValueError, TypeError, BufferError):  # not of numbers, or not in Python's formats
+    # Not of numbers, or not in Python's formats; in JAX 0.8 there are no `values`.
+    except (AttributeError, ValueError, TypeError, BufferError):
         found.update(str(operation.get_asm()).encode())
     return found.hexdigest()

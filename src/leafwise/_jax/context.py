@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._jax.compat import is_known
+from leafwise._jax.compat import ANSWERS, Internal, concrete_mesh, inside
 from leafwise._objects.locks import new_lock
 
 _LOCK: Final = new_lock()
@@ -86,9 +86,9 @@ def trace_config() -> Config:
     While no value of it is replaced, it is one object: hundreds of calls share it.
     """
     global _latest  # noqa: PLW0603  # replaced, never changed: other threads read it
-    context = _without_number(_trace_context())
+    context, mesh = _without_number(_trace_context()), concrete_mesh()
     public = [getattr(jax.config, name, None) for name in _PUBLIC_CONFIG]
-    values = *public, _concrete_mesh(), *context
+    values = *public, None if mesh is None or mesh.empty else mesh, *context
     known, config = _latest
     if len(known) != len(values) or not all(map(operator.is_, known, values)):
         named = zip((*_PUBLIC_CONFIG, "mesh"), values, strict=False)
@@ -101,12 +101,10 @@ _latest: tuple[tuple[Any, ...], Config] = (), ()
 
 
 def _trace_context() -> list[Any]:
-    """Return the values of the whole trace context; none where it is not known."""
-    with contextlib.suppress(ImportError, AttributeError, TypeError):
-        if is_known():
-            from jax._src import config  # noqa: PLC0415  # after the check of the version
-
-            return list(config.trace_context())
+    """Return the values of the whole trace context; none where JAX does not show it."""
+    with contextlib.suppress(AttributeError, TypeError):
+        return list(inside("config").trace_context())
+    ANSWERS[Internal.CONTEXT] = False
     return []
 
 
@@ -116,26 +114,8 @@ def _without_number(values: list[Any]) -> list[Any]:
 
 
 def _named_context(values: list[Any]) -> Config:
-    """Return the trace context: with names since JAX 0.12, as one value before."""
-    try:
-        from jax._src import config  # noqa: PLC0415  # which has the values
-
-        names: Any = getattr(config, "trace_context_names", None)
-        if names is not None:
-            return tuple(zip(_without_number(list(names())), values, strict=True))
-    except (ImportError, TypeError, ValueError):
-        return ()
+    """Return the trace context: with names, which JAX has had since 0.11, or as one value."""
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        names = _without_number(list(inside("config").trace_context_names()))
+        return tuple(zip(names, values, strict=True))
     return ((UNNAMED_CONFIG, tuple(values)),) if values else ()
-
-
-def _concrete_mesh() -> Any:
-    """Return the mesh set by `jax.set_mesh`; None if there is none."""
-    mesh: Any = None
-    with contextlib.suppress(ImportError, AttributeError, ValueError):
-        if is_known():
-            from jax._src import mesh as internal  # noqa: PLC0415  # after the check
-
-            mesh = internal.get_concrete_mesh()
-        else:  # JAX refuses this inside a trace
-            mesh = jax.sharding.get_mesh()
-    return None if mesh is None or mesh.empty else mesh

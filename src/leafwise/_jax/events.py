@@ -7,10 +7,11 @@ which is registered as long as there is one.
 
 import contextlib
 import dataclasses
+import importlib
 import threading
 from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import jax
 
@@ -76,10 +77,25 @@ def unsubscribe(subscriber: Subscriber) -> None:
 
 
 def _stop_listening() -> None:
-    with contextlib.suppress(AssertionError, ValueError):  # it was not registered
-        jax.monitoring.unregister_event_duration_listener(_on_duration)
-    with contextlib.suppress(AssertionError, ValueError):
-        jax.monitoring.unregister_event_listener(_on_event)
+    for listener, name in ((_on_duration, "event_duration"), (_on_event, "event")):
+        unregister: Any = getattr(jax.monitoring, f"unregister_{name}_listener", None)
+        if unregister is None:  # before JAX 0.8.1
+            private = importlib.import_module("jax._src.monitoring")
+            unregister = getattr(private, f"_unregister_{name}_listener_by_callback")
+        with contextlib.suppress(AssertionError, ValueError):  # it was not registered
+            unregister(listener)
+
+
+def is_tracing() -> bool:
+    """Return whether this thread is inside a transformation, as `jax.jit`, that traces."""
+    get_mesh: Any = getattr(jax.sharding, "get_mesh", None)
+    if get_mesh is None:  # before JAX 0.8.1
+        return not importlib.import_module("jax._src.core").trace_state_clean()
+    try:
+        get_mesh()
+    except ValueError:  # it can be used outside alone
+        return True
+    return False
 
 
 def _on_event(event: str, **_: str | int) -> None:
@@ -87,13 +103,16 @@ def _on_event(event: str, **_: str | int) -> None:
 
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
-    kind = _KINDS.get(event)
-    if kind is None or getattr(_HERE, "ignored", False):
+    kind, reader = _KINDS.get(event), getattr(_HERE, "reader", None)
+    if kind is None or (kind is EventKind.TRACE and is_tracing()):  # a part, before JAX 0.10
         return
     name = str(details.get("fun_name", ""))
     start, bracket, rest = name.partition("(")
     if bracket and start.isidentifier() and rest.endswith(")"):
         name = rest[:-1]  # JAX reports `jit(f)` once it is traced
+    if reader is not None:
+        reader(RawEvent(kind, name, duration_secs))
+        return
     if kind is EventKind.LOWERING:
         expect_compile()
     cache = answer_to(name, duration_secs) if kind is EventKind.COMPILE else CacheAnswer()
@@ -113,14 +132,32 @@ def notify(listeners: Iterable[Callable[[T], None]], event: T) -> None:
 
 
 @contextlib.contextmanager
-def ignore_events() -> Generator[None, None, None]:
-    """Report no events of this thread in this block, in which leafwise itself calls JAX."""
-    before = getattr(_HERE, "ignored", False)
-    _HERE.ignored = True
+def read_events(reader: Subscriber) -> Generator[None, None, None]:
+    """Report the events of this thread in this block to a reader alone."""
+
+    def nobody(_: RawEvent) -> None:
+        """Have JAX report its events."""
+
+    subscribe(nobody)
+    try:
+        with _read_by(reader):
+            yield
+    finally:
+        unsubscribe(nobody)
+
+
+@contextlib.contextmanager
+def _read_by(reader: Subscriber) -> Generator[None, None, None]:
+    before, _HERE.reader = getattr(_HERE, "reader", None), reader
     try:
         yield
     finally:
-        _HERE.ignored = before
+        _HERE.reader = before
+
+
+def ignore_events() -> contextlib.AbstractContextManager[None]:
+    """Report no events of this thread in a block, in which leafwise itself calls JAX."""
+    return _read_by(lambda _: None)
 
 
 @dataclasses.dataclass

@@ -5,13 +5,12 @@ classes of registered dataclasses do not count there, nor do the types of static
 arguments of two functions of JAX, which are replaced.
 """
 
-import importlib
 import inspect
 import types
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from leafwise._jax.compat import is_known
+from leafwise._jax.compat import ANSWERS, Internal, inside
 from leafwise._jax.frames import exclude_file
 
 
@@ -38,11 +37,11 @@ Note = Callable[[Exchange], None]
 def watch_exchanges(note: Note) -> Callable[[], None]:
     """Call `note` with each pair of trees that JAX has compared; return what ends that."""
     undone: list[tuple[Any, str, Any]] = []
-    for place, name in _CHECKS if is_known() else ():
-        try:
-            module = importlib.import_module(f"jax._src.lax.control_flow.{place}")
-            original = getattr(module, name)
-        except (ImportError, AttributeError):
+    for place, name in _CHECKS:
+        module = inside(f"lax.control_flow.{place}")
+        original = getattr(module, name, None)
+        if original is None:
+            ANSWERS[Internal.EXCHANGES] = False
             continue
         undone.append((module, name, original))
         setattr(module, name, _noting(original, note))
@@ -55,8 +54,16 @@ def watch_exchanges(note: Note) -> Callable[[], None]:
 
 
 def _noting(original: Callable[..., None], note: Note) -> Callable[..., None]:
-    def check(*args: Any) -> None:
-        original(*args)
+    def check(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        try:
+            found = exchange_of(*args)
+        except (AttributeError, IndexError, TypeError, ValueError):  # before JAX 0.8.1
+            ANSWERS[Internal.EXCHANGES] = False
+        else:
+            note(found)
+
+    def exchange_of(*args: Any) -> Exchange:
         operation, (before, after) = str(args[0]), args[-2:]
         trees, make = (before.tree, after.tree), (before.unflatten, after.unflatten)
         names = (str(args[1]), str(args[2])) if len(args) > _OF_CARRY else ()
@@ -64,8 +71,7 @@ def _noting(original: Callable[..., None], note: Note) -> Callable[..., None]:
             operation = "fori_loop"
             trees = before.tree.children()[-1], after.tree.children()[-1]
             make = (lambda: before.unflatten()[-1], lambda: after.unflatten()[-1])
-        found = Exchange(operation.removesuffix(" body"), names, *trees, *make)
-        note(found)
+        return Exchange(operation.removesuffix(" body"), names, *trees, *make)
 
     return check
 

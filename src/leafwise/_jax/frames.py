@@ -10,7 +10,7 @@ import traceback
 import types
 from typing import Any, Final, TypeAlias
 
-from leafwise._jax import compat
+from leafwise._jax.compat import inside
 
 _INTERNAL: Final = "jax._src."
 
@@ -80,20 +80,19 @@ def exclude_file(file: str) -> None:
 
 def _tracebacks() -> tuple[Any, Any] | None:
     """Return JAX's modules for tracebacks; None if their names are not the known ones."""
-    if not compat.is_known():
-        return None
-    try:
-        from jax._src import config, traceback_util  # noqa: PLC0415  # after the check
-    except ImportError:
-        return None
-    names = ("_filtering_mode", "filter_traceback", "_simplified_tb_msg")
-    there = all(hasattr(traceback_util, name) for name in names)
-    return (config, traceback_util) if there and hasattr(config, "traceback_filtering") else None
+    config, hiding = inside("config"), inside("traceback_util")
+    names = ("_filtering_mode", "filter_traceback", "_simplified_tb_msg", "api_boundary")
+    there = all(hasattr(hiding, name) for name in names) and hasattr(config, "traceback_filtering")
+    is_known = there and hiding.api_boundary(len).__code__.co_name == _BOUNDARY
+    return (config, hiding) if is_known else None
+
+
+_BOUNDARY: Final = "reraise_with_filtered_traceback"
 
 
 def _is_boundary(frame: types.FrameType) -> bool:
     return (
-        frame.f_code.co_name == "reraise_with_filtered_traceback"
+        frame.f_code.co_name == _BOUNDARY
         and frame.f_globals.get("__name__") == _INTERNAL + "traceback_util"
     )
 

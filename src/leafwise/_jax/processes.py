@@ -1,7 +1,7 @@
 """What all processes tell each other, without any device taking part.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it: in versions of JAX that are not known, the devices gather the texts.
+public name leads to it: where JAX does not show it, the devices gather the texts.
 Digests go first, which are short; only where they differ does one process of each group send more.
 """
 
@@ -22,7 +22,7 @@ from urllib.parse import quote
 import jax
 import numpy as np
 
-from leafwise._jax.compat import is_known
+from leafwise._jax.compat import inside
 from leafwise._objects.locks import new_lock
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
@@ -54,18 +54,18 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    with contextlib.suppress(ImportError, AttributeError, TypeError):
-        if is_known():
-            state = _state()
-            if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
-                return Processes(int(state.process_id), int(state.num_processes), state.client)
+    with contextlib.suppress(AttributeError, TypeError):
+        state = _state()
+        if all(callable(getattr(state.client, name)) for name in _CLIENT):
+            return Processes(int(state.process_id), int(state.num_processes), state.client)
     return Processes(jax.process_index(), jax.process_count(), None)
 
 
-def _state() -> Any:
-    from jax._src import distributed  # noqa: PLC0415  # after the check of the version
+_CLIENT: Final = ("wait_at_barrier", "key_value_set", "key_value_dir_get", "key_value_delete")
 
-    return distributed.global_state
+
+def _state() -> Any:
+    return inside("distributed").global_state
 
 
 def exchange(

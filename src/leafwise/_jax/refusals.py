@@ -1,8 +1,7 @@
 """The two trees that JAX compared when it refused a derivative, from the frames of its traceback.
 
 Only where JAX prints treedefs alone: elsewhere its message names the place. It has both trees in
-local variables, whose names are known for the versions that were tested. In other versions nothing
-is found.
+local variables of five functions. Where these have other names nothing is found.
 """
 
 import contextlib
@@ -11,7 +10,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 
-from leafwise._jax import compat
 from leafwise._jax.frames import JaxFunction, frames_of, function_of, is_internal
 
 
@@ -27,14 +25,12 @@ class Refusal(NamedTuple):
 
 def refusal_in(error: BaseException) -> Refusal | None:
     """Return what JAX compared when it raised an error; None if it raised for another reason."""
-    if not compat.is_known():
-        return None
     for frame in frames_of(error):
         if not is_internal(frame):
             break
         find = _CHECKS.get(function_of(frame))
         if find is not None:
-            with contextlib.suppress(KeyError):  # it raised before it compared
+            with contextlib.suppress(KeyError, AttributeError):  # it raised before it compared
                 return find(frame.f_locals)
     return None
 

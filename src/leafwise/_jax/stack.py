@@ -2,15 +2,21 @@
 
 JAX gives its listeners the name of a function and a time. Its frames hold the rest: the call with
 its arguments, what is lowered, under which transformations, and whether that is a part of a trace.
-In versions of JAX that were not tested nothing is read.
+Nothing is read where the frames of a probe do not hold what it was called with.
 """
 
+import contextlib
 import inspect
+import itertools
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from leafwise._jax.compat import StaticOptions, is_known, static_options_of
+import jax
+from jax.core import Tracer
+
+from leafwise._jax.compat import ANSWERS, JIT, Internal, StaticOptions, inside, static_options_of
+from leafwise._jax.events import read_events
 
 
 class RunningCall(NamedTuple):
@@ -52,6 +58,7 @@ class Work(NamedTuple):
     devices: tuple[Any, ...] = ()  # and how arguments are sharded
     source: str = ""  # of the function, as JAX says it: ``f at train.py:12``
     is_inside: bool = False  # a part of a trace that builds a jaxpr
+    is_known: bool = True  # False where JAX does not show it: nothing above says anything then
 
 
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
@@ -63,6 +70,7 @@ _RULES: Final = {
     "_pjit_linearize": "forward",
     "_pjit_partial_eval": "forward",
     "_pjit_remat": "forward",
+    "_pjit_transpose": "backward",  # before JAX 0.9
     "_pjit_transpose_fancy": "backward",
 }
 """The functions that transform a jitted one, where JAX does not trace it again."""
@@ -76,22 +84,25 @@ def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, typ
     The module goes first: under an audit hook, such as that of filelock, which JAX imports where
     it is installed, Python takes 0.4 us to reach the code of a frame.
     """
-    while frame is not None and is_known():
-        module = str(frame.f_globals.get("__name__"))
-        if module.startswith("jax._src."):
-            yield module[9:], frame.f_code.co_name, frame
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if name.startswith("jax._src."):
+            yield name[9:], frame.f_code.co_name, frame
         frame = frame.f_back
 
 
-def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]:
-    """Yield the calls of jitted functions on this thread's stack, the innermost first."""
-    for module, name, frame in frames_of_jax(inspect.currentframe() if start is None else start):
-        if (call := _call_in(module, name, frame)) is not None:
-            yield call
+def running_calls() -> Iterable[RunningCall]:
+    """Return the calls of jitted functions on this thread's stack, the innermost first."""
+    return _running_calls() if Internal.CALLS.is_known(_probe) else ()
 
 
-def _call_in(module: str, name: str, frame: types.FrameType) -> RunningCall | None:
-    if module != "pjit" or (runs := _MISSES.get(name)) is None:
+def _running_calls() -> Iterator[RunningCall]:
+    calls = itertools.starmap(_call_in, frames_of_jax(inspect.currentframe()))
+    return (call for call in calls if call is not None)
+
+
+def _call_in(place: str, name: str, frame: types.FrameType) -> RunningCall | None:
+    if place != "pjit" or (runs := _MISSES.get(name)) is None:
         return None
     found = frame.f_locals
     fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
@@ -104,41 +115,75 @@ def _call_in(module: str, name: str, frame: types.FrameType) -> RunningCall | No
 
 
 def is_inside_trace(others: int = 0) -> bool:
-    """Return whether this thread builds a jaxpr, more than so many of them."""
-    return sum(map(_traces, frames_of_jax(inspect.currentframe()))) > others
+    """Return whether this thread builds a jaxpr, more than so many; False if that is unknown."""
+    return Internal.NESTING.is_known(_probe) and _depth() > others
+
+
+def _depth() -> int:
+    return sum(map(_traces, frames_of_jax(inspect.currentframe())))
 
 
 def _traces(where: tuple[str, str, types.FrameType]) -> bool:
     return where[0] == "interpreters.partial_eval" and where[1] in _TRACERS
 
 
-def current_work(start: types.FrameType | None) -> Work:
-    """Return what JAX is doing, from a frame below JAX's own outwards."""
+def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
+    """Return what JAX is doing, from a frame below JAX's own outwards.
+
+    Args:
+        start: The frame.
+        lowers: Whether it lowers or compiles, rather than traces.
+    """
+    is_shown = shows_work() if lowers else shows_traces()
+    work = _work(start) if is_shown else Work(is_known=False)
+    if work.inputs is None or work.role or work.is_inside:
+        return work
+    if work.call is None:  # a backward pass has a role
+        is_known = Internal.ROLES.is_known(_probe_roles)
+    else:  # so has what is lowered for a tracer
+        arguments = jax.tree.leaves((work.call.args, {**work.call.kwargs}))
+        is_known = not any(isinstance(each, Tracer) for each in arguments)
+        ANSWERS.update({} if is_known else {Internal.ROLES: False})
+    return work if is_known else Work(is_known=False)
+
+
+def shows_traces() -> bool:
+    """Return whether JAX shows for which call it traces, and where."""
+    rows = (Internal.CALLS, Internal.NESTING, Internal.RESULTS)
+    return all(each.is_known(_probe) for each in rows) and ANSWERS.get(Internal.ROLES, True)
+
+
+def shows_work() -> bool:
+    """Return whether JAX shows what it lowers, too; to ask that may start a backend."""
+    return shows_traces() and Internal.PROGRAMS.is_known(_probe_programs)
+
+
+def _work(start: types.FrameType | None) -> Work:
     call: RunningCall | None = None
     role: list[str] = []
     sizes: list[int] = []
     facts: dict[str, Any] = {}
     is_inside = False
     for where in frames_of_jax(start):
-        module, name, frame = where
+        place, name, frame = where
         if _traces(where):
             is_inside = True
-        elif call is None and module == "pjit" and name in _RULES:
-            role.append(_RULES[name])
-            if name == "_pjit_batcher":
-                sizes.append(getattr(frame.f_locals.get("axis_data"), "size", 0))
-        elif (found := _call_in(module, name, frame)) is not None:
+        elif call is None and place == "pjit" and name in _RULES:
+            size = getattr(frame.f_locals.get("axis_data"), "size", None)
+            role += [_RULES[name]] if name != "_pjit_batcher" or size is not None else []
+            sizes += [size] if size is not None else []
+        elif (found := _call_in(*where)) is not None:
             call = found if call is None else call
         elif call is None and not facts:
-            facts = _program_in(module, name, frame)
+            facts = _program_in(*where)
     if "backward" in role:
         call = None
     return Work(call, tuple(role), tuple(sizes), **facts, is_inside=is_inside)
 
 
-def _program_in(module: str, name: str, frame: types.FrameType) -> dict[str, Any]:
+def _program_in(place: str, name: str, frame: types.FrameType) -> dict[str, Any]:
     """Return what a frame of JAX knows of the program that is traced, lowered or compiled."""
-    found = frame.f_locals if (module, name) in _OF_PROGRAMS else {}
+    found = frame.f_locals if (place, name) in _OF_PROGRAMS else {}
     if "jaxpr" not in found:
         return {}
     jaxpr = getattr(found["jaxpr"], "jaxpr", found["jaxpr"])
@@ -153,6 +198,7 @@ def _program_in(module: str, name: str, frame: types.FrameType) -> dict[str, Any
 
 
 _OF_PROGRAMS: Final = {
+    ("pjit", "_create_pjit_jaxpr"),  # before JAX 0.9
     ("pjit", "_trace_for_jit"),
     ("interpreters.pxla", "lower_sharding_computation"),
     ("pjit", "_pjit_call_impl_python"),
@@ -160,18 +206,15 @@ _OF_PROGRAMS: Final = {
 
 
 def functions_inside() -> set[tuple[str, int]] | None:
-    """Return whose traces are in this thread's, by file and line; None where JAX is unknown."""
-    try:
-        if not is_known():
-            return None
-        from jax._src import core  # noqa: PLC0415  # after the check of the version
+    """Return whose traces are in this thread's, by file and line; None if JAX does not show it."""
+    return _functions_inside() if Internal.REUSED.is_known(_probe) else None
 
-        frame: Any = core.trace_ctx.trace.frame
-        equations = [
-            each() if isinstance(each, types.FunctionType) else each for each in frame.tracing_eqns
-        ]
-    except (ImportError, AttributeError):
-        return None
+
+def _functions_inside() -> set[tuple[str, int]]:
+    frame: Any = inside("core").trace_ctx.trace.frame
+    equations = [
+        each() if isinstance(each, types.FunctionType) else each for each in frame.tracing_eqns
+    ]
     found: set[tuple[str, int]] = set()
     for each in equations:
         found.update(_functions_of(each))
@@ -190,3 +233,79 @@ def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
                     yield file, int(line)
                 for inner in jaxpr.eqns:
                     yield from _functions_of(inner)
+
+
+def _probe() -> dict[Internal, bool]:
+    """Trace a function that calls another one, and return whether that is what is read."""
+    calls, depths = list[RunningCall](), [_depth()]
+    given, reused, works = list[Any](), list[Any](), list[Work]()
+
+    def leafwise_inner(x: Any, n: Any) -> Any:
+        depths.append(_depth())
+        calls.extend(_running_calls())
+        return x, n
+
+    def leafwise_probe(x: Any) -> Any:
+        depths.append(_depth())
+        given.append(x)
+        inner(x, n=3)
+        with contextlib.suppress(Exception):
+            reused.append(_functions_inside())
+        return x, x
+
+    inner: Any = JIT(leafwise_inner, static_argnums=1, static_argnames="n")
+    with read_events(lambda _: works.append(_work(inspect.currentframe()))):
+        JIT(leafwise_probe).trace(1.0)
+    found = [(c.fun, {**c.kwargs}, c.statics, c.runs) for c in calls]
+    outer: Any = leafwise_probe, {}, ((), ()), False
+    code = leafwise_inner.__code__
+    return {
+        Internal.CALLS: found == [(leafwise_inner, {"n": 3}, ((1,), ("n",)), True), outer]
+        and calls[0].args[0] is given[0]
+        and calls[1].args == (1.0,),
+        Internal.NESTING: depths == [0, 1, 2],
+        Internal.REUSED: reused == [{(code.co_filename, code.co_firstlineno)}],
+        Internal.RESULTS: [each.shape for work in works[-1:] for each in work.outputs] == [(), ()],
+    }
+
+
+def _probe_programs() -> dict[Internal, bool]:
+    """Lower a function, and return whether that is what is read."""
+    found: list[Work] = []
+
+    def leafwise_probe(x: Any) -> Any:
+        return x, x
+
+    with read_events(lambda _: found.append(_work(inspect.currentframe()))):
+        JIT(leafwise_probe).lower(1.0)
+    *_, traced, lowered = found
+    code = leafwise_probe.__code__
+    call, avals = lowered.call, lowered.inputs or ()
+    return {
+        Internal.PROGRAMS: call is not None
+        and (call.args, call.runs) == ((1.0,), False)
+        and lowered.source == f"leafwise_probe at {code.co_filename}:{code.co_firstlineno}"
+        and lowered.outputs == traced.outputs == (*avals, *avals) != ()
+        and len(lowered.devices) > 1,
+    }
+
+
+def _probe_roles() -> dict[Internal, bool]:
+    """Differentiate a jitted function, and return whether that is what is read in both passes."""
+    roles: list[tuple[str, ...]] = []
+
+    def forward(x: Any) -> Any:
+        roles.append(_work(inspect.currentframe()).role)
+        return x, None
+
+    def backward(_: Any, tangent: Any) -> Any:
+        roles.append(_work(inspect.currentframe()).role)
+        return (tangent,)
+
+    @jax.custom_vjp
+    def leafwise_probe(x: Any) -> Any:
+        return x
+
+    leafwise_probe.defvjp(forward, backward)
+    jax.make_jaxpr(jax.grad(JIT(leafwise_probe)))(1.0)
+    return {Internal.ROLES: roles == [("forward",), ("backward",)]}

@@ -3,8 +3,8 @@
 `assert_same` compares a tree, `lw.jit(same_everywhere=True)` what is traced and compiled: inputs at
 the start of a trace, before the function runs; the lowered program just before XLA compiles it.
 Captures and JAX's configuration may differ where the program does not (a process knows its own
-index), so they are compared as reasons, where programs differ. Where JAX is unknown there is no
-program to compare, and they are compared with the inputs.
+index), so they are compared as reasons, where programs differ. Where JAX does not show its programs
+they are compared with the inputs.
 """
 
 import contextlib
@@ -23,11 +23,7 @@ from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Record, differences, in_one_order, of_kind
 from leafwise._compare.digest import describe, describe_call, describe_values, digest_of
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
-from leafwise._jax.compiles import (
-    Compile,
-    listen_to_compiles,
-    module_of,
-)
+from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
 from leafwise._jax.processes import (
@@ -49,7 +45,7 @@ from leafwise._jax.processes import (
     processes,
     raise_what_is_told,
 )
-from leafwise._jax.stack import current_work
+from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
@@ -198,7 +194,7 @@ def _name(body: Body) -> str:
 
 def _hook(body: Body) -> bool:
     """Return whether the program will be compared, too."""
-    if not listen_to_compiles(_on_compile):
+    if not (shows_work() and listen_to_compiles(_on_compile)):
         return False
     with LOCK:
         _HOOKED.setdefault(id(body), body)
@@ -245,7 +241,7 @@ def _on_compile(compiled: Compile) -> None:
 
 def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     """Return the function that is compiled, if its processes are compared; and which lowering."""
-    work = current_work(inspect.currentframe())
+    work = current_work(inspect.currentframe(), lowers=True)
     call, source = work.call, "" if work.call is not None else work.source
     found: Any = None if call is None else call.fun
     lowered = ""

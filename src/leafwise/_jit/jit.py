@@ -26,7 +26,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature
-from leafwise._jax.compat import dispatch_entries
+from leafwise._jax.compat import JIT, dispatch_entries
 from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
@@ -282,9 +282,6 @@ def _checked(made: Any, body: Any, stale: StaleAction) -> StaleCheckedFunction:
         found = around(found)
     return found
 
-
-JAX_JIT: Final = jax.jit
-"""JAX's own: `leafwise explain` replaces `jax.jit` with ours."""
 
 R = TypeVar("R")
 
@@ -560,13 +557,13 @@ def jit_with_log(
     """Return what `jax.jit` makes of a function, with a log of its programs."""
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
-        return JAX_JIT(fun, **options)  # which raises
+        return JIT(fun, **options)  # which raises
     statics = static_arguments(fun, numbers, names)
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
     observed = stale is not StaleAction.IGNORE
     body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, observed))
-    jitted: Any = JAX_JIT(body, **options)
+    jitted: Any = JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     return _checked(jitted, body, stale)
 

@@ -239,8 +239,8 @@ def eager_call(
 def _operands(found: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
     """Yield the trees of arrays among the variables of a function, flat ones as they were."""
     for each in _OPERANDS.get(name, ()):
-        flat: Any = found.get(f"{each}_flat")
-        if hasattr(flat, "tree"):
+        flat: Any = found.get(f"{each}_flat", found.get(each))
+        if type(flat).__module__.startswith("jax._src.") and hasattr(flat, "tree"):
             yield each, jax.tree.unflatten(flat.tree, flat.vals)
         elif each in found:
             yield each, found[each]

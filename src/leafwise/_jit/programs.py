@@ -15,7 +15,7 @@ from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._jax.compat import is_known
+from leafwise._jax.compat import ANSWERS, Internal, left_out
 from leafwise._jax.context import new_number
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
@@ -200,8 +200,10 @@ class ProgramLog:
         ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
         if made and not entries:
             return _with_cause(found, Cause.CLEARED)
-        if not is_known() and found.outcome is not Outcome.RETRACE:
-            return _with_cause(found, Cause.UNSEEN_CALLS)
+        if "reasons" in left_out().values() and found.outcome is not Outcome.RETRACE:
+            is_hit = found.outcome is Outcome.REUSE and len(made) <= entries
+            is_hit &= self.programs[found.nearest].is_compiled
+            return found if is_hit else _with_cause(found, Cause.UNSEEN_CALLS)
         if moved:
             return _with_cause(found, Cause.SHARDED)
         if ahead:
@@ -233,6 +235,8 @@ class ProgramLog:
             if found.nearest is not None and found.outcome is not outcome:
                 # The arguments do not explain it.
                 cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
+                if not ANSWERS.get(Internal.CONTEXT, True):
+                    cause = Cause.UNSEEN_CONTEXT
                 found = _with_cause(found, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()

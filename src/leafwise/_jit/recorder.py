@@ -18,6 +18,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.jitted_call import given_in
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import StaticArguments
+from leafwise._jax.compat import left_out
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
@@ -172,8 +173,8 @@ def _on_event(raw: RawEvent) -> None:
         notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
         return
     # A frame that has itself among its variables would keep all frames around it, with theirs.
-    work = current_work(inspect.currentframe())
-    log = _log_of(work)
+    work = current_work(inspect.currentframe(), lowers=raw.kind is not EventKind.TRACE)
+    log = _log_of(work, raw)
     program: Program | None = None
     if raw.kind is EventKind.TRACE:
         log, program = _traced(raw, work, log)
@@ -187,7 +188,7 @@ def _on_event(raw: RawEvent) -> None:
             log.note_package(program, given_in(user_frame(work.call.frame)))
         event = dataclasses.replace(event, explanation=program.explanation)
     is_last = raw.kind is EventKind.LOWERING or (work.call is not None and not work.call.runs)
-    if event.eager and is_last and _watchers and not work.is_inside:
+    if event.eager and is_last and _watchers and work.is_known and not work.is_inside:
         with contextlib.suppress(Exception):  # the user's own code; the call must go on
             why, run = _outside.explain(raw.name, work, inspect.currentframe())
             event = dataclasses.replace(event, explanation=why, run=run)
@@ -198,8 +199,12 @@ def _on_event(raw: RawEvent) -> None:
     notify(_watchers, event)
 
 
-def _log_of(work: Work) -> ProgramLog | None:
+def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     """Return the log of the function that JAX works for; None if it has none."""
+    if not work.is_known:  # after a trace that of its function, if nothing came between
+        _, log, _ = _HERE.current or (0, None, None)
+        is_same = raw.kind is not EventKind.TRACE and log is not None and log.name == raw.name
+        return log if is_same else None
     if work.call is None:
         return _by_source.get(work.source)
     fun: Any = work.call.fun
@@ -250,7 +255,8 @@ def _traced(
     if log is not None and found is not None:
         found.trace_seconds = raw.seconds
         log.note_results(found, work.outputs)
-        _HERE.current = (id(call.args), log, found) if call is not None else None
+        is_followed = call is not None or not work.is_known
+        _HERE.current = (id(call and call.args), log, found) if is_followed else None
     _report_nested()
     return log, found
 
@@ -270,11 +276,13 @@ def _lowered_or_compiled(
         current is not None
         and current[1] is log
         # `lower` calls `trace` with a tuple of its own.
-        and (current[0] == id(args) or (call is not None and not call.runs))
+        and (current[0] == id(args) or not work.is_known or (call is not None and not call.runs))
         and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
         program = current[2]
         program.role, program.lowered = work.role, lowered_by(work)
+    elif not work.is_known:
+        return None, False
     else:
         program, first = log.new_program(Outcome.RECOMPILE, call, args, kwargs, work), True
         log.add(program)
@@ -287,9 +295,9 @@ def _lowered_or_compiled(
 
 
 def _report_nested() -> None:
-    """Report the traces inside other traces, of which JAX says nothing."""
+    """Report the traces inside other traces, of which JAX says nothing, where it shows them."""
     ran, _HERE.ran = _HERE.ran, []
-    for log, program in ran:
+    for log, program in () if "reasons" in left_out().values() else ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
         event = _event(raw, Work(), log, program)
         facts: dict[str, Any] = {"site": program.site, "is_inner": program.is_inner}

@@ -21,7 +21,15 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 
-from leafwise._objects.classes import derives, is_a, module_of, per_class, qualname_of, read
+from leafwise._objects.classes import (
+    derives,
+    is_a,
+    is_tree_node,
+    module_of,
+    per_class,
+    qualname_of,
+    read,
+)
 from leafwise._objects.code import (
     facts_of,
     function_in,
@@ -359,7 +367,7 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
         generated = has_generated_eq(kind)
         # A module of equinox guards its attributes itself.
         guarded = params.frozen or kind.__setattr__ is not object.__setattr__
-        is_node = jax.tree_util.is_tree_node(cast("type", kind))
+        is_node = is_tree_node(kind)
         if params.frozen if generated else guarded and is_node:
             return tuple(field.name for field in dataclasses.fields(kind))
         if params.unsafe_hash and generated:  # a module of flax.linen
@@ -403,7 +411,7 @@ def is_plain_object(kind: type) -> bool:
     if any(map(is_installed_module, map(module_of, kind.__mro__[:-1]))):
         return False
     is_record = dataclasses.is_dataclass(kind) or record_fields(kind) is not None
-    return not is_record and not jax.tree_util.is_tree_node(kind)
+    return not is_record and not is_tree_node(kind)
 
 
 def has_generated_eq(kind: Any) -> bool:

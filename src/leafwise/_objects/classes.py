@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeGuard, TypeVar, overload
 
+import jax
 from jax.core import Tracer
 
 from leafwise._objects.locks import new_lock
@@ -40,6 +41,19 @@ def is_a(value: object, kinds: Any) -> bool:
         raise
     except Exception:  # noqa: BLE001  # an abstract class asks the metaclass for ``==`` and hash
         return False
+
+
+def is_tree_node(cls: Any) -> bool:
+    """Return whether a class is registered with JAX, which says so itself since 0.10."""
+    known: Callable[[Any], bool] | None = getattr(jax.tree_util, "is_tree_node", None)
+    if known is not None:
+        return known(cls)
+    make: Any = jax.tree_util.PyTreeDef
+    try:
+        make.from_node_data_and_children(jax.tree_util.default_registry, (cls, []), [])
+    except RuntimeError:
+        return False
+    return True
 
 
 def derives(cls: type, base: type[T]) -> TypeGuard[type[T]]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.classes import is_a, qualname_of, read
+from leafwise._objects.classes import is_a, is_tree_node, qualname_of, read
 from leafwise._objects.frozen import freeze
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
@@ -44,7 +44,7 @@ def refused(path: str, value: Any) -> Refusal | None:
         return _unhashable(path, value, "its class is not frozen: it can change in place", fix)
     if kind.__hash__ is None:
         return _hashless(path, value)
-    if jax.tree_util.is_tree_node(kind) and not is_a(value, tuple):
+    if is_tree_node(kind) and not is_a(value, tuple):
         return _array_leaf(path, value)
     return None
 

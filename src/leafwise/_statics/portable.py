@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._objects.attributes import compares_by_identity, has_generated_eq, record_fields
-from leafwise._objects.classes import REDEFINED
+from leafwise._objects.classes import REDEFINED, is_tree_node
 from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
@@ -226,7 +226,7 @@ class PortableReader:
     def _pickled(self, value: Any, path: str) -> Json:
         """Return what an object with its own ``==`` is pickled as: so its class describes it."""
         cls: type = type(value)
-        is_tree = jax.tree_util.is_tree_node(cls)  # a module of equinox, whose fields are all
+        is_tree = is_tree_node(cls)  # a module of equinox, whose fields are all
         if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
             parts = [(f".{name}", getattr(value, name, MISSING)) for name in compared]

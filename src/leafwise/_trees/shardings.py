@@ -26,7 +26,8 @@ from leafwise._classes.fields import SHARDING
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
-from leafwise._jax.compat import current_mesh, is_tracing
+from leafwise._jax.compat import current_mesh
+from leafwise._jax.events import is_tracing
 from leafwise._jax.processes import (
     Pairs,
     Words,

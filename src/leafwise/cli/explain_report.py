@@ -78,6 +78,9 @@ def make_report(
         "events": events,
         "warnings": _faults(processes),
     }
+    for process in processes:
+        for lost in process.every("left_out"):
+            report["left_out"] = {**report.get("left_out", {}), **lost}
     report["findings"] = [each.record() for each in findings(report)]
     if any("program" in record for process in processes for record in process.records):
         report["processes"], report["programs"] = _programs(processes, began)

@@ -137,6 +137,9 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
     every: list[Any] = list(report.get("findings", []))
     found = [each for each in every if counted and each[counted]]
+    if counted and report.get("left_out"):
+        print(f"leafwise explain: --fail-on {options.fail_on} cannot be decided", file=sys.stderr)
+        return 1
     if len(found) <= options.allow or not counted:
         return 0
     number = f"{len(found)} finding{'s' if len(found) > 1 else ''} with a {options.fail_on}"

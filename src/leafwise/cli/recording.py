@@ -26,6 +26,7 @@ from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Advice, definition_of, fresh_function, once
+from leafwise._jax.compat import left_out
 from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
@@ -97,6 +98,7 @@ class Recorder:
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, list[SeenFunction]] = {}
         self._lists_captures = checks_captures
+        self._left_out = dict[str, str]()
         self._original: Callable[..., Any] = jax.jit
         self._unwatch: Callable[[], None] = lambda: None
 
@@ -131,6 +133,7 @@ class Recorder:
     def forget(self) -> None:
         """Begin again, as in a forked process."""
         self._known.clear()
+        self._left_out = {}
 
     def _note_wrong(self, text: str, site: Site | None) -> None:
         key = f"{site.file}:{site.line}" if site is not None else "", text
@@ -171,6 +174,9 @@ class Recorder:
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
                 self._write(event=self._event(event))
                 self._write_captures(event)
+                if (lost := left_out()) != self._left_out:
+                    self._left_out = lost
+                    self._write(left_out=lost)
                 if self._programs is not None and is_compile:
                     self._programs.record(event)
         except Exception as error:  # noqa: BLE001  # the user's own code, or a fault of ours
@@ -179,13 +185,15 @@ class Recorder:
     def _event(self, event: Event) -> dict[str, Any]:
         """Return a record; what is said of a program is on its first event."""
         site, why, program = event.site, event.explanation, event.program
-        file, line = ("", 0) if event.eager else definition(event.fun)
+        # Where JAX does not show the call, it is the name that says so.
+        is_eager = event.eager and (event.fun is not None or "reasons" not in left_out().values())
+        file, line = ("", 0) if is_eager else definition(event.fun)
         found: dict[str, Any] = {
             "kind": "cache hit" if event.cached else event.kind.value,
             "start": event.time - event.seconds,
             "seconds": event.seconds,
             "name": event.name,
-            "eager": event.eager,
+            "eager": is_eager,
             "thread": event.thread,
             "site": None if site is None else _site(site),
             "explanation": None if why is None else _explained(event, why),

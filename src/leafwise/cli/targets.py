@@ -18,6 +18,7 @@ import jax
 
 from leafwise._classes.registry import registered_names
 from leafwise._objects.call_site import short_file
+from leafwise._objects.classes import is_tree_node
 from leafwise.cli.records import UsageError
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
@@ -328,7 +329,7 @@ def is_node(value: Any) -> bool:
     try:
         if not is_class(value) or value.__module__ in ("builtins", "collections"):
             return False
-        return is_own(value) or bool(jax.tree_util.is_tree_node(value))
+        return is_own(value) or bool(is_tree_node(value))
     except Exception:  # noqa: BLE001  # a metaclass may do anything
         return False
 

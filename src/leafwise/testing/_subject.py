@@ -75,7 +75,13 @@ class Subject:
         self._filtered = type(fun).__module__ == _EQUINOX
         is_jitted = self._filtered or callable(getattr(fun, "clear_cache", None))
         self.jitted: Any = fun if is_jitted else jax.jit(fun)
-        numbers, names = static_options(self.jitted)
+        options = static_options(fun) if is_jitted and not self._filtered else ((), ())
+        if options is None:
+            raise TypeError(
+                f"JAX {jax.__version__} does not show which arguments of {fun} are static\n"
+                f"  fix: pass the function itself, or what `lw.jit` returns"
+            )
+        numbers, names = options
         self._statics = static_arguments(self.plain, numbers or None, names or None)
 
     @property

@@ -1,0 +1,195 @@
+"""Where JAX does not show something, nothing is said that depends on it, and nothing untrue."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+HERE = Path(__file__).parent
+
+SCRIPT = """
+import jax
+import jax.numpy as jnp
+import leafwise as lw
+
+@jax.jit
+def grown(x):
+    return x.sum()
+
+@jax.jit
+def batched(x):
+    return jnp.sin(x).sum()
+
+@jax.jit
+def clean(x):
+    return x * 2
+
+for n in range(1, 5):
+    grown(jnp.ones(n))
+for n in range(1, 5):
+    jax.grad(grown)(jnp.ones(n))
+for n in range(1, 5):
+    jax.vmap(batched)(jnp.ones((n, 7)))
+for n in range(1, 5):
+    jax.jit(lambda x: x + 1)(1.0)
+for n in range(5):
+    clean(jnp.ones(3))
+
+ones = jnp.ones(3)
+alone, inner, ahead, mapped = (lw.jit(lambda x: x + 1) for _ in range(4))
+alone(ones)
+jax.jit(lambda x: inner(x))(ones)
+ahead.lower(ones).compile()
+jax.vmap(mapped)(jnp.ones((2, 3)))
+for function in (alone, inner, ahead, mapped):
+    said = [str(function.explain(x).outcome) for x in (ones, ones[:2])]
+    entries = function.cache_size()
+    with lw.watch() as log:
+        function(ones)
+    did = "recompile" if log.compiles else "reuse"
+    assert said[0] in (did, "unknown"), (said, did)
+    assert said[1] in ("retrace", "unknown"), said
+print("done")
+"""
+
+CALLS, LOWERED = "the arguments of its calls", "what it lowers"
+ROLES, RESULTS = "the transformations of its calls", "the results of its traces"
+NESTING, CONTEXT = "traces inside other traces", "all that a trace depends on"
+PROGRAMS = "programs before their compile"
+
+HIDDEN = {
+    "cache_miss": CALLS,
+    "jit_trace": CALLS,
+    "jit_info": CALLS,
+    "jit_func": CALLS,
+    "cache_miss:args cache_miss:kwargs": CALLS,
+    "cache_miss:fun": CALLS,
+    "jit_trace:args jit_trace:kwargs": CALLS,
+    "jit_lower": LOWERED,
+    "jit_lower:args jit_lower:kwargs": LOWERED,
+    "lower_sharding_computation": LOWERED,
+    "global_in_avals": LOWERED,
+    "lower_sharding_computation:jaxpr": LOWERED,
+    "lower_sharding_computation:device_assignment": LOWERED,
+    "_trace_for_jit _create_pjit_jaxpr": RESULTS,
+    "_trace_for_jit:jaxpr _create_pjit_jaxpr:jaxpr": RESULTS,
+    "trace_to_jaxpr trace_to_jaxpr_nocache trace_to_jaxpr_dynamic": NESTING,
+    "_pjit_batcher": ROLES,
+    "axis_data": ROLES,
+    "_pjit_linearize": ROLES,
+    "_pjit_transpose _pjit_transpose_fancy": ROLES,
+    "_pjit_jvp _pjit_partial_eval _pjit_remat": "",
+    "trace_context": CONTEXT,
+    "trace_context_names": "",
+    "tracing_eqns": "",
+    "compile_or_get_cached": PROGRAMS,
+    "_get_cache_key": "",
+    "compile_args": "",
+    "_lowering": "",
+    "_jit_info": "",
+    "reraise_with_filtered_traceback": "",
+    "filter_traceback": "",
+    "traceback_filtering": "",
+    "register_exclusion": "",
+    "_check_carry_type _check_branch_outputs": "",
+    "global_state": "",
+    "_registry": "",
+    "deserialization_registry": "",
+    "make_jaxpr_f": "",
+}
+FAST = {"cache_miss", "_pjit_linearize"}
+
+
+class Ran(NamedTuple):
+    """What `leafwise explain` printed and reported of a script."""
+
+    out: str
+    err: str
+    report: Any
+
+    @property
+    def findings(self) -> set[str]:
+        """What was found, but for the time that it took."""
+        left_out = ("seconds",)
+        every = ({**each, **dict.fromkeys(left_out)} for each in self.report["findings"])
+        return {json.dumps(each, sort_keys=True) for each in every}
+
+
+def explain(folder: Path, script: Path, hidden: str = "") -> Ran:
+    """Run a script in a process in which JAX does not show something."""
+    shutil.copy(HERE / "hiding.py", folder / "sitecustomize.py")
+    env = {**os.environ, "HIDDEN": hidden, "PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
+    file = folder / "report.json"
+    command = [sys.executable, "-m", "leafwise", "explain", "--json", str(file), script.name]
+    done = subprocess.run(
+        command, cwd=script.parent, capture_output=True, text=True, env=env, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(file.read_text(encoding="utf-8"))
+    return Ran(done.stdout, done.stderr, report)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
+    """The script, and what is said of it where JAX shows all."""
+    script = tmp_path_factory.mktemp("shown") / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    found = explain(script.parent, script)
+    assert len(found.findings) >= 4
+    assert "left_out" not in found.report
+    return script, found
+
+
+def rows() -> list[Any]:
+    fast, slow = pytest.mark.slow, (pytest.mark.slow, pytest.mark.nightly)
+    return [
+        pytest.param(name, what, id=name, marks=fast if name in FAST else slow)
+        for name, what in HIDDEN.items()
+    ]
+
+
+@pytest.mark.parametrize(("hidden", "what"), rows())
+def test_nothing_is_said_that_depends_on_it(
+    hidden: str, what: str, shown: tuple[Path, Ran], tmp_path: Path
+) -> None:
+    """Findings are left out, none is another one; what happened is counted, and a line says it."""
+    script, known = shown
+    found = explain(tmp_path, script, hidden)
+    assert found.out == known.out == "done\n"
+    assert set(found.report.get("left_out", {})) == ({what} if what else set())
+    assert found.findings <= known.findings
+    assert (found.findings == known.findings) is (what in ("", CONTEXT, PROGRAMS))
+    counts = [
+        sum(each[kind] for each in ran.report["functions"])
+        for kind in ("lowerings", "compiles")
+        for ran in (found, known)
+    ]
+    assert counts[::2] == counts[1::2]
+    assert not found.report["warnings"]
+    *_, last = found.err.split("JAX ")
+    says = f"does not show {what} to this version of leafwise:"
+    assert (says in " ".join(last.split())) is bool(what)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_a_clean_script_has_no_finding(hidden: str, tmp_path: Path) -> None:
+    """What only looks like a repeat is none, whatever JAX does not show."""
+    script = HERE.parent / "foreign" / "scripts" / "guards.py"
+    assert not explain(tmp_path, script, hidden).findings
+
+
+@pytest.mark.slow
+def test_the_next_version(shown: tuple[Path, Ran], tmp_path: Path) -> None:
+    """A JAX of another number that is otherwise today's is explained in the same words."""
+    script, known = shown
+    found = explain(tmp_path, script, "version:0.13.0")
+    assert found.report["jax"] == "0.13.0"
+    assert found.findings == known.findings
+    assert "left_out" not in found.report
