@@ -65,7 +65,10 @@ AVAILABLE = [minor for minor in SUPPORTED if _answers(minor)]
 # None found: run everything on the Python that runs nox rather than skip it all.
 PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info[1]}"]
 WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
-OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
+# Libraries that the whole suite needs, flax and orbax, have no wheels for these yet.
+AHEAD = ("3.15",)
+WHOLE = [minor for minor in AVAILABLE if minor not in AHEAD] or PYTHONS
+OLDEST, NEWEST = WHOLE[0], WHOLE[-1]
 ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 
 # What `tests` runs on which Python, by the markers of pyproject.toml; the rest `nightly` does.
@@ -85,7 +88,7 @@ SCHEMAS = {  # what others read, as `check-jsonschema` knows it without a networ
     "github-workflows": ".github/workflows/*.yml",
     "readthedocs": ".readthedocs.yaml",
 }
-# On a Python between these: the wings that look into classes, code and objects of Python itself.
+# On the other Pythons: the wings that look into classes, code and objects of Python itself.
 BETWEEN = (
     *("tests/captures", "tests/classes", "tests/objects", "tests/statics"),
     *("tests/jit/test_outside.py", "tests/jit/test_stale_captures.py"),
@@ -166,13 +169,13 @@ def nightly(session: nox.Session) -> None:
     the benchmark's tests, and again what is fast, to hold it to its budget; on the oldest the
     properties, what is slow, and whatever else `tests` runs on the newest alone; on those between
     all of it; with XLA's optimizations. Then come `demo`, `downstream` and `distributed` on both
-    ends, `foreign` and `minimums`.
+    ends, `foreign`, `minimums` and `jaxes`.
     `-- --hypothesis-profile=thorough` takes hours.
     """
     python = str(session.python)
     if not session.posargs:
         on_ends = [f"{check}-{end}" for check in ("downstream", "distributed") for end in ENDS]
-        for check in ("demo", *on_ends, "foreign", "minimums"):
+        for check in ("demo", *on_ends, "foreign", "minimums", "jaxes"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
     left_out = f"not ({ON_NEWEST})"
@@ -277,6 +280,25 @@ def minimums(session: nox.Session) -> None:
     """
     _install(session, "test", project=".[all]", pins=_floors())
     session.run("pytest", *WORKERS, "-m", f"not ({ON_NEWEST})", *session.posargs)
+
+
+@nox.session(python="3.12", default=False)
+@nox.parametrize("jax", ["0.8", "0.9", "0.10", "0.11", "0.12"])
+def jaxes(session: nox.Session, jax: str) -> None:
+    """Run what reads, predicts and explains JAX with each version of it that is supported."""
+    _install(session, "test", project=".[cli]", pins=[f"jax=={jax}.*", f"jaxlib=={jax}.*"])
+    chosen = "not (nightly or downstream or property or site or bench)"
+    folders = [f"tests/{each}" for each in ("jax", "jit", "compare", "cli", "foreign")]
+    session.run("pytest", *WORKERS, "-m", chosen, *folders, *session.posargs)
+
+
+@nox.session(python="3.14t", default=False)
+def free_threaded(session: nox.Session) -> None:
+    """Run the tests on objects, statics and threads without the GIL."""
+    _install(session, "test", pins=[])
+    session.run("pytest", *WORKERS, "tests/objects", "tests/statics", *session.posargs)
+    wings = [f"tests/{each}" for each in ("jax", "jit", "compare", "captures", "property")]
+    session.run("pytest", *WORKERS, "-k", "thread", *wings, *session.posargs)
 
 
 @nox.session(python=NEWEST)
