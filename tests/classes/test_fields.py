@@ -6,17 +6,22 @@ from dataclasses import KW_ONLY, InitVar
 from typing import Any
 
 import equinox as eqx
-import flax.struct
 import jax
 import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
 
+
+def _flax_field(**options: Any) -> Any:
+    struct = pytest.importorskip("flax.struct", reason="has no wheel for Python 3.15")
+    return struct.field(**options)
+
+
 STATIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
     "leafwise": lw.static_field,
     "equinox": lambda: eqx.field(static=True),
-    "flax": lambda: flax.struct.field(pytree_node=False),
+    "flax": lambda: _flax_field(pytree_node=False),
     "metadata static": lambda: dataclasses.field(metadata={"static": True}),
     "metadata pytree_node": lambda: dataclasses.field(metadata={"pytree_node": False}),
     "metadata both": lambda: dataclasses.field(metadata={"static": True, "pytree_node": False}),
@@ -26,7 +31,7 @@ if hasattr(jax.tree, "static"):  # since JAX 0.9
 DYNAMIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
     "leafwise": lw.field,
     "equinox": eqx.field,
-    "flax": lambda: flax.struct.field(pytree_node=True),
+    "flax": lambda: _flax_field(pytree_node=True),
     "dataclasses": dataclasses.field,
     "metadata": lambda: dataclasses.field(metadata={"static": False, "pytree_node": True}),
 }
