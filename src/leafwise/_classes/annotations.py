@@ -60,8 +60,11 @@ def _has_forward_name(annotation: Any) -> bool:
     if isinstance(annotation, type | str):
         return False
     annotation = without_initvar(annotation)
+    if isinstance(annotation, typing.ForwardRef):
+        reference: Any = annotation
+        return reference.__owner__ is not None  # which one that was quoted has not
     parts = annotation if isinstance(annotation, list) else typing.get_args(annotation)
-    return isinstance(annotation, typing.ForwardRef) or any(map(_has_forward_name, parts))
+    return any(map(_has_forward_name, parts))
 
 
 def without_initvar(annotation: Any) -> Any:
