@@ -13,7 +13,7 @@ pytest.importorskip("diffrax")
 pytest.importorskip("lineax")
 pytest.importorskip("numpyro")
 
-OPTIONS = CheckOptions(examples=2)
+OPTIONS = CheckOptions(examples=8)
 TYPES, CLASSES = "static-types", "distinct-classes"
 TARGETS: dict[str, set[str]] = {
     "optax._src.transform:ScaleByAdamState": set(),

@@ -160,7 +160,8 @@ def _sharded(p: Any) -> Any:
     "eight devices",
     _sharded,
     ONCE,
-    note="in a jitted function, with `jax.lax.with_sharding_constraint` on the result",
+    note="in a jitted function, with `jax.lax.with_sharding_constraint` on the result; before JAX "
+    "0.9, which calls an `out_specs` that can be called, with `out_specs=lambda: specs`",
 )
 def shard_map(seen: Seen) -> Function:
     assert jax.device_count() >= SHARDS, "tests/conftest.py asks XLA for eight devices"
@@ -174,7 +175,8 @@ def shard_map(seen: Seen) -> Function:
     def program(p: Any) -> Any:
         stacked = stack(p, SHARDS)
         specs = jax.tree.map(lambda _: P("i"), stacked)
-        out = jax.shard_map(body, mesh=mesh, in_specs=(specs,), out_specs=specs)(stacked)
+        given = specs if jax.__version_info__ >= (0, 9) else lambda: specs
+        out = jax.shard_map(body, mesh=mesh, in_specs=(specs,), out_specs=given)(stacked)
         return jax.lax.with_sharding_constraint(out, NamedSharding(mesh, P()))
 
     return program

@@ -47,7 +47,7 @@ def _line(row: Row) -> str:
     name = row.name + (f"<br>*{row.note}*" if row.note else "")
     oldest = row.oldest_traces or row.traces
     traces = [
-        now if now == before else f"{now} (JAX 0.10: {before})"
+        now if now == before else f"{now} (before JAX 0.11: {before})"
         for now, before in zip(row.traces, oldest, strict=True)
     ]
     cells = [name, *traces, _derivative(row.forward), _derivative(row.reverse)]

@@ -125,11 +125,13 @@ def test_a_static_of_another_type(place: Any) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         place(lambda x: Sound(x, 1), lambda x: Sound(x, True))
     caught.match(r"Sound\(s=1\)")
-    caught.match(r"Sound\(s=True\)")
+    caught.match(r"Sound\((x=0, )?s=True\)")
 
 
-# Here JAX compares the two trees level by level, and so sees the classes.
-LOOK_AT_CLASSES = (custom_vjp, in_axes, out_axes, tree_map)
+# Here JAX compares the two trees level by level, and so sees the classes; before 0.10 anywhere.
+LOOK_AT_CLASSES = (
+    PLACES if jax.__version_info__ < (0, 10) else (custom_vjp, in_axes, out_axes, tree_map)
+)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -83,6 +83,8 @@ def reverse(function: Function) -> Function:
 @cells(derivatives=True)
 def test_derivatives(row: Row, kind: Kind) -> None:
     """Tangents and gradients are those of the plain function, or refused; no tracer leaks."""
+    if row.key == "psum" and jax.__version_info__ < (0, 8, 2):
+        pytest.skip("JAX cannot differentiate it where a leaf holds integers")
     instance, seen = kind.make("tanh"), Seen()
     seen.next(instance)
     function = row.build(seen)

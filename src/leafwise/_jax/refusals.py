@@ -76,7 +76,7 @@ def _linearized(found: _Locals) -> Refusal:
     if "in_avals" in found:
         given, leaves = found["in_avals"], found["tangents"]
         before = _tangents(given.tree, list(given))
-    else:  # JAX 0.10
+    else:  # before JAX 0.11
         before = _tangents(found["io_tree"][0], found["primal_avals"])
         leaves = found["py_args"]
     check = "the function of jax.linearize takes a tangent for each primal (primal -> tangent)"

@@ -225,7 +225,7 @@ def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
     keys: list[Any] = [key for key, _ in pairs]
     fields = getattr(cls, "_fields", None)
     if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
-        # JAX 0.10 names every child of a namedtuple after the first.
+        # Before 0.11 JAX names every child of a namedtuple after the first.
         return [f".{name}" for name in fields]
     if cls is jax.tree_util.Partial:
         return [".args", ".keywords"]

@@ -172,7 +172,7 @@ def key_paths(case: Case) -> None:
     if not case.same_structure(named, plain):
         case.fail("", f"{short_repr(named)} with paths", f"{short_repr(plain)}, as without")
     if isinstance(x, tuple):
-        return  # JAX names them itself, and JAX 0.10 names all children after the first
+        return  # JAX names them itself, and before 0.11 all children after the first
     level: Any = _REGISTRY.flatten_one_level_with_keys(x)
     keys = Counter(jax.tree_util.keystr((key,)) for key, _ in level[0])
     for key, count in keys.items():

@@ -174,7 +174,7 @@ def _attribute_of(
     """Return the attribute that a child is; an empty text if it is none."""
     fields = getattr(value, "_fields", None)
     if isinstance(value, tuple) and fields is not None:
-        return str(fields[place])  # JAX 0.10 names all children after the first
+        return str(fields[place])  # before 0.11 JAX names all children after the first
     for name in (getattr(key, "name", ""), *names[place : place + 1], *names):
         if name in names and getattr(value, name, None) is children[place]:
             return str(name)
