@@ -73,8 +73,9 @@ ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 
 # What `tests` runs on which Python, by the markers of pyproject.toml; the rest `nightly` does.
 QUICK = "(unit or hazard or message) and not (slow or nightly)"
+BRIEF = "(hazard or message) and not (slow or nightly)"
 CHOSEN = {
-    OLDEST: "(unit or hazard or message or oracle or transforms) and not (slow or nightly)",
+    OLDEST: "(unit or hazard or message or oracle) and not (slow or nightly)",
     # Also of one alone. What is slow with other libraries is left to `downstream`.
     NEWEST: (
         "not (downstream or foreign or no_extras or site or bench or nightly or (interop and slow))"
@@ -136,8 +137,10 @@ def tests(session: nox.Session) -> None:
         return
     for check in ("no_extras", "lint", "types", "docs"):
         session.notify(check, posargs=[])
-    folders = () if python in CHOSEN else BETWEEN
-    session.run("pytest", *WORKERS, "-m", CHOSEN.get(python, QUICK), *folders)
+    if python in CHOSEN:
+        session.run("pytest", *WORKERS, "-m", CHOSEN[python])
+    else:
+        session.run("pytest", *WORKERS, "-m", QUICK if python in AHEAD else BRIEF, *BETWEEN)
 
 
 @nox.session(python=NEWEST, default=False)

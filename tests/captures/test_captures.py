@@ -385,7 +385,7 @@ def test_inside_of_a_trace() -> None:
     assert found[0].nbytes == 12
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_that_is_loaded_makes_jax_trace_again() -> None:
     """No module of leafwise changes JAX's configuration, as `jax.extend.core` does."""
     code = """

@@ -12,6 +12,7 @@ import typing
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import pytest
@@ -175,9 +176,9 @@ def test_the_digest_is_that_of_quoted_names(forward: Any, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_laws_hold(forward: Any) -> None:
     """Strategies draw what the names stand for by then, and the laws hold for what is drawn."""
+    few = hypothesis.settings(max_examples=10)
     for name in ("Node", "Slotted", "Sub", "OfPlain", "Registered", "Holder"):
-        cls = getattr(forward, name)
-        check_pytree(instances(cls))
+        check_pytree(instances(getattr(forward, name)), settings=few)
 
 
 LOCAL = """

@@ -251,8 +251,8 @@ def run(source: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("slots", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("slots", [False, True])
 def test_cloudpickle_of_a_class_in_main(tmp_path: Path, slots: bool) -> None:
     """A class of `__main__` arrives in a fresh process registered, statics and all."""
     file = str(tmp_path / "model.pickle")

@@ -194,20 +194,21 @@ def test_objects_that_are_changed(explained: Explained) -> None:
 def test_what_branches_and_loops_exchange(explained: Explained) -> None:
     """Classes and statics that JAX takes for one another are named, and the result is JAX's."""
     results: list[Any] = []
+    other: Any = Other if jax.__version_info__ >= (0, 10) else Config  # before, JAX refuses it
 
     def script() -> None:
         one, lax = Config(1.0, 1), jax.lax
-        results.append(lax.cond(False, lambda: one, lambda: Other(2.0, 1)))
+        results.append(lax.cond(False, lambda: one, lambda: other(2.0, 1)))
         lax.cond(True, lambda: one, lambda: Config(1.0, True))
         lax.switch(1, [lambda: one, lambda: one, lambda: Config(1.0, 1.0)])
         lax.cond(True, lambda: Config(1.0, Mode.A), lambda: Config(1.0, 0))
-        lax.scan(lambda c, x: (Other(c.w + x, 1), None), one, jnp.ones(2))
+        lax.scan(lambda c, x: (other(c.w + x, 1), None), one, jnp.ones(2))
         lax.while_loop(lambda c: c.w < 1, lambda c: Config(c.w, True), one)
         lax.fori_loop(0, 2, lambda _, c: Config(c.w, 1.0), one)
         jax.jit(lambda x: lax.cond(x > 0, lambda: one, lambda: Config(1.0, True)))(1.0)
 
     found = said(explained, script)
-    assert [each.replace(" of true_fun", "") for each in found] == [
+    wanted = [
         "cond answered for `out=Config`, but false_fun returned `Other`",
         "cond answered for `out.flag=1`, but false_fun returned `True` (bool)",
         "switch answered for `out.flag=1` of branch 0, but branch2 returned `1.0` (float)",
@@ -216,6 +217,12 @@ def test_what_branches_and_loops_exchange(explained: Explained) -> None:
         "while_loop answered for `carry.flag=1`, but its body returned `True` (bool)",
         "fori_loop answered for `carry.flag=1`, but its body returned `1.0` (float)",
         "cond answered for `out.flag=1`, but false_fun returned `True` (bool)",
+    ]
+    assert [each.replace(" of true_fun", "") for each in found] == [
+        each
+        for each in wanted
+        if jax.__version_info__ >= (0, 8, 1)  # which has the trees of both
+        if other is Other or "`Other`" not in each
     ]
     assert type(results[0]) is Config  # of JAX's own
 

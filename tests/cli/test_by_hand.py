@@ -18,6 +18,7 @@ def checked(cls: type) -> tuple[int, list[str]]:
     return CheckRun((report,)).exit_code, [*bad, *filter(None, [report.error])]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cls", by_hand.SOUND)
 def test_a_sound_class(cls: type) -> None:
     """All that its constructor accepts is as promised: nothing is found, and nothing left out."""

@@ -210,7 +210,7 @@ def test_without_the_extra(names: list[str], write: Write) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_as_a_module(write: Write, tmp_path: Path) -> None:
     """``python -m leafwise`` is the command; away from a terminal it is plain and quiet.
 
@@ -274,7 +274,7 @@ def test_output_that_cannot_be_written(
     assert (outcome.code, outcome.err) == (2, told)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("end", [">&-", "2>&-"])
 def test_a_stream_that_is_closed(end: str, write: Write) -> None:
     """The exit code is that of what was found."""

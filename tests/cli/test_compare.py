@@ -371,7 +371,7 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_restart_finds_what_the_first_run_wrote(
     first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ class Three:
     n: lw.Static[int] = 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_class_of_three_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws share their instances and little is compiled: there are two classes and one process."""
     started: list[Any] = []

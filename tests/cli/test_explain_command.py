@@ -143,6 +143,7 @@ def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], wo
     assert "it ran" not in done.stdout
 
 
+@pytest.mark.nightly
 def test_captures(run: Runner) -> None:
     """`--captures` lists what functions capture, and each stale call; else there is no check."""
     script = run.write(

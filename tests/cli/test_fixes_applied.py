@@ -96,7 +96,7 @@ def run(folder: Path, explained: Explained, code: str) -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in FOUND],
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each in SLOW)) for each in FOUND],
 )
 def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
     """With its fix the program has no finding any more."""

@@ -190,7 +190,7 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given_up.message == "took longer than 0.5 seconds"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a timer signal")
 def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
     """A class that cannot be built in time is an error of that class, with a fix."""
@@ -308,7 +308,7 @@ class MadeSlowly:
             pass
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is time for instances alone, each has a few changes, and the report says so."""
     fast = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
@@ -320,7 +320,7 @@ def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jobs(write: Write, check_all: Check) -> None:
     """Several processes say what one says, in the same order."""
     file = write(SOURCE + BROKEN)

@@ -40,6 +40,7 @@ def write(folder: Path, *cells: str, language: str = "python") -> str:
     return "nb/train.ipynb"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "ipython",
     [

@@ -112,7 +112,7 @@ def verdicts(outcome: Outcome) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_baseline(write: Write, check_all: Check) -> None:
     """Findings in it are told and do not fail; new ones do, and those that are gone are told."""
     file = write(BROKEN + GOOD + NOT_BUILT)

@@ -87,8 +87,7 @@ VERDICTS = {
 
 
 SELDOM = pytest.mark.nightly  # each is three runs of a script
-FIRST = ("changes the output", "does not help")
-ROWS = [pytest.param(name, marks=() if name in FIRST else SELDOM) for name in VERDICTS]
+ROWS = [pytest.param(name, marks=() if name == "does not help" else SELDOM) for name in VERDICTS]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -106,6 +105,7 @@ def test_what_a_trial_reveals(run: Runner, name: str) -> None:
         assert "fix" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_several(run: Runner) -> None:
     """Confirmed fixes of the script and of a module, which stay compiled on disk, go together."""
     lines = SCRIPT.splitlines()
@@ -139,6 +139,7 @@ def test_only_the_costliest(run: Runner) -> None:
     assert "fix: define it once, before the loop" in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("encoding", ["utf-8-sig", pytest.param("latin-1", marks=SELDOM)])
 def test_encoding_and_line_ends(run: Runner, encoding: str) -> None:
     """They stay, and the patch applies."""
@@ -175,6 +176,7 @@ def test_what_is_refused_first(run: Runner, name: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.nightly
 def test_a_notebook(run: Runner) -> None:
     """The patch changes lines of its cell's source, and no other character of the file."""
     imports, step, rest = SCRIPT.replace("__file__", "'ä'").partition("step = ")
@@ -222,6 +224,7 @@ def scaled(x):
 """
 
 
+@pytest.mark.nightly
 def test_a_field_of_another_module(run: Runner) -> None:
     """It is made dynamic there, which is confirmed, unless its value is needed."""
     script, models = run.write(FIELD), run.write(PARAMS, "models.py")
@@ -239,6 +242,7 @@ def test_a_field_of_another_module(run: Runner) -> None:
     assert "changed the exit code" in [each["verdict"] for each in records], done.stderr
 
 
+@pytest.mark.nightly
 def test_ctrl_c(run: Runner) -> None:
     """The report has what is known by then."""
     # The first run sleeps, too: else a slow trial would be ended before it is interrupted.

@@ -89,13 +89,8 @@ ENDS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(name, marks=[] if name in ("error", "killed") else pytest.mark.nightly)
-        for name in ENDS
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("end", ENDS)
 def test_each_way_to_end(run: Runner, end: str) -> None:
     """Exit code, output and traceback are the script's own, and there is a report."""
     script = run.write(
@@ -251,6 +246,7 @@ def test_records_of_a_process_that_was_killed(run: Runner) -> None:
     assert run.explain("data").stderr == "leafwise explain: there is no __main__.py in data\n"
 
 
+@pytest.mark.nightly
 def test_a_folder_that_cannot_be_written(run: Runner) -> None:
     """The script runs all the same, and one line says that nothing is recorded."""
     (run.folder / "file").write_text("")

@@ -79,7 +79,7 @@ lw.distributed.assert_same(across, name="across", timeout=30)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_shard_over_processes() -> None:
     """Each device gets its part, also of keys and NaNs; values that differ are named by all."""
     done = run(LAYER + SHARD, 2)

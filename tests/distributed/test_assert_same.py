@@ -96,7 +96,7 @@ OF_ALL = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_planted_differences_between_two_processes() -> None:
     """Each process names every difference, with both values and processes; nothing hangs."""
     done = run(PLANTED, 2)

@@ -283,7 +283,7 @@ report(**attempt(lambda: lw.jit(lambda x: x * rate, same_everywhere=20)(x)))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_compare_inputs_and_programs() -> None:
     """Other inputs and other programs raise in both processes; the same run."""
     done = run(SHORT, 2)

@@ -13,7 +13,7 @@ pictures = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pictures)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(pictures.PICTURES))
 def test_picture_is_current(name: str) -> None:
     """The committed picture is the one that would be drawn now."""

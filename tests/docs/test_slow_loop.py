@@ -38,7 +38,7 @@ def explain(script: str, folder: Path, *options: str) -> tuple[str, list[dict[st
     return done.stdout, found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_steps_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line that the page shows is found; after the last step none is, and the test passes."""
     (script,) = blocks('python title="train.py"')

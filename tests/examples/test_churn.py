@@ -40,6 +40,7 @@ def churn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     return explain("churn.py", tmp_path_factory.mktemp("churn"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cause", CAUSES)
 def test_cause_is_named(churn: tuple[dict[str, Any], str], cause: str) -> None:
     """Each cause is named with its path, its kind, and the very line that called."""

@@ -51,6 +51,7 @@ def test_derivatives(report: Any, name: str) -> None:
     assert bool(row.reverse) is (row.back is None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LOOPS)
 def test_traces(report: Any, name: str) -> None:
     """A body is traced once, by Python once a step; a traced bound may change without a trace."""
@@ -128,6 +129,7 @@ def test_loops_agree(load_example: Callable[[str], ModuleType], report: Any) -> 
         assert jax.numpy.allclose(gradient.w, wanted), name
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["cond", "switch"])
 def test_one_side_runs(branches: Any, name: str) -> None:
     """`cond` and `switch` run one side, under `vmap` both; the gradient of the other stays out."""

@@ -30,10 +30,16 @@ def test_scripts_are_found() -> None:
 
 # Instances with a network to compile, and scripts whose classes only go through a loop.
 NOT_CHECKED = ("branches.py", "churn.py", "equinox_mlp.py", "loops.py")
+AT_NIGHT = ("many_hosts.py", "train_digits.py")
+CHECKED = [
+    pytest.param(script, marks=[pytest.mark.nightly] * (script in AT_NIGHT))
+    for script in SCRIPTS
+    if script not in NOT_CHECKED
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [each for each in SCRIPTS if each not in NOT_CHECKED])
+@pytest.mark.parametrize("script", CHECKED)
 def test_check_finds_nothing(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`leafwise check` over an example ends with 0: its classes keep each law."""
     monkeypatch.chdir(ROOT)

@@ -1,7 +1,9 @@
 import contextlib
+import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -151,6 +153,43 @@ def test_the_number_of_a_context_is_no_configuration(jax_version: str) -> None:
     assert context.current_number() is None
 
 
+ASKED = """
+import sys
+
+import leafwise as lw
+import leafwise.cli.main
+from leafwise._jax.compat import ANSWERS, Internal, left_out
+
+assert not ANSWERS
+import jax
+from leafwise._jax import stack
+from leafwise._jax.events import count_events
+
+with count_events() as counts:
+    lw.jit(lambda x: x).trace(1.0)
+    assert stack.shows_work()
+    stack._probe_roles()
+assert {Internal.CALLS, Internal.RESULTS, Internal.NESTING, Internal.PROGRAMS} <= set(ANSWERS)
+assert all(ANSWERS.values()) and not left_out()
+print(counts.compiles)
+"""
+
+
+@pytest.mark.slow
+def test_what_is_asked_when() -> None:
+    """Nothing at import, and then JAX is asked without a compile; today's shows all."""
+    command = [sys.executable, "-c", ASKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_the_page_has_a_row_for_each() -> None:
+    """What JAX does not show has a line that says what is left out."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "support.md"
+    rows = re.findall(r"^\| ([^|,]*)[,|]", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {each.value[0] for each in compat.Internal} <= {row.strip() for row in rows}
+
+
 PROGRAM = """
 import jax, jax.numpy as jnp
 import leafwise as lw
@@ -169,7 +208,7 @@ for _ in range(2):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_the_first_use_costs() -> None:
     """What JAX compiled before the first `lw.jit` of a process, it compiles once more."""
     command = [sys.executable, "-c", PROGRAM]

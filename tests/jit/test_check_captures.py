@@ -131,7 +131,7 @@ def test_what_cannot_be_traced_again_is_named() -> None:
     assert found.not_compared == {"function": "its trace raised KeyError"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("word", "said"),
     [

@@ -453,7 +453,7 @@ def test_equal_callables_let_go_of_each_other() -> None:
     assert found() is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_values_that_do_not_come_back_are_let_go_of() -> None:
     """What is kept of a capture that always changes is bounded; JAX's own cache is, too."""
     value = 0.0

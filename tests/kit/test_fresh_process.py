@@ -104,7 +104,7 @@ def test_names_of_pythons_own_modules(tmp_path: Path, monkeypatch: pytest.Monkey
     PROCESS.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_texts_have_other_hashes_there() -> None:
     """Whatever the seed of hashes here, it is another one there: else the law would be blind."""
     program = textwrap.dedent(f"""

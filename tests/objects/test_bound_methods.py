@@ -299,7 +299,7 @@ def test_as_a_static() -> None:
         Uses(make().by)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_travels() -> None:
     """Copied, pickled, or sent to a new process, it does what it did."""
     p = make()

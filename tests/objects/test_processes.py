@@ -223,11 +223,8 @@ def test_a_class_by_content_imports_what_it_needs() -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
-AT_NIGHT = [pytest.param(each, marks=pytest.mark.nightly) for each in METHODS if each != "os.fork"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["os.fork", *AT_NIGHT])
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", METHODS)
 def test_processes_under_load(method: str) -> None:
     """Children build and flatten while threads of the parent construct; none hangs."""
     if method not in ("os.fork", *multiprocessing.get_all_start_methods()) or (

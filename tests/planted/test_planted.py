@@ -63,7 +63,7 @@ def test_zeros_are_compared_in_few_examples(seed: int) -> None:
     assert "-0.0" in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 def test_correct_class_passes(twin: Any, record_property: Record) -> None:
     """The same class without the fault keeps all laws, on as many examples as the profile has."""

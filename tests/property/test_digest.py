@@ -115,7 +115,7 @@ def in_a_process(python: str, seed: int) -> dict[str, str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_digests_are_the_same_under_another_hash_seed() -> None:
     """Neither the order of sets nor an address reaches a digest: 600 values in two processes."""
     one, other = (in_a_process(sys.executable, seed) for seed in (0, 1))

@@ -128,7 +128,7 @@ def many_recipes() -> list[Recipe]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cls", [Params, Many])
 def test_other_process_other_hashes(cls: type[Params]) -> None:
     """In a process with other string hashes, what arrives equals what is made there."""

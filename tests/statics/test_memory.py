@@ -35,7 +35,7 @@ class Thing:
     pass
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("make", "rounds", "at_once"),
     [

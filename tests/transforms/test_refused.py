@@ -89,7 +89,7 @@ for kind, part in ((VALUES, data[8:8 + cut]), (EAGER, data[8 + cut:])):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_serialised_and_called_in_another_process() -> None:
     """A program comes back with classes and statics, and refuses other statics there too."""
     register_serialization()

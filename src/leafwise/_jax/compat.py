@@ -18,6 +18,8 @@ import jax
 
 from leafwise._jax.events import ignore_events, is_tracing
 
+_REASONS: Final = "reasons"
+
 
 class Internal(Enum):
     """Something that has no public name: what JAX shows by it, and where, below ``jax._src``.
@@ -25,11 +27,11 @@ class Internal(Enum):
     Last comes what is left out of a report where JAX does not show it, if anything is.
     """
 
-    CALLS = "the arguments of its calls", "pjit.cache_miss pjit.jit_trace pjit.jit_lower", "reasons"
-    ROLES = "the transformations of its calls", "pjit._pjit_batcher pjit._pjit_linearize", "reasons"
-    RESULTS = "the results of its traces", "pjit._trace_for_jit", "reasons"
-    NESTING = "traces inside other traces", "interpreters.partial_eval.trace_to_jaxpr", "reasons"
-    PROGRAMS = "what it lowers", "interpreters.pxla.lower_sharding_computation", "reasons"
+    CALLS = "the arguments of its calls", "pjit.cache_miss pjit.jit_trace pjit.jit_lower", _REASONS
+    ROLES = "the transformations of its calls", "pjit._pjit_batcher pjit._pjit_linearize", _REASONS
+    RESULTS = "the results of its traces", "pjit._trace_for_jit", _REASONS
+    NESTING = "traces inside other traces", "interpreters.partial_eval.trace_to_jaxpr", _REASONS
+    PROGRAMS = "what it lowers", "interpreters.pxla.lower_sharding_computation", _REASONS
     CONTEXT = "all that a trace depends on", "config.trace_context", "reasons without a public name"
     COMPILES = "programs before their compile", "compiler.compile_or_get_cached", "their operations"
     EXCHANGES = "the trees of a loop", "lax.control_flow.loops._check_carry_type", "exchanges"
@@ -72,6 +74,11 @@ def left_out() -> dict[str, str]:
     """Return what JAX does not show, by what was asked so far, and what is left out for that."""
     missing = [each.value for each, answer in ANSWERS.items() if not answer]
     return {shown: lost for shown, _, lost in missing if lost}
+
+
+def shows_no_reasons() -> bool:
+    """Return whether something is missing, by what was asked so far, that all reasons need."""
+    return _REASONS in left_out().values()
 
 
 def inside(name: str) -> Any:

@@ -15,7 +15,7 @@ from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._jax.compat import ANSWERS, Internal, left_out
+from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
@@ -200,7 +200,7 @@ class ProgramLog:
         ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
         if made and not entries:
             return _with_cause(found, Cause.CLEARED)
-        if "reasons" in left_out().values() and found.outcome is not Outcome.RETRACE:
+        if shows_no_reasons() and found.outcome is not Outcome.RETRACE:
             is_hit = found.outcome is Outcome.REUSE and len(made) <= entries
             is_hit &= self.programs[found.nearest].is_compiled
             return found if is_hit else _with_cause(found, Cause.UNSEEN_CALLS)

@@ -18,7 +18,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.jitted_call import given_in
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import StaticArguments
-from leafwise._jax.compat import left_out
+from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
@@ -297,7 +297,7 @@ def _lowered_or_compiled(
 def _report_nested() -> None:
     """Report the traces inside other traces, of which JAX says nothing, where it shows them."""
     ran, _HERE.ran = _HERE.ran, []
-    for log, program in () if "reasons" in left_out().values() else ran:
+    for log, program in () if shows_no_reasons() else ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
         event = _event(raw, Work(), log, program)
         facts: dict[str, Any] = {"site": program.site, "is_inner": program.is_inner}

@@ -26,7 +26,7 @@ from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Advice, definition_of, fresh_function, once
-from leafwise._jax.compat import left_out
+from leafwise._jax.compat import left_out, shows_no_reasons
 from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
@@ -186,7 +186,7 @@ class Recorder:
         """Return a record; what is said of a program is on its first event."""
         site, why, program = event.site, event.explanation, event.program
         # Where JAX does not show the call, it is the name that says so.
-        is_eager = event.eager and (event.fun is not None or "reasons" not in left_out().values())
+        is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
         found: dict[str, Any] = {
             "kind": "cache hit" if event.cached else event.kind.value,

@@ -264,7 +264,7 @@ def test_a_law_that_is_not_there(models: Project) -> None:
     result.stdout.fnmatch_lines([f"{words}; there are round-trip, any-leaf, *"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_hypothesis(models: Project) -> None:
     """Without the extra there is one error that says what to install; the rest works."""
     models.write(

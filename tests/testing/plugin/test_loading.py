@@ -5,7 +5,7 @@ from .project import Project
 HEAVY = ("jax", "jaxlib", "numpy", "hypothesis", "leafwise")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that uses nothing of the plugin imports pytest and the standard library alone."""
     # Other plugins import what they like.

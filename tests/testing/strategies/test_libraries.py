@@ -43,7 +43,7 @@ def test_static_values_are_accepted(value: Any) -> None:
     jax.tree.structure(Holder(value))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_static_values_of_every_kind() -> None:
     """Each kind that the documentation names is met, and the values that get confused."""
 
@@ -71,7 +71,7 @@ def test_static_values_of_every_kind() -> None:
         assert type(minimal(static_values(), of(slice))) is slice
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_static_values_are_equal_and_of_other_types() -> None:
     """Among the values are some that are equal and of another type."""
     kinds = collections.defaultdict(set)
