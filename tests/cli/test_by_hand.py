@@ -25,6 +25,7 @@ def test_a_sound_class(cls: type) -> None:
     assert checked(cls) == (0, [])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cls", by_hand.FAULTY)
 def test_a_fault(cls: type) -> None:
     """What flatten drops, and the round trip does not give back, is found, and nothing else."""

@@ -70,7 +70,7 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 
-SLOW = ("mask", "outside", "unique")
+AT_NIGHT = ("mask", "outside", "unique")
 
 
 _NUMBERS = itertools.count()
@@ -96,7 +96,7 @@ def run(folder: Path, explained: Explained, code: str) -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=[pytest.mark.nightly] * (each in SLOW)) for each in FOUND],
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in FOUND],
 )
 def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
     """With its fix the program has no finding any more."""

@@ -86,11 +86,8 @@ VERDICTS = {
 }
 
 
-SELDOM = pytest.mark.nightly  # each is three runs of a script
-ROWS = [pytest.param(name, marks=() if name == "does not help" else SELDOM) for name in VERDICTS]
-
-
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.nightly  # each is three runs of a script
+@pytest.mark.parametrize("name", VERDICTS)
 def test_what_a_trial_reveals(run: Runner, name: str) -> None:
     """A fix that does not help, or that changes what the script does, is not printed as one."""
     line, verdict = VERDICTS[name]
@@ -129,7 +126,7 @@ def test_several(run: Runner) -> None:
     assert report["findings"] == []
 
 
-@SELDOM
+@pytest.mark.nightly
 def test_only_the_costliest(run: Runner) -> None:
     """`--tries 1` tries one finding, and shows the others as ever."""
     lines = SCRIPT.splitlines()
@@ -140,7 +137,7 @@ def test_only_the_costliest(run: Runner) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("encoding", ["utf-8-sig", pytest.param("latin-1", marks=SELDOM)])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
 def test_encoding_and_line_ends(run: Runner, encoding: str) -> None:
     """They stay, and the patch applies."""
     text = f"# coding: {encoding.removesuffix('-sig')}\n'ä'\n{SCRIPT}# the end"

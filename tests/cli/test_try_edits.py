@@ -336,7 +336,7 @@ _NUMBERS = itertools.count()
 
 def cases(text: str) -> list[Any]:
     every = re.findall(r"# (.*)\n((?:[^#].*\n)*)", text)
-    slow = [pytest.mark.slow]
+    slow = [pytest.mark.nightly]
     return [
         pytest.param(code, id=name, marks=slow if "package" in name else []) for name, code in every
     ]

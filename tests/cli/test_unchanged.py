@@ -209,6 +209,7 @@ def test_children(run: Runner) -> None:
     assert len({each["process"] for each in report["events"]}) >= 7
 
 
+@pytest.mark.nightly
 def test_without_the_launcher(run: Runner) -> None:
     """Processes of `LEAFWISE_EXPLAIN` leave their records, by rank; one report is made of them."""
     script = run.write(

@@ -23,6 +23,7 @@ def result(example: ModuleType) -> Any:
     return example.main()
 
 
+@pytest.mark.nightly
 def test_it_learns(result: Any) -> None:
     """The loss falls, and more than nine in ten held-out digits are read."""
     assert result.losses[-1] < result.losses[0] / 4
@@ -51,11 +52,8 @@ SPREAD = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=[pytest.mark.nightly] * (each == "both")) for each in SPREAD],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SPREAD)
 def test_eight_devices_learn_what_one_does(example: ModuleType, name: str) -> None:
     """Trained over a mesh of eight devices, the losses are those of one device."""
     sizes, paths = SPREAD[name]

@@ -311,6 +311,7 @@ LARGE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", LARGE)
 def test_nothing_large_is_kept(kind: str) -> None:
     """What was captured goes as soon as with plain `jax.jit`; so does the function."""

@@ -23,13 +23,15 @@ from .specimens import Params
 FEW = settings(max_examples=15, derandomize=True, deadline=None)
 OURS = [
     specimens.Params,
+    specimens.Leafless,
+    specimens.Keyed,
+]
+OURS_AT_NIGHT = [
     specimens.Slotted,
     specimens.Many,
     specimens.Nested,
     specimens.Derived,
     specimens.Converted,
-    specimens.Leafless,
-    specimens.Keyed,
 ]
 CONFUSED = {Law.DISTINCT_CLASSES}
 """JAX compares dataclass nodes without their class."""
@@ -52,7 +54,9 @@ AT_NIGHT: list[tuple[Any, set[Law]]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", OURS)
+@pytest.mark.parametrize(
+    "cls", [*OURS, *(pytest.param(cls, marks=pytest.mark.nightly) for cls in OURS_AT_NIGHT)]
+)
 def test_our_classes_keep_all_laws(cls: Any) -> None:
     """A leafwise class of any shape keeps every law."""
     check_pytree(cls, settings=FEW)

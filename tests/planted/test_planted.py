@@ -54,7 +54,7 @@ def test_fault_is_found(planted: Planted, seed: int, record_property: Record) ->
         assert any(named == field or named.startswith(f"{field}[") for field in planted.fields)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_zeros_are_compared_in_few_examples(seed: int) -> None:
     """Nothing has to draw 0.0 and then -0.0: both are put into each float."""
     few = hypothesis.settings(CI, max_examples=8)

@@ -153,6 +153,7 @@ def check_exact(rng: Random, note: Note) -> None:
         built.close()
 
 
+@pytest.mark.nightly
 @many
 @given(st.randoms(use_true_random=False))
 def test_a_retrace_gives_what_a_fresh_function_gives(rng: Random) -> None:
@@ -167,6 +168,7 @@ def test_stale_calls_are_told_exactly(rng: Random) -> None:
     check_reports(rng, note)
 
 
+@pytest.mark.nightly
 @many
 @given(st.randoms(use_true_random=False))
 def test_an_exact_check_is_right_of_any_program(rng: Random) -> None:

@@ -165,7 +165,7 @@ else:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("value", "said"), [("1", "raised"), ("0", "silent")])
 def test_environment_variable(value: str, said: str) -> None:
     """`LEAFWISE_CHECK_STATICS=1` turns it on for the process, also after a block; 0 does not."""
