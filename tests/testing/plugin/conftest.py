@@ -1,9 +1,11 @@
 """Projects whose tests use the plugin."""
 
 import jax
+import numpy.fft  # noqa: F401
 import pytest
 
-# A run inside this process forgets the modules that it was the first to import.
+# A run inside this process forgets the modules that it was the first to import, some of which
+# cannot be loaded twice.
 import leafwise._jit.jit
 import leafwise._jit.staleness
 import leafwise.cli.laws
