@@ -1,11 +1,11 @@
 """The kit finds what is wrong with faulty classes, and nothing wrong with correct ones."""
 
 import gc
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import hypothesis
+import jax
 import pytest
 
 from leafwise.testing import Law, LawViolation, check_pytree
@@ -40,7 +40,9 @@ Record = Callable[[str, object], None]
 def test_fault_is_found(planted: Planted, seed: int, record_property: Record) -> None:
     """The law that should find a fault does, and names class and field."""
     record_property(FAULT, planted.name)
-    if planted.law is Law.NO_TRACER_LEAKS and sys.version_info < (3, 12):
+    if planted.law is Law.DISTINCT_CLASSES and jax.__version_info__ < (0, 10):
+        pytest.skip("JAX compares the classes itself")
+    if planted.law is Law.NO_TRACER_LEAKS and jax.__version_info__ < (0, 11):
         gc.unfreeze()  # there, nothing frozen is found to refer to a tracer
     with pytest.raises(LawViolation) as caught:
         check_pytree(planted.cls, laws=[planted.law], settings=CI if seed else FOUND, seed=seed)
