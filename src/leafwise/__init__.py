@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from leafwise._compare.signature import signature
     from leafwise._display.diagram import show
     from leafwise._jit.jit import jit
-    from leafwise._jit.precompile import precompile
     from leafwise._jit.storm import storm_guard
     from leafwise._jit.watch import budget, no_retrace, watch
     from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
@@ -51,7 +50,6 @@ _MODULES = {
     "no_retrace": "_jit.watch",
     "partition": "_trees.where",
     "pformat": "_classes.instance",
-    "precompile": "_jit.precompile",
     "pytree": "_classes.pytree",
     "register": "_classes.pytree",
     "replace": "_trees.update",
@@ -123,7 +121,6 @@ __all__ = [
     "no_retrace",
     "partition",
     "pformat",
-    "precompile",
     "pytree",
     "register",
     "replace",

@@ -26,7 +26,6 @@ __all__ = [
     "LeafwiseError",
     "PathError",
     "PortableError",
-    "PrecompileError",
     "ProcessTimeoutError",
     "RetraceError",
     "RetraceStormWarning",
@@ -228,21 +227,6 @@ class DigestError(LeafwiseError, TypeError):
 
 class PortableError(LeafwiseError, ValueError):
     """A class or a static value means nothing to another process, or not what it meant there."""
-
-
-class PrecompileError(LeafwiseError, ExceptionGroup[Exception]):
-    """Some programs could not be lowered or compiled ahead. It has the error of each.
-
-    Attributes:
-        programs: What became of all programs, as `leafwise.precompile` returns it; None in
-            another process.
-    """
-
-    programs: Any = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the errors, without the programs."""
-        return type(self), self.args
 
 
 class DifferentProcessesError(LeafwiseError, AssertionError):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from leafwise._jax.events import EventKind
     from leafwise._jit.blocks import StaleCapture
     from leafwise._jit.jit import JitFunction, Programs
-    from leafwise._jit.precompile import Precompiled, PrecompiledProgram, PrecompileOutcome
     from leafwise._jit.programs import Program
     from leafwise._jit.recorder import Event
     from leafwise._jit.watch import Log
@@ -42,9 +41,6 @@ _MODULES = {
     "LeafKind": "_trees.leaves",
     "Log": "_jit.watch",
     "Outcome": "_compare.reasons",
-    "PrecompileOutcome": "_jit.precompile",
-    "Precompiled": "_jit.precompile",
-    "PrecompiledProgram": "_jit.precompile",
     "Program": "_jit.programs",
     "Programs": "_jit.jit",
     "Reason": "_compare.reasons",
@@ -89,9 +85,6 @@ __all__ = [
     "LeafKind",
     "Log",
     "Outcome",
-    "PrecompileOutcome",
-    "Precompiled",
-    "PrecompiledProgram",
     "Program",
     "Programs",
     "Reason",

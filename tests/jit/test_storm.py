@@ -48,7 +48,7 @@ def storm(make: Callable[[int], Any], calls: int, jitted: Any = None) -> list[st
     def step(layer: Any) -> Any:
         return jax.tree.leaves(layer)
 
-    call = (lw.jit(step) if jitted is None else jitted).trace  # what it compiles is no matter
+    call = lw.jit(step) if jitted is None else jitted
     found: list[str] = []
     for number in range(calls):
         with warnings.catch_warnings(record=True) as given:

@@ -274,7 +274,7 @@ class ProgramLog:
                 self._nearby.add(len(self.programs) - 1, program.signature)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
-        if program.signature is not None and self.warns:
+        if program.signature is not None and self.warns and program.ran:  # not made ahead
             found, site = program.explanation, program.site
             storm.count(self._causes, self.name, program.signature, found, site)
 

@@ -1,12 +1,9 @@
 """One warning where one field or argument has caused trace after trace."""
 
-import contextlib
 import os
-import threading
 import types
 import warnings
 from collections import Counter
-from collections.abc import Generator
 from typing import Any, Final, cast
 
 from leafwise._classes.spec import MARK
@@ -106,19 +103,6 @@ class storm_guard(Block):  # noqa: N801  # a context manager that is used like a
             _blocks = (*_blocks[:last], *_blocks[last + 1 :])
 
 
-_HERE: Final = threading.local()
-
-
-@contextlib.contextmanager
-def uncounted() -> Generator[None, None, None]:
-    """Count no trace of this thread in this block: it is made ahead of the calls."""
-    before, _HERE.uncounted = getattr(_HERE, "uncounted", False), True
-    try:
-        yield
-    finally:
-        _HERE.uncounted = before
-
-
 def count(
     counts: Counter[Any],
     function: str,
@@ -129,7 +113,7 @@ def count(
     """Count the causes of one trace, and warn of those that keep coming back."""
     blocks = _blocks
     threshold = blocks[-1].traces if blocks else _PROCESS
-    if threshold is None or getattr(_HERE, "uncounted", False):
+    if threshold is None:
         return
     causes = [reason for reason in found.reasons if reason.outcome is Outcome.RETRACE]
     classes = signature.classes if causes else {}
