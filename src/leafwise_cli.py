@@ -25,12 +25,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
     )
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version")
-    parser.add_argument(
-        "--print-completion",
-        action=_PrintCompletion,
-        choices=("bash", "zsh", "tcsh"),
-        help="print a script that completes this command in a shell",
-    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _add_check(commands)
     _add_explain(commands)
@@ -80,20 +74,6 @@ class _ShowVersion(argparse.Action):
         parser.exit()
 
 
-class _PrintCompletion(argparse.Action):
-    """Prints what shtab makes of the parser."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, _: object, values: Any, *__: object
-    ) -> NoReturn:
-        try:
-            import shtab  # noqa: PLC0415  # for this alone
-        except ModuleNotFoundError:
-            parser.exit(2, "leafwise --print-completion needs shtab: pip install 'leafwise[cli]'\n")
-        sys.stdout.write(shtab.complete(parser, shell=values))
-        parser.exit()
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser whose `options` may stand in a file, which is the `origin` of the arguments."""
 
@@ -101,12 +81,6 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self.origin = ""
         self.options: dict[str, argparse.Action] = {}
-
-    def add_argument(self, *names: Any, **kwargs: Any) -> Any:
-        action: Any = super().add_argument(*names, **kwargs)
-        if kwargs.get("metavar") in ("FILE", "SCRIPT", "TARGET"):
-            action.complete = _FILES  # for shtab
-        return action
 
     def add_option(self, *names: str, **kwargs: Any) -> None:
         self.options[names[-1].removeprefix("--")] = self.add_argument(*names, **kwargs)
@@ -124,7 +98,7 @@ def _with_settings(
     file, table = _settings(check)
     if table:
         check.origin = f"{file}, [tool.leafwise]"
-        named = list(_arguments(check, table, file.parent))
+        named = list(_arguments(check, table))
         check.parse_args(named)
         targets = [] if options.targets else list(_targets(table, file.parent))
         check.origin = ""
@@ -159,11 +133,7 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     return here, {}
 
 
-_FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
-_PATHS: Final = ("baseline", "sarif")
-
-
-def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[str]:
+def _arguments(check: _Parser, table: dict[str, Any]) -> Iterator[str]:
     """Yield the command line that a table stands for, without its targets."""
     names = [*check.options, "targets"]
     for name, given in table.items():
@@ -182,8 +152,7 @@ def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[
                 plain = "a list of texts" if is_list else "a text or a number"
                 check.error(f"{name} takes {'true or false' if is_flag else plain}, got {value!r}")
             if action is not None and value is not False:
-                text = folder / str(value) if name in _PATHS else value
-                yield f"--{name}" if is_flag else f"--{name}={text}"
+                yield f"--{name}" if is_flag else f"--{name}={value}"
 
 
 def _targets(table: dict[str, Any], folder: Path) -> Iterator[str]:
@@ -225,16 +194,12 @@ def _add_check(commands: Any) -> _Parser:
     add("--examples", type=_positive, metavar="N", help="instances for each law (20)")
     add("--seed", type=int, default=0, metavar="N", help="another one, other instances (0)")
     add("--timeout", type=seconds, metavar="SECONDS", help="for each law, of CPU time (120)")
-    add("--jobs", type=_positive, default=1, metavar="N", help="check in N processes (1)")
     add("--strict", action="store_true", help="let warnings fail")
     add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
-    add("--baseline", metavar="FILE", help="accept the findings in this file")
-    check.add_argument("--write-baseline", metavar="FILE", help="accept, and write, all findings")
     add("-v", "--verbose", action="store_true", help="show each change")
     add("-q", "--quiet", action="store_true", help="show only what is wrong")
     add("--json", action="store_true", help="print JSON: --output-format=json")
     add("--output-format", choices=("text", "json", "github"), default="text", help=_FORMAT)
-    add("--sarif", metavar="FILE", help="write what is wrong as SARIF")
     return check
 
 

@@ -1,6 +1,5 @@
 """The command line: exit codes, JSON, help, and a process of its own."""
 
-import json
 import os
 import platform
 import subprocess
@@ -48,14 +47,10 @@ def test_exit_code_0(write: Write, check: Check) -> None:
     assert not outcome.err
 
 
-def codes(run: Check, tmp_path: Path, *arguments: str) -> set[int]:
-    """Return the exit codes of the formats: the process's, and those in the documents."""
-    outcome = run(*arguments, "--json", "--sarif", str(tmp_path / "out.sarif"))
-    sarif = json.loads((tmp_path / "out.sarif").read_text(encoding="utf-8"))["runs"][0]
-    (invocation,) = sarif["invocations"]
-    levels = {result["level"] for result in sarif["results"]}
-    assert ("error" in levels) is (outcome.code != 0)
-    return {outcome.code, outcome.document["exit_code"], invocation["exitCode"]}
+def codes(run: Check, *arguments: str) -> set[int]:
+    """Return the exit codes: the process's, and that in the document."""
+    outcome = run(*arguments, "--json")
+    return {outcome.code, outcome.document["exit_code"]}
 
 
 def test_exit_code_3(write: Write, check: Check, tmp_path: Path) -> None:
@@ -63,8 +58,8 @@ def test_exit_code_3(write: Write, check: Check, tmp_path: Path) -> None:
     file = write(NOT_BUILT + GOOD)
     outcome = check(file)
     assert outcome.code == 3
-    assert codes(check, tmp_path, file) == {3}
-    assert codes(check, tmp_path, file, "--allow-unchecked") == {0}
+    assert codes(check, file) == {3}
+    assert codes(check, file, "--allow-unchecked") == {0}
     assert "not checked" in outcome.out
     last = outcome.out.rstrip().splitlines()[-1]
     assert last.startswith("2 classes, 6 changes")
@@ -115,7 +110,7 @@ finally:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--help"], "usage: leafwise [-h] [--version] [--print-completion {bash,zsh,tcsh}]"),
+        (["--help"], "usage: leafwise [-h] [--version]"),
         (["--version"], lw.__version__),
         (["check", "--help"], "usage: leafwise check [-h] [--fields] [--laws]"),
         (
@@ -164,7 +159,6 @@ def test_json_layout(write: Write, check: Check) -> None:
         "file": str,
         "line": int,
         "is_module": bool,
-        "accepted": bool,
         "identity": str,
         "passed": bool,
     }
@@ -346,21 +340,3 @@ def test_where_an_import_fails(write: Write, check: Check) -> None:
         outcome = check(file)
         assert outcome.code == 2
         assert outcome.err.rstrip().endswith(f", at {place or file}:{line}")
-
-
-def test_completion(leafwise: Callable[..., Outcome]) -> None:
-    """A shell can complete commands, options and files."""
-    outcome = leafwise("--print-completion", "bash")
-    assert outcome.code == 0
-    for word in ("check", "explain", "--output-format", "--fail-on", "_shtab_compgen_files"):
-        assert word in outcome.out
-
-
-def test_completion_without_the_extra(
-    leafwise: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What to install is said."""
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    outcome = leafwise("--print-completion", "zsh")
-    assert outcome.code == 2
-    assert "needs shtab: pip install 'leafwise[cli]'" in outcome.err

@@ -318,13 +318,3 @@ def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [law.message for law in slow.laws] == [
         "tried on few changes, as others take long to make"
     ]
-
-
-@pytest.mark.nightly
-def test_jobs(write: Write, check_all: Check) -> None:
-    """Several processes say what one says, in the same order."""
-    file = write(SOURCE + BROKEN)
-    arguments = (file, "--law", "no-hidden-state", "--law", "static-types", "--json")
-    alone, together = check_all(*arguments), check_all(*arguments, "--jobs", "2")
-    assert (together.code, together.document) == (alone.code, alone.document)
-    assert alone.code == 1

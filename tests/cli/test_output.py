@@ -111,7 +111,7 @@ def test_which_verdicts_pass(verdict: Verdict) -> None:
     """What is wrong fails the class; what is skipped, accepted or a warning does not."""
     row = CheckedRow("x", static=False, kind="value", change="", predicted="", traces=0, compiles=0,
               verdict=verdict)  # fmt: skip
-    expected = verdict in (Verdict.OK, Verdict.SKIPPED, Verdict.WARNING, Verdict.ACCEPTED)
+    expected = verdict in (Verdict.OK, Verdict.SKIPPED, Verdict.WARNING)
     assert ClassReport("m:P", "P()", (row,)).passed is expected
 
 

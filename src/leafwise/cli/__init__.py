@@ -6,8 +6,8 @@ through `targets`, and tries `laws`.
 
 `leafwise check`: `targets` finds the pytree classes of modules and files. `run` checks one class
 after the other: it changes fields (`fields`), and `laws` tries those of `leafwise.testing`, for the
-pytest plugin, too. The outcome, and the baseline of what was accepted, are in `records`; `report`
-prints it, `documents` writes JSON and SARIF. Start reading with `run`.
+pytest plugin, too. The outcome is in `records`; `report` prints it, `documents` writes JSON
+and annotations of GitHub. Start reading with `run`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.
 In each process of the script `leafwise_explain` runs first, and calls `recording` once JAX is

@@ -1,4 +1,4 @@
-"""The reports of `leafwise check` for programs: JSON and SARIF."""
+"""The reports of `leafwise check` for programs: JSON, and annotations of GitHub."""
 
 import ast
 import contextlib
@@ -8,16 +8,13 @@ import platform
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 import jax
 
-import leafwise
 from leafwise._display.words import annotation
 from leafwise.cli.records import ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
-from leafwise.testing._laws.law import Law
 
 
 def as_json(run: CheckRun) -> str:
@@ -50,52 +47,11 @@ def _only(law: LawResult, *names: str) -> dict[str, Any]:
     return {name: getattr(law, name) for name in names}
 
 
-_HELP: Final = "https://leafwise.readthedocs.io/en/stable/how-to/check/"
-_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_RULES: Final = {
-    **{str(law): law.statement for law in Law},
-    "field-change": "a change of one field traces and compiles as its kind promises",
-    "not-checked": "the class, a change of a field or a law could be checked",
-}
-
-
-def as_sarif(run: CheckRun) -> str:
-    """Return the report as SARIF 2.1.0: a rule for each law, a result for all that is wrong."""
-    rules = [
-        {
-            "id": name,
-            "shortDescription": {"text": text},
-            "help": {"text": f"{text}. What the words mean, and what to do: {_HELP}"},
-            "helpUri": _HELP,
-            "defaultConfiguration": {"level": "error"},
-        }
-        for name, text in _RULES.items()
-    ]
-    driver = {"name": "leafwise check", "version": leafwise.__version__, "rules": rules}
-    only = {
-        "tool": {"driver": driver},
-        "invocations": [
-            {
-                "executionSuccessful": not run.interrupted,
-                "exitCode": run.exit_code,
-                "toolExecutionNotifications": [
-                    {"level": "note", "message": {"text": note}} for note in run.notes
-                ],
-            }
-        ],
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(each) for each in _findings(run)],
-    }
-    document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [only]}
-    return json.dumps(document, indent=2)
-
-
 def as_github(run: CheckRun) -> str:
-    """Return the report as annotations of GitHub Actions: one for each result of SARIF."""
+    """Return the report as annotations of GitHub Actions: one for each finding."""
     lines = [
         annotation(each.level.replace("note", "notice"), each.text, each.rule, *each.place)
         for each in _findings(run)
-        if not each.is_accepted
     ]
     return "\n".join(lines)
 
@@ -108,7 +64,6 @@ class _Finding(NamedTuple):
     level: str
     text: str
     path: str = ""
-    is_accepted: bool = False
 
     @property
     def place(self) -> tuple[str, int]:
@@ -121,8 +76,7 @@ def _findings(run: CheckRun) -> Iterator[_Finding]:
     for report in run.reports:
         found: list[tuple[Verdict, str, str, str]] = []
         if report.error:
-            verdict = Verdict.ACCEPTED if report.accepted else Verdict.NOT_CHECKED
-            found.append((verdict, "not-checked", report.error, ""))
+            found.append((Verdict.NOT_CHECKED, "not-checked", report.error, ""))
         for row in report.rows:
             parts = (f"{report.name}.{row.field}", row.kind, row.change)
             text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
@@ -133,8 +87,8 @@ def _findings(run: CheckRun) -> Iterator[_Finding]:
         for verdict, rule, text, path in found:
             if verdict is Verdict.NOT_CHECKED:
                 yield _Finding(report, "not-checked", unchecked, text, path)
-            elif verdict.is_bad or verdict is Verdict.ACCEPTED:
-                yield _Finding(report, rule, "error", text, path, verdict is Verdict.ACCEPTED)
+            elif verdict.is_bad:
+                yield _Finding(report, rule, "error", text, path)
         for law in report.warnings:
             yield _Finding(report, law.law, "warning", law.message, law.path)
 
@@ -151,25 +105,3 @@ def _field_line(report: ClassReport, path: str) -> int:
                     if isinstance(target, ast.Name) and target.id == name:
                         return each.lineno
     return max(report.line, 1)
-
-
-def _result(finding: _Finding) -> dict[str, Any]:
-    """Return a finding as a result of SARIF."""
-    name, (file, line) = finding.report.name, finding.place
-    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name, "kind": "type"}]}
-    if file:
-        path = Path(file)
-        uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
-        location["physicalLocation"] = {
-            "artifactLocation": {"uri": uri},
-            "region": {"startLine": line},
-        }
-    suppressed = {"suppressions": [{"kind": "external"}]} if finding.is_accepted else {}
-    return {
-        "ruleId": finding.rule,
-        "ruleIndex": list(_RULES).index(finding.rule),
-        "level": finding.level,
-        "message": {"text": finding.text},
-        "locations": [location],
-        **suppressed,
-    }

@@ -43,7 +43,6 @@ class CheckOptions:
     seed: int | None = 0
     seconds: float = SECONDS
     strict: bool = False
-    jobs: int = 1
 
     @property
     def drawing(self) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Check classes, print a report, write files, and return the exit code."""
+    """Check classes, print a report, and return the exit code."""
     # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
     # the variable when it is imported, as JAX does.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
@@ -34,34 +34,22 @@ def check(options: argparse.Namespace) -> int:
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # takes seconds after a deep recursion
     from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
 
-    files = [name for name in (options.sarif, options.write_baseline) if name]
-    if problem := _unwritable(files):
-        return _refuse("check", problem)
     form = "json" if options.json else options.output_format
     verbose = options.verbose or options.fields
     quiet = options.quiet or form != "text"
     printer = report.Printer(report.make_console(sys.stdout), verbose=verbose, quiet=quiet)
-    accepted: records.Baseline | None = None
     try:
         # Standard output is for the report: what modules and constructors print is not.
         with contextlib.redirect_stdout(sys.stderr):
-            if options.write_baseline:
-                accepted = records.Baseline()
-            elif options.baseline:
-                accepted = records.Baseline.read(Path(options.baseline))
             chosen = _check_options(options)
             found = targets.find_targets(options.targets)
             printer.start([*found.unloaded, *(target.name for target in found.targets)])
-            done = run.run_checks(found, chosen, baseline=accepted, on_report=printer.add)
+            done = run.run_checks(found, chosen, on_report=printer.add)
     except records.UsageError as error:
         return _refuse("check", str(error))
     except KeyboardInterrupt:  # while modules were imported
         done = run.CheckRun((), interrupted=True)
     done = dataclasses.replace(done, allow_unchecked=options.allow_unchecked)
-    if options.sarif:
-        _write(options.sarif, documents.as_sarif(done))
-    if options.write_baseline and accepted is not None and not done.interrupted:
-        _write(options.write_baseline, accepted.text())
     if form == "text":
         printer.finish(done)
     else:
@@ -84,7 +72,6 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
         seed=options.seed,
         seconds=options.timeout or laws.SECONDS,
         strict=options.strict,
-        jobs=options.jobs,
     )
 
 

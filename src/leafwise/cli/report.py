@@ -18,7 +18,6 @@ _STYLES: Final = {
     Verdict.WARNING: "yellow",
     Verdict.ERROR: "bold red",
     Verdict.NOT_CHECKED: "bold yellow",
-    Verdict.ACCEPTED: "dim",
     Verdict.SKIPPED: "dim",
 }
 _MANY: Final = 20
@@ -72,7 +71,7 @@ class Printer:
         at_base: dict[tuple[str, str], str] = {}
         for report in run.reports:
             rows = tuple(row for row in report.rows if row.verdict.is_reported)
-            titled = not self._verbose and bool(rows or (report.error and not report.accepted))
+            titled = not self._verbose and bool(rows or report.error)
             if titled:
                 _print_class(report, console, rows)
             warned = [] if self._quiet else _warned(report, None if self._verbose else shown)
@@ -159,14 +158,13 @@ def _table(rows: Iterable[CheckedRow]) -> Table:
 def _cells(report: ClassReport) -> tuple[str, str, str, Text]:
     """Return how many fields, changes and laws a class has, and the result."""
     if report.error:
-        text = "not checked, accepted" if report.accepted else "not checked"
-        return "-", "-", "-", Text(text, _STYLES[Verdict.NOT_CHECKED])
+        return "-", "-", "-", Text("not checked", _STYLES[Verdict.NOT_CHECKED])
     if report.left_out:
         return "-", "-", "-", Text("left out", "dim")
     parts = _outcome([report])
     if not (report.rows or report.laws):  # `--field` may name fields of other classes
         parts = [("nothing checked", "dim")]
-    elif report.passed and not _accepted(report):
+    elif report.passed:
         parts.insert(0, ("ok", "green"))
     elsewhere = [law for law in report.laws if law.verdict is Verdict.WARNING]
     elsewhere = [law for law in elsewhere if law not in report.warnings]
@@ -184,7 +182,7 @@ def _outcome(reports: Sequence[ClassReport]) -> list[tuple[str, str]]:
     """Return what is not right in some classes, counted, each with its style."""
     changes = [row.verdict for report in reports for row in report.rows]
     laws = [law.verdict for report in reports for law in report.laws]
-    unchecked = [each.is_module for each in reports if each.error and not each.accepted]
+    unchecked = [each.is_module for each in reports if each.error]
     # Changes of fields count where no law is tried.
     warnings = [row for each in reports if not each.laws for row in each.rows]
     warned = sum(row.verdict is Verdict.WARNING for row in warnings)
@@ -198,7 +196,6 @@ def _outcome(reports: Sequence[ClassReport]) -> list[tuple[str, str]]:
         (unchecked.count(False), "class not checked", "classes not checked", missing),
         (unchecked.count(True), "module not checked", "modules not checked", missing),
         (warned, "warning", "warnings", "yellow"),
-        (sum(map(_accepted, reports)), "accepted", "accepted", "dim"),
         (sum(bool(each.left_out) for each in reports), "class left out", "classes left out", "dim"),
     ]
     return [(count(number, *words), style) for number, *words, style in numbers if number]
@@ -286,11 +283,6 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
         to_go = f"{count(len(left), 'class', 'classes')} to go" if names else "all to go"
         parts.append(f"interrupted, {to_go}{f', {left[0]} the next' if left else ''}")
     return f"{', '.join(counted)}: {', '.join(parts)}"
-
-
-def _accepted(report: ClassReport) -> int:
-    verdicts = [row.verdict for row in report.rows] + [law.verdict for law in report.laws]
-    return report.accepted + verdicts.count(Verdict.ACCEPTED)
 
 
 def make_console(file: TextIO) -> Console:

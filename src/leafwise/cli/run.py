@@ -2,12 +2,9 @@
 
 import dataclasses
 import difflib
-import itertools
-import multiprocessing
 import sys
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -28,7 +25,6 @@ from leafwise.cli.laws import (
     try_laws,
 )
 from leafwise.cli.records import (
-    Baseline,
     CheckedRow,
     ClassReport,
     LawResult,
@@ -38,7 +34,6 @@ from leafwise.cli.records import (
 from leafwise.cli.targets import (
     CheckTarget,
     FoundTargets,
-    find_targets,
     flattened_by,
     source_location,
 )
@@ -83,7 +78,6 @@ def run_checks(
     found: FoundTargets,
     options: CheckOptions | None = None,
     *,
-    baseline: Baseline | None = None,
     on_report: Callable[[ClassReport], None] = lambda _: None,
 ) -> CheckRun:
     """Check all classes, with progress on a terminal's standard error.
@@ -99,34 +93,29 @@ def run_checks(
     with console.status("checking") as status:
         try:
             for report in _reports(found, chosen, lambda step: status.update(Text(step))):
-                reports.append(report if baseline is None else baseline.apply(report))
+                reports.append(report)
                 status.stop()  # it would be in between
-                on_report(reports[-1])
+                on_report(report)
                 status.start()
         except KeyboardInterrupt:
             interrupted = True
     if not interrupted and (problem := _unknown_fields(reports, chosen)):
         raise UsageError(problem)
-    notes = [*found.notes, *(baseline.gone(tuple(reports)) if baseline else ())]
-    return CheckRun(tuple(reports), interrupted=interrupted, notes=tuple(notes))
+    return CheckRun(tuple(reports), interrupted=interrupted, notes=tuple(found.notes))
 
 
 def _reports(found: FoundTargets, options: CheckOptions, on_step: OnStep) -> Iterator[ClassReport]:
     for name, reason in found.unloaded.items():
         yield ClassReport(name, "", (), reason, is_module=True, identity=name)
     told: set[Told] = set()
-    reports = (
-        _in_processes(found, options, on_step)
-        if options.jobs > 1
-        else _in_this_process(found, options, on_step, told)
-    )
+    reports = _checked(found, options, on_step, told)
     # What a class warns of, it warns of for each value that we draw.
     with warnings.catch_warnings(action="ignore"):
         for report in reports:
             yield once_a_library(report, told)
 
 
-def _in_this_process(
+def _checked(
     found: FoundTargets, options: CheckOptions, on_step: OnStep, told: set[Told]
 ) -> Iterator[ClassReport]:
     for number, target in enumerate(found.targets, 1):
@@ -137,35 +126,6 @@ def _in_this_process(
             on_step(f"{where}: {step}")
 
         yield check_class(target, options, show_step, told)
-
-
-def _in_processes(
-    found: FoundTargets, options: CheckOptions, on_step: OnStep
-) -> Iterator[ClassReport]:
-    # Not by a fork, after which JAX may stand still.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(options.jobs, context, _start_worker, (found.texts,))
-    places = range(len(found.targets))
-    try:
-        for place, report in enumerate(pool.map(_check_at, places, itertools.repeat(options))):
-            on_step(f"{place + 1} of {len(places)}: {report.name}")
-            yield report
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_TARGETS: Final[list[CheckTarget]] = []
-"""What a process of `_in_processes` has found."""
-
-
-def _start_worker(texts: list[str]) -> None:
-    sys.stdout = sys.stderr  # standard output is for the report
-    warnings.simplefilter("ignore")
-    _TARGETS.extend(find_targets(texts).targets)
-
-
-def _check_at(place: int, options: CheckOptions) -> ClassReport:
-    return check_class(_TARGETS[place], options)
 
 
 def once_a_library(report: ClassReport, told: set[Told]) -> ClassReport:
