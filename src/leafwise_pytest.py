@@ -1,4 +1,4 @@
-"""The pytest plugin of leafwise: budgets for tests, a report, and classes as test items.
+"""The pytest plugin of leafwise: budgets for tests, and classes as test items.
 
 pytest loads this before any `conftest.py`, which may still have to say how JAX is to start. So
 nothing but pytest and the standard library is imported here; what needs JAX is imported by the
@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import json
 import math
 import os
 import sys
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from leafwise.testing._plugin.report import Recorder
     from leafwise.types import Log
 
 _BLOCKS: Final = pytest.StashKey[contextlib.ExitStack]()
@@ -30,8 +28,6 @@ _RUN: Final = pytest.StashKey["_Run"]()
 _MARKERS: Final = ("max_traces", "max_compiles")
 _CAPTURES: Final = "check_captures"
 _PREFIX: Final = "leafwise"
-_OUTPUT: Final = "leafwise_report"
-_MOST: Final = 20
 _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 
@@ -39,15 +35,9 @@ _TITLE: Final = "leafwise: what JAX traced and compiled"
 class _Run:
     """The state of one run of pytest."""
 
-    wanted: bool
     selected: list[str]
     whole: bool
     claimed: set[object] = dataclasses.field(default_factory=set[object])
-    recorder: "Recorder | None" = None
-    parts: list[Any] = dataclasses.field(default_factory=list[Any])
-    crashed: int = 0
-    workers: int = 0
-    problem: str = ""
 
     def wants(self, nodeid: str) -> bool:
         """Return whether a check was asked for, or something above it."""
@@ -69,14 +59,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MODULE",
         help="test that the pytree classes of a module keep the laws (may be repeated)",
     )
-    group.addoption(
-        "--leafwise-report",
-        nargs="?",
-        const="",
-        default=None,
-        metavar="FILE.json",
-        help="at the end, show what JAX traced and compiled, and write it to a file",
-    )
     parser.addini("leafwise_check", "modules whose pytree classes are tested", "linelist", [])
     parser.addini("leafwise_laws", "the laws they are tested for (default: all)", "linelist", [])
 
@@ -91,12 +73,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", line)
     line = "leafwise: a law of a pytree class, from leafwise_check or --leafwise-check"
     config.addinivalue_line("markers", line)
-    path: str | None = config.getoption("leafwise_report")
-    if path and not path.endswith(".json"):
-        raise pytest.UsageError(
-            f"--leafwise-report takes the path of a .json file, got {path!r}\n"
-            f"  fix: --leafwise-report=report.json, or --leafwise-report= for the table alone"
-        )
     narrow = any(not _keeps_the_run_whole(config, each) for each in config.args)
     files: list[str] = []
     selected: list[str] = []
@@ -108,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         else:
             files.append(each)
     config.args = files
-    config.stash[_RUN] = _Run(path is not None, selected, whole=not narrow)
+    config.stash[_RUN] = _Run(selected, whole=not narrow)
     for name in ("leafwise_check", "leafwise_laws"):
         _setting(config, name)  # pytest refuses it if it is not a list
 
@@ -242,10 +218,6 @@ def pytest_make_collect_report(
         texts += _setting(config, "leafwise_check") if run.whole or run.selected else []
         targets = (_Target.from_parent(collector, name=each) for each in dict.fromkeys(texts))
         report.result = [*report.result, *targets]
-    elif run.wanted and "jax" in sys.modules:
-        # What a module compiles while it is imported counts from the second one on: JAX is
-        # not loaded here, so that a `conftest.py` may set how it starts.
-        _start_recording(config)
     return report
 
 
@@ -396,90 +368,8 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
             raise pytest.UsageError(f"not found: {name}\n(no such class or law in leafwise_check)")
 
 
-# --------------------------------------------------------------------------- report
-
-
-def _start_recording(config: pytest.Config) -> None:
-    run = config.stash[_RUN]
-    if run.recorder is None:
-        run.recorder = _load("report").Recorder(config.rootpath)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin to count where the tests run: not in a controller, which has workers for it."""
-    if session.config.stash[_RUN].wanted and not session.config.getoption("collectonly"):
-        _start_recording(session.config)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Count events for the test that runs; those of a check do not count."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Count the retraces of each test apart."""
     if "leafwise._jit.storm" in sys.modules:  # else nothing has been traced by `leafwise.jit`
         importlib.import_module("leafwise._jit.storm").begin_test()
-    recorder = item.config.stash[_RUN].recorder
-    if recorder is None:
-        return (yield)
-    recorder.nodeid = None if isinstance(item, _LawCheck) else item.nodeid
-    try:
-        return (yield)
-    finally:
-        recorder.nodeid = ""
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts to the controller, or write them."""
-    config = session.config
-    run = config.stash[_RUN]
-    if run.recorder is not None:
-        run.parts.append(run.recorder.finish())
-        run.recorder = None
-    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
-    if output is not None:
-        output[_OUTPUT] = run.parts
-        return
-    path: str | None = config.getoption("leafwise_report")
-    if not path or config.getoption("collectonly"):
-        return
-    file = config.invocation_params.dir / path
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(_report(run), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        run.problem = f"the report could not be written: {error}"
-        session.exitstatus = session.exitstatus or pytest.ExitCode.INTERNAL_ERROR
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Collect the counts of a worker of pytest-xdist; one that crashed has none."""
-    run: _Run = node.config.stash[_RUN]
-    parts = getattr(node, "workeroutput", {}).get(_OUTPUT)
-    if parts is None:
-        run.crashed += 1
-    else:
-        run.workers += 1
-        run.parts += parts
-
-
-def pytest_terminal_summary(
-    terminalreporter: "pytest.TerminalReporter", config: pytest.Config
-) -> None:
-    """Show the report."""
-    run = config.stash[_RUN]
-    if not run.wanted or config.getoption("collectonly"):
-        return
-    terminalreporter.section(_TITLE)
-    most = None if config.get_verbosity() > 0 else _MOST
-    for line in _load("report").lines_of(_report(run), most):
-        terminalreporter.write_line(line)
-    if run.crashed:
-        workers = "1 worker" if run.crashed == 1 else f"{run.crashed} workers"
-        terminalreporter.write_line(f"the counts of {workers} were lost in a crash", yellow=True)
-    if run.problem:
-        terminalreporter.write_line(run.problem, red=True)
-
-
-def _report(run: _Run) -> dict[str, Any]:
-    found: dict[str, Any] = _load("report").report_of(run.parts)
-    return {**found, "workers": run.workers, "crashed_workers": run.crashed}

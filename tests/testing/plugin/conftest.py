@@ -12,7 +12,6 @@ import leafwise.cli.laws
 import leafwise.cli.targets
 import leafwise.testing._check
 import leafwise.testing._plugin.budgets
-import leafwise.testing._plugin.report
 import leafwise.testing._profiles  # noqa: F401
 from leafwise.testing import check_pytree
 

@@ -42,7 +42,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return namespace
 
 
-@pytest.mark.parametrize("name", ["tests", "properties", "recompiles"])
+@pytest.mark.parametrize("name", ["tests", "properties"])
 def test_pytest_takes_the_options(
     name: str, sessions: dict[str, Any], pytester: pytest.Pytester
 ) -> None:
