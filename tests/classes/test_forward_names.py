@@ -263,6 +263,80 @@ class Own(Model):
         assert fix.endswith('= lw.static_field(default="relu")`')
 
 
+OF_ALIASES = """
+import jax
+import leafwise as lw
+type Layers = tuple[Layer, ...]
+type Tree = tuple[Model, ...] | list[Tree]
+type Mode = lw.Static[Name]
+type Plain = Layer
+@lw.pytree
+class Model:
+    layers: Layers = ()
+    below: Tree = ()
+    mode: Mode = "relu"
+    plain: Plain | None = None
+    act: {0} = 1.0
+@lw.pytree
+class Sub(Model):
+    pass
+@lw.pytree
+class Layer:
+    w: float = 1.0
+Name = str
+{1}
+"""
+
+
+@pytest.mark.skipif(not LATE, reason="an alias is read whole, or not at all")
+def test_aliases_of_later_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a `type` statement above names below is taken, and a static one is static."""
+    module = module_of(OF_ALIASES.format("float", ""), monkeypatch)
+    for cls in (module.Model, module.Sub):
+        model = cls((module.Layer(),), (cls(),), "tanh", module.Layer())
+        assert jax.tree.leaves(model) == [1.0] * 4
+        assert jax.tree.structure(model) != jax.tree.structure(lw.replace(model, mode="relu"))
+    check_pytree(instances(module.Model), settings=hypothesis.settings(max_examples=5))
+    module = module_of(OF_ALIASES.format("Plain", "Layer = lw.Static[float]"), monkeypatch)
+    for cls in (module.Model, module.Sub):
+        with pytest.raises(lw.errors.DefinitionError, match=r"\.act: its .* says static"):
+            cls()
+
+
+def test_a_method_named_as_a_builtin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The annotation above it means the builtin."""
+    source = """
+import leafwise as lw
+@lw.pytree
+class Table:
+    x: float
+    columns: lw.Static[list[str] | tuple[str, ...]] = ()
+    later: lw.Static[type[Later] | None] = None
+    def list(self):
+        return self.columns
+    def type(self):
+        return self.later
+class Later:
+    pass
+"""
+    table = module_of(source, monkeypatch).Table
+    assert jax.tree.leaves(table(1.0)) == [1.0]
+
+
+def test_static_inside_another_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no effect, whatever else the annotation names."""
+    source = """
+import leafwise as lw
+@lw.pytree
+class Model:
+    x: list[lw.Static[Later]] | None = None
+"""
+    with pytest.raises(lw.errors.DefinitionError) as caught:
+        module_of(source, monkeypatch)
+    assert "Model.x: Static inside another type has no effect" in str(caught.value)
+    assert "fix: `x: lw.Static[list[Later] | None]`" in str(caught.value)
+
+
 def test_other_later_names_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first instance the constructor is the plain one, whatever the names are."""
     source = """

@@ -61,8 +61,7 @@ def _has_forward_name(annotation: Any) -> bool:
         return False
     annotation = without_initvar(annotation)
     if isinstance(annotation, typing.ForwardRef):
-        reference: Any = annotation
-        return reference.__owner__ is not None  # which one that was quoted has not
+        return getattr(annotation, "__owner__", None) is not None  # a quoted one has no owner
     parts = annotation if isinstance(annotation, list) else typing.get_args(annotation)
     return any(map(_has_forward_name, parts))
 
@@ -215,7 +214,7 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     """
     if not isinstance(annotation, str):
         return annotation
-    value, unknown = _evaluate(annotation, _scopes(cls, scopes))
+    value, unknown = _evaluate_in(cls, annotation, scopes)
     if _may_hide_mark(annotation, value, unknown):
         instead = f"write `{name}: ... = lw.static_field()`"
         raise DefinitionError(_unfound(f"{cls.__name__}.{name}", annotation, unknown, instead))
@@ -225,7 +224,7 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
 def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
     """Return whether a text says ``Static`` through a name that cannot be found."""
     says = re.search(r"\bStatic\s*\[", annotation)
-    return bool(unknown and says and not has_mark(value))
+    return bool(unknown and says and not (has_mark(value) or has_buried_mark(value)))
 
 
 def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> str:
@@ -271,16 +270,22 @@ def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -
     """Return an annotation, evaluated if it is a string whose names can all be found."""
     if not isinstance(annotation, str):
         return annotation
-    value, unknown = _evaluate(annotation, _scopes(cls, scopes))
+    value, unknown = _evaluate_in(cls, annotation, scopes)
     return annotation if unknown else value
 
 
-def _scopes(cls: type, scopes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the names that annotations in the body of a class can see."""
+def _evaluate_in(
+    cls: type, annotation: str, scopes: list[Mapping[str, Any]]
+) -> tuple[Any, list[str]]:
+    """Return what a string in the body of a class says, and the names that cannot be found."""
     module = sys.modules.get(cls.__module__)
     # Its own name, too: the module may not have it yet, or hold an older class of that name.
     own = {cls.__name__: cls}
-    return [vars(cls), type_parameters(cls), own, *scopes, vars(module) if module else {}]
+    outer = [type_parameters(cls), own, *scopes, vars(module) if module else {}]
+    value, unknown = _evaluate(annotation, [vars(cls), *outer])
+    if annotation in unknown:  # a method `list` below the field, which means the builtin
+        return _evaluate(annotation, outer)
+    return value, unknown
 
 
 def type_parameters(generic: Any) -> dict[str, Any]:
@@ -322,10 +327,9 @@ def named_by(annotation: Any) -> Any:
     alias = alias_of(annotation)
     if alias is None:
         return None
-    try:
-        value = alias.__value__
-    except Exception as error:  # noqa: BLE001  # evaluated now; any code can stand there
-        return Unreadable(alias, error)
+    value = _value_of(alias)
+    if isinstance(value, Unreadable):
+        return value
     given: tuple[Any, ...] = typing.get_args(annotation)
     own: tuple[Any, ...] = alias.__type_params__
     wanted = (value,) if isinstance(value, typing.TypeVar) else getattr(value, "__parameters__", ())
@@ -338,6 +342,20 @@ def named_by(annotation: Any) -> Any:
         return given[0] if isinstance(value, typing.TypeVar) else value[given]
     except TypeError:  # variables of other kinds, in another order
         return value
+
+
+def _value_of(alias: Any) -> Any:
+    """Return what an alias is; from Python 3.14 on with references for names not defined yet."""
+    try:
+        try:
+            return alias.__value__
+        except NameError:
+            if not hasattr(alias, "evaluate_value"):
+                raise
+            form = annotationlib.Format.FORWARDREF
+            return annotationlib.call_evaluate_function(alias.evaluate_value, form, owner=alias)
+    except Exception as error:  # noqa: BLE001  # evaluated now; any code can stand there
+        return Unreadable(alias, error)
 
 
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
@@ -369,6 +387,12 @@ def unwrap(annotation: Any) -> Any:
     """Return what an annotation says without ``Annotated``, ``Final`` and aliases around it."""
     *_, last = _layers(annotation, [])
     return last
+
+
+def is_late(annotation: Any) -> bool:
+    """Return whether an annotation names what is not defined yet, and may be static by that."""
+    last = unwrap(annotation)
+    return isinstance(last, Unknown) or _has_forward_name(last)
 
 
 def unreadable_alias(annotation: Any) -> Unreadable | None:

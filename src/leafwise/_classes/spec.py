@@ -212,7 +212,8 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
             static, is_late = _resolve_static(cls, declared_by, definition, scopes, problems)
         else:
             static = is_static_metadata(definition.metadata) is True
-            is_late = not static and isinstance(definition.type, str)
+            kind = definition.type
+            is_late = not static and (isinstance(kind, str) or annotations.is_late(kind))
         options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
         field = FieldSpec(cls.__name__, definition.name, static, options, definition, is_late)
         fields.append(field)
@@ -314,7 +315,7 @@ def _resolve_static(
         _warn_of_function(cls, definition)
     if static:
         definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
-    return static, is_open and isinstance(annotations.unwrap(annotation), annotations.Unknown)
+    return static, is_open and annotations.is_late(annotation)
 
 
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
