@@ -53,7 +53,7 @@ def codes(run: Check, *arguments: str) -> set[int]:
     return {outcome.code, outcome.document["exit_code"]}
 
 
-def test_exit_code_3(write: Write, check: Check, tmp_path: Path) -> None:
+def test_exit_code_3(write: Write, check: Check) -> None:
     """A class that cannot be built: 3 in all formats, and the others are still checked."""
     file = write(NOT_BUILT + GOOD)
     outcome = check(file)

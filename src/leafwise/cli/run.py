@@ -198,7 +198,7 @@ def check_class(
         asked = dataclasses.replace(chosen, laws=(Law.ROUND_TRIP, Law.TRANSFORMATIONS))
         bad = [each for each in try_laws(st.just(example.base), asked) if each.verdict.is_bad]
         if bad:
-            first = dataclasses.replace(bad[0], error=None)  # which may not pickle
+            first = dataclasses.replace(bad[0], error=None)  # as below
             return dataclasses.replace(report, fields=fields, laws=(first,))
     if problem:
         # Only what is known to be no argument of a jitted function is left out.
@@ -214,7 +214,7 @@ def check_class(
             late, why = Verdict.NOT_CHECKED, f"{cls.__name__}: {too_long(chosen)}"
             rows.append(CheckedRow("", static=False, kind="", change="", verdict=late, note=why))
     results = try_laws(cls, chosen, example.base, on_step, told) if chosen.laws else []
-    # Not the errors, which may not pickle.
+    # Without the errors, whose tracebacks would keep what was drawn.
     results = [dataclasses.replace(each, error=None) for each in results]
     warned: list[LawResult] = []
     if chosen.strict:

@@ -43,7 +43,6 @@ class FoundTargets:
     targets: list[CheckTarget]
     unloaded: dict[str, str]
     notes: list[str]
-    texts: list[str] = dataclasses.field(default_factory=list[str])
 
 
 def find_targets(texts: list[str]) -> FoundTargets:
@@ -81,7 +80,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
     if not found and not unloaded:
         fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
         raise UsageError("\n  ".join(notes) + fix)
-    return FoundTargets(list(found.values()), unloaded, notes, texts)
+    return FoundTargets(list(found.values()), unloaded, notes)
 
 
 def _split(text: str) -> tuple[str, str]:
