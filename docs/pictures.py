@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 import leafwise as lw
-from leafwise._display import shape, tables
+from leafwise._display import tables
 from leafwise._display.findings import findings, functions_of
+from leafwise._display.report import Report
 from leafwise.cli import explain_script
 from leafwise.cli.laws import CheckOptions
 from leafwise.cli.report import print_run
@@ -159,7 +160,7 @@ def draw_explain() -> str:
     return _svg(console, "explain", "leafwise explain train.py")
 
 
-def _explained(code: str) -> shape.Report:
+def _explained(code: str) -> Report:
     """Return the report on a script, as if all work of a kind took the same time."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("train.py").write_text(code, encoding="utf-8")
@@ -167,11 +168,10 @@ def _explained(code: str) -> shape.Report:
         options = {"captures": False, "audit": None}
         report, _ = explain_script.run(script, lw.__version__, options)
     seconds = {"trace": 0.012, "lowering": 0.006, "compile": 0.041}
-    for number, event in enumerate(report["events"]):
-        event["start"], event["seconds"] = number / 10, seconds[event["kind"]]
-    report["seconds"] = 2.1
-    report["functions"] = functions_of(report["events"])
-    report["findings"] = [each.record() for each in findings(report)]
+    for number, event in enumerate(report.events):
+        event.start, event.seconds = number / 10, seconds[event.kind]
+    report.seconds = 2.1
+    report.functions, report.findings = functions_of(report.events), findings(report.events)
     return report
 
 

@@ -83,9 +83,9 @@ def _record(folder: str) -> None:
         sys.stderr.write(text)
         return
     try:
-        from leafwise.cli import recording  # noqa: PLC0415
+        from leafwise.cli import recorder  # noqa: PLC0415
 
-        recording.start(folder, write)
+        recorder.start(folder, write)
     except Exception as error:  # noqa: BLE001  # the script goes on, and the report says it
         write(folder, fault=f"{type(error).__name__}: {error}")
 

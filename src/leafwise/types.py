@@ -8,10 +8,9 @@ if TYPE_CHECKING:
     from leafwise._captures.treatment import CapturedLeaf, Treatment
     from leafwise._compare.carry import CarryChange
     from leafwise._compare.diff import Diff
-    from leafwise._compare.explain import Explanation
-    from leafwise._compare.reasons import Outcome, Reason, ReasonKind
     from leafwise._compare.signature import Signature
     from leafwise._display.diagram import Diagram
+    from leafwise._display.reasons import Act, Explanation, Fix, Outcome, Reason, ReasonKind
     from leafwise._jax.events import EventKind
     from leafwise._jit.blocks import StaleCapture
     from leafwise._jit.jit import JitFunction, Programs
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from leafwise.errors import Difference, Finding
 
 _MODULES = {
+    "Act": "_display.reasons",
     "Capture": "_captures.captures",
     "CapturedAt": "_captures.captures",
     "CapturedLeaf": "_captures.treatment",
@@ -34,17 +34,18 @@ _MODULES = {
     "Difference": "errors",
     "Event": "_jit.recorder",
     "EventKind": "_jax.events",
-    "Explanation": "_compare.explain",
+    "Explanation": "_display.reasons",
     "Finding": "errors",
+    "Fix": "_display.reasons",
     "JitFunction": "_jit.jit",
     "Leaf": "_trees.leaves",
     "LeafKind": "_trees.leaves",
     "Log": "_jit.watch",
-    "Outcome": "_compare.reasons",
+    "Outcome": "_display.reasons",
     "Program": "_jit.programs",
     "Programs": "_jit.jit",
-    "Reason": "_compare.reasons",
-    "ReasonKind": "_compare.reasons",
+    "Reason": "_display.reasons",
+    "ReasonKind": "_display.reasons",
     "Signature": "_compare.signature",
     "Site": "_objects.call_site",
     "StaleCapture": "_jit.blocks",
@@ -68,6 +69,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Act",
     "Capture",
     "CapturedAt",
     "CapturedLeaf",
@@ -80,6 +82,7 @@ __all__ = [
     "EventKind",
     "Explanation",
     "Finding",
+    "Fix",
     "JitFunction",
     "Leaf",
     "LeafKind",

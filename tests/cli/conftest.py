@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from leafwise.cli.explain_report import Process, make_report
-from leafwise.cli.recording import Recorder
+from leafwise._display.report import to_json
+from leafwise.cli.recorded import Process, make_report
+from leafwise.cli.recorder import Recorder
 from leafwise_cli import main
 
 HEADER = """\
@@ -189,7 +190,7 @@ def check_all(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def explained() -> Callable[..., Any]:
-    """Returns the report on what a function does."""
+    """Return the report on what a function does, as its JSON."""
 
     def run(script: Callable[[], Any], **options: Any) -> Any:
         records: list[dict[str, Any]] = []
@@ -204,6 +205,6 @@ def explained() -> Callable[..., Any]:
         finally:
             recorder.note_audit()
             recorder.stop()
-        return make_report([Process(1, records)], 1, "0", "script.py", 0.0)
+        return to_json(make_report([Process(1, records)], None, "0", "script.py", 0.0))
 
     return run

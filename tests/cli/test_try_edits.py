@@ -1,6 +1,7 @@
 """The edits that `leafwise explain --try` makes: each kind, and where there must be none."""
 
 import contextlib
+import dataclasses
 import io
 import itertools
 import re
@@ -13,8 +14,10 @@ import hypothesis.strategies as st
 import pytest
 
 from leafwise._display.findings import Finding, findings
+from leafwise._display.reasons import Advice
+from leafwise._display.report import EventRecord, from_json
 from leafwise.cli.edits import edits_for
-from leafwise.cli.patch import Edit, applied, diff, shown
+from leafwise.cli.patch import Replacement, applied, diff, shown
 
 from .conftest import Explained
 
@@ -344,7 +347,7 @@ def cases(text: str) -> list[Any]:
 
 def edits_of(
     explained: Explained, folder: Path, code: str
-) -> tuple[list[tuple[Finding, list[Edit]]], str]:
+) -> tuple[list[tuple[Finding, list[Replacement]]], str]:
     """Run a program; return the edits of each finding, and what it printed."""
     file = folder / f"program_{next(_NUMBERS)}.py"
     file.write_bytes(code.encode())
@@ -358,10 +361,22 @@ def edits_of(
 
     with contextlib.redirect_stdout(printed):
         report = explained(program)
-    return [(each, edits_for(each, str(file))) for each in findings(report)], printed.getvalue()
+    events = from_json(list[EventRecord], report["events"])
+    edited = [(finding, edits_for(finding, str(file))) for finding in findings(events)]
+    # No edit depends on words.
+    for event in events:
+        if (why := event.explanation) is not None:
+            wordless = tuple(
+                reason._replace(cause=Advice("1", reason.fix._replace(words="2", names=())))
+                for reason in why.reasons
+            )
+            event.explanation = dataclasses.replace(why, reasons=wordless)
+    again = [edits_for(finding, str(file)) for finding, _ in edited]
+    assert [edits for _, edits in edited] == again
+    return edited, printed.getvalue()
 
 
-def retraces(found: list[tuple[Finding, list[Edit]]]) -> int:
+def retraces(found: list[tuple[Finding, list[Replacement]]]) -> int:
     return sum(each.retraces + each.recompiles for each, _ in found)
 
 

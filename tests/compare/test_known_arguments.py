@@ -242,5 +242,5 @@ def test_a_known_situation(name: str) -> None:
         return
     reason = seen.predicted.reasons[0]
     assert str(reason).startswith(words)
-    assert FIXES.get(name, "") in reason.fix
+    assert FIXES.get(name, "") in str(reason.fix)
     assert reason.path in str(seen.predicted)

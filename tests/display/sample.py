@@ -1,16 +1,18 @@
 """Reports to render."""
 
-from typing import Any, cast
+from typing import Any
 
-from leafwise._display.shape import (
+from leafwise._display.findings import findings
+from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.report import (
     EventKindText,
     EventRecord,
-    ExplanationRecord,
     FunctionRecord,
-    ReasonRecord,
     Report,
+    Seconds,
     SiteRecord,
 )
+from leafwise._objects.stand_ins import Verbatim
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -24,36 +26,31 @@ HOSTILE = (
 
 
 def site(line: int = 40, text: str = "state = train_step(state, batch)") -> SiteRecord:
-    return {"file": "churn.py", "line": line, "function": "main", "text": text}
+    return SiteRecord("churn.py", line, "main", text)
 
 
-def reason(path: str = "state.opt.lr", **changed: str) -> ReasonRecord:
-    base: ReasonRecord = {
-        "path": path,
-        "kind": "static",
-        "outcome": "retrace",
-        "before": "0.1",
-        "after": "0.2",
-        "change": "",
-        "fix": "make it an array",
-    }
-    found = base | changed
-    found["change"] = found["change"] or f"{found['before']} -> {found['after']}"
-    return cast("ReasonRecord", found)
+def reason(
+    path: str = "state.opt.lr",
+    *,
+    kind: str = "static",
+    outcome: str = "retrace",
+    before: str = "0.1",
+    after: str = "0.2",
+    change: str = "",
+    fix: str | Fix = "make it an array",
+) -> Reason:
+    advice = Advice(change, fix if isinstance(fix, Fix) else Fix(fix))
+    values = Verbatim(before), Verbatim(after)
+    return Reason(path, ReasonKind(kind), Outcome(outcome), *values, advice)
 
 
 def explained(
-    *reasons: ReasonRecord,
+    *reasons: Reason,
     outcome: str = "retrace",
     nearest: int | None = 0,
-    unsound: tuple[ReasonRecord, ...] = (),
-) -> ExplanationRecord:
-    return {
-        "outcome": outcome,
-        "nearest": nearest,
-        "reasons": list(reasons),
-        "unsound": list(unsound),
-    }
+    unsound: tuple[Reason, ...] = (),
+) -> Explanation:
+    return Explanation(Outcome(outcome), reasons, unsound, nearest)
 
 
 FIRST = explained(nearest=None)
@@ -73,10 +70,10 @@ def event(
         "site": site(),
         "explanation": None,
     }
-    return cast("EventRecord", base | more)
+    return EventRecord(**base | more)
 
 
-def call(start: float, why: ExplanationRecord | None, **more: Any) -> list[EventRecord]:
+def call(start: float, why: Explanation | None, **more: Any) -> list[EventRecord]:
     """Return what one call that traces leads to: 0.6 s in all."""
     return [
         event("trace", start, 0.1, explanation=why, **more),
@@ -95,9 +92,9 @@ def function(name: str = "train_step", *, eager: bool = False, **more: Any) -> F
         "lowerings": 4,
         "compiles": 4,
         "cache_hits": 0,
-        "seconds": {"trace": 0.25, "lower": 0.5, "compile": 1.5},
+        "seconds": Seconds(0.25, 0.5, 1.5),
     }
-    return cast("FunctionRecord", base | more)
+    return FunctionRecord(**base | more)
 
 
 def report(
@@ -106,7 +103,7 @@ def report(
     **more: Any,
 ) -> Report:
     every = events or []
-    names = dict.fromkeys(each["name"] for each in every if not each["eager"])
+    names = dict.fromkeys(event.name for event in every if not event.eager)
     base: dict[str, Any] = {
         "version": 1,
         "leafwise": "0.1.0",
@@ -119,8 +116,9 @@ def report(
         "functions": [function(name) for name in names] if functions is None else functions,
         "events": every,
         "warnings": [],
+        "findings": findings(every),
     }
-    return cast("Report", base | more)
+    return Report(**base | more)
 
 
 def usual() -> Report:

@@ -1,5 +1,8 @@
 """Annotations of GitHub Actions."""
 
+from dataclasses import replace
+
+from leafwise._display.report import AuditRecord, WrongRecord
 from leafwise._display.tables import annotations_of
 from leafwise._display.words import annotation
 
@@ -16,8 +19,8 @@ def test_what_ends_a_part_is_escaped() -> None:
 
 def test_each_finding_is_a_warning_at_its_line() -> None:
     """A report has a line for each finding, and one for each call that the audit found."""
-    found = {"call": "churn.py:7", "what": "step answered for `n=1`", "times": 1}
-    given = usual() | {"audit": {"calls": 3, "seconds": 0.0, "found": [found]}}
+    wrong = WrongRecord("churn.py:7", "step answered for `n=1`", 1)
+    given = replace(usual(), audit=AuditRecord(3, 0.0, [wrong]))
     assert annotations_of(given).splitlines() == [
         "::warning file=churn.py,line=40,title=train_step retraced 2 times%2C 1.20 s::"
         "state.opt.lr (static): 0.1 -> 0.2%0Afix: make it an array",

@@ -1,8 +1,10 @@
 """What JAX made again: one finding for a line and its cause, and none where nothing is repeated."""
 
+from dataclasses import replace
 from typing import Any
 
 from leafwise._display.findings import Finding, findings, functions_of, nothing_again, once_each
+from leafwise._display.reasons import Act, Fix
 
 from .sample import FIRST, call, event, explained, reason, report, site
 
@@ -13,7 +15,7 @@ def operation(start: float, name: str, why: Any, line: int = 5, **more: Any) -> 
     """Return what one operation outside jit leads to: it is explained as it is lowered."""
     where = site(line, "y = x[x < n]")
     trace, lowering, compiled = call(start, None, name=name, eager=True, site=where, **more)
-    return [trace, {**lowering, "explanation": why}, compiled]
+    return [trace, replace(lowering, explanation=why), compiled]
 
 
 def sized(*sizes: int, path: str = "mask", fix: str = FIX) -> list[Any]:
@@ -29,7 +31,7 @@ def sized(*sizes: int, path: str = "mask", fix: str = FIX) -> list[Any]:
 
 
 def only(events: list[Any]) -> Finding:
-    (found,) = findings(report(events))
+    (found,) = findings(events)
     return found
 
 
@@ -40,9 +42,9 @@ def test_a_call_of_a_jitted_function() -> None:
     assert found.what == "train_step retraced 2 times"
     assert (found.retraces, found.recompiles) == (2, 2)
     assert round(found.seconds, 3) == 1.2
-    (why,) = found.reasons()
-    assert (why["path"], why["change"], why["more"]) == ("state.opt.lr", "0.1 -> 0.2", 1)
-    assert found.fixes() == ["make it an array"]
+    ((why, more),) = found.reasons()
+    assert (why.path, why.change, more) == ("state.opt.lr", "0.1 -> 0.2", 1)
+    assert found.fixes() == [Fix("make it an array")]
 
 
 def test_first_calls_are_none() -> None:
@@ -51,22 +53,22 @@ def test_first_calls_are_none() -> None:
         *call(0.0, FIRST),
         *call(1.0, explained(outcome="recompile", nearest=None), role="vmap"),
     ]
-    assert findings(report(given)) == []
-    assert nothing_again(report(given))
+    assert findings(given) == []
+    assert nothing_again(given)
     again = [*given, *call(2.0, explained(outcome="unknown", nearest=None), role="vmap")]
-    assert not nothing_again(report(again))
+    assert not nothing_again(again)
 
 
 def test_another_function_is_another_program() -> None:
     """A static argument that is a function of other code is no repeat."""
-    other = explained(reason("loss", change="another function", fix=""))
-    assert findings(report([*call(0.0, FIRST), *call(1.0, other)])) == []
+    other = explained(reason("loss", change="another function", fix=Fix(act=Act.NOTHING)))
+    assert findings([*call(0.0, FIRST), *call(1.0, other)]) == []
 
 
 def test_what_is_inside_a_trace_is_none() -> None:
     """It is a part of the trace around it, whatever its shapes."""
     inner = call(1.0, explained(reason()), inner=True)
-    assert findings(report([*call(0.0, FIRST), *inner])) == []
+    assert findings([*call(0.0, FIRST), *inner]) == []
 
 
 def test_batches() -> None:
@@ -75,7 +77,8 @@ def test_batches() -> None:
     for n in (2, 3):
         sizes = reason("batch", kind="batch", before=str(n), after=str(n + 1))
         lowering, compiled = call(float(n), explained(), role="vmap")[1:]
-        events += [{**lowering, "explanation": explained(sizes, outcome="recompile")}, compiled]
+        why = explained(sizes, outcome="recompile")
+        events += [replace(lowering, explanation=why), compiled]
     found = only([*call(0.0, FIRST, role="vmap"), *events])
     assert found.what == "train_step compiled for 3 batch sizes under `vmap`: 2, 3, 4"
     assert (found.retraces, found.recompiles) == (0, 2)
@@ -91,11 +94,11 @@ def test_a_line_outside_jit_is_one_finding() -> None:
         *operation(3.0, "while", again, run=2),
     ]
     for at, run in ((1, 0), (4, 0), (7, 1), (10, 2)):
-        events[at]["run"] = run
+        events[at].run = run
     found = only(events)
     assert found.what == "4 programs compiled outside `jit` in 3 runs, 2 of them again"
     assert found.reasons() == []
-    assert found.fixes() == ["jit it"]
+    assert found.fixes() == [Fix("jit it")]
     assert (found.retraces, found.recompiles) == (2, 2)
 
 
@@ -103,14 +106,13 @@ def test_sizes() -> None:
     """The finding says for how many sizes, and names what the line calls."""
     found = only(sized(1, 2, 3, 4, 5))
     assert found.what == "gather compiled for 5 sizes, outside `jit`"
-    assert found.fixes() == [FIX]
+    assert found.fixes() == [Fix(FIX)]
     for via, text, name in (
-        ({"via": "haiku/basic.py:12"}, "graph = net.apply(graph[0])", "net.apply"),
-        ({}, "y = jnp.exp(x)[1:]", "gather, exp"),
+        ("haiku/basic.py:12", "graph = net.apply(graph[0])", "net.apply"),
+        ("", "y = jnp.exp(x)[1:]", "gather, exp"),
     ):
-        line = {"file": "a.py", "line": 3, "function": "f", "text": text}
         several = [
-            {**each, **via, "name": name, "site": line}
+            replace(each, via=via, name=name, site=site(3, text))
             for name in ("gather", "exp")
             for each in sized(1, 2, 3, 4)
         ]
@@ -137,7 +139,7 @@ def test_recreated_functions() -> None:
     calls = [
         call(float(n), why, name="<lambda>", defined="churn.py:9", recreated="new") for n in (1, 2)
     ]
-    assert findings(report(calls[0])) == []
+    assert findings(calls[0]) == []
     found = only([*calls[0], *calls[1]])
     assert found.what == "<lambda> retraced 2 times"
     again = call(1.0, why, defined="Cell In[1]:2", recreated="defined again")
@@ -146,9 +148,8 @@ def test_recreated_functions() -> None:
 
 def test_small_ones() -> None:
     """Under a millisecond and a thousandth of JAX's time there is nothing to save."""
-    given = report(
-        [*call(0.0, FIRST), event(start=5.0, seconds=5e-4, explanation=explained(reason()))]
-    )
+    small = event(start=5.0, seconds=5e-4, explanation=explained(reason()))
+    given = [*call(0.0, FIRST), small]
     assert findings(given) == []
     assert len(findings(given, small=True)) == 1
     assert not nothing_again(given)
@@ -158,9 +159,9 @@ def test_changes_are_true_of_each_path() -> None:
     """Arguments that change alike are one reason; others have one of their own."""
     shapes = {name: {"kind": "shape", "before": "(4, 2)", "after": "(5, 2)"} for name in "ab"}
     shapes["c"] = {"kind": "shape", "before": "(16, 3)", "after": "(25, 3)"}
-    why = explained(*(reason(name, **each) for name, each in shapes.items()))
+    why = explained(*(reason(name, **shape) for name, shape in shapes.items()))
     found = only([*call(0.0, FIRST), *call(1.0, why)]).reasons()
-    assert [(each["path"], each["change"]) for each in found] == [
+    assert [(why.path, why.change) for why, _ in found] == [
         ("a, b", "(4, 2) -> (5, 2)"),
         ("c", "(16, 3) -> (25, 3)"),
     ]
@@ -174,20 +175,20 @@ def test_processes() -> None:
         for n in range(3)
         for each in call(float(n), why, defined="a.py:3", recreated="new", process=f"rank {n}")
     ]
-    assert findings(report(alone)) == []
+    assert findings(alone) == []
     both = [
         each
         for n in range(2)
         for each in call(float(n), explained(reason()), defined="a.py:3", process=f"rank {n}")
     ]
-    assert only(both).record()["processes"] == ["rank 0", "rank 1"]
+    assert only(both).processes == ["rank 0", "rank 1"]
 
 
 def test_one_cause_at_many_leaves() -> None:
     """Leaves that differ alike are one reason, with the first paths."""
     weak = {"kind": "weak type", "before": "weak", "after": "strong", "fix": "pass an array"}
     why = explained(*(reason(f"state.x{n}", **weak) for n in range(12)), reason("state.n"))
-    paths = [each["path"] for each in only([*call(0.0, FIRST), *call(1.0, why)]).reasons()]
+    paths = [why.path for why, _ in only([*call(0.0, FIRST), *call(1.0, why)]).reasons()]
     assert paths == ["state.x0, state.x1 and 10 more", "state.n"]
 
 
@@ -201,7 +202,7 @@ def test_what_was_compiled_once_each() -> None:
         *operation(1.0, "mul", FIRST, line=8),
         *operation(2.0, "sub", FIRST, line=8),
     ]
-    rows = once_each(report(given), findings(report(given)))
+    rows = once_each(report(given))
     assert [(line, number) for line, number, _ in rows] == [
         ("churn.py:8", 2),
         ("churn.py:5", 1),
@@ -219,7 +220,7 @@ def test_rows_of_functions() -> None:
         event("compile", 4.0, name="other", defined=""),
         *operation(9.0, "add", FIRST, line=7),
     ]
-    rows = [(row["name"], row["file"], row["line"], row["compiles"]) for row in functions_of(given)]
+    rows = [(row.name, row.file, row.line, row.compiles) for row in functions_of(given)]
     assert sorted(rows) == [
         ("other", "churn.py", 40, 1),
         ("outside jit", "churn.py", 7, 1),
@@ -233,8 +234,8 @@ def test_a_cause_that_is_not_among_the_arguments() -> None:
     """It is told where nothing else is: what is known of the arguments says more."""
     cache = reason("(not an argument)", kind="cache", change="a cache was cleared", fix="")
     for given, paths in (((cache,), ["(not an argument)"]), ((reason("x"), cache), ["x"])):
-        (found,) = findings(report([*call(0.0, FIRST), *call(1.0, explained(*given))]))
-        assert [each["path"] for each in found.reasons()] == paths
+        (found,) = findings([*call(0.0, FIRST), *call(1.0, explained(*given))])
+        assert [why.path for why, _ in found.reasons()] == paths
 
 
 def test_a_gradient_is_one_finding() -> None:
@@ -245,7 +246,7 @@ def test_a_gradient_is_one_finding() -> None:
         (2.0, "backward", explained(outcome="recompile")),
     ):
         lowering, compiled = call(start, FIRST, role=role)[1:]
-        events += [{**lowering, "explanation": why}, compiled]
+        events += [replace(lowering, explanation=why), compiled]
     found = only(events)
     assert (found.what, found.recompiles) == ("train_step recompiled 2 times", 2)
-    assert [each["path"] for each in found.reasons()] == ["x"]
+    assert [why.path for why, _ in found.reasons()] == ["x"]

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,11 +116,12 @@ def test_processes_are_named_where_they_differ() -> None:
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_markup_is_text(bad: str, width: int) -> None:
     """What looks like markup, an emoji code or a control sequence is printed as text."""
-    worst = reason("x", kind=bad, before=bad, after=bad, fix=bad)
-    made = report([event(name=bad, explanation=explained(worst, outcome=bad))], ended=bad or "x")
-    words = " ".join(printed(made | {"functions": [function(bad, file=bad)]}, width).split())
+    worst = reason("x", before=bad, after=bad, fix=bad)
+    events = [event(name=bad, explanation=explained(worst))]
+    given = report(events, [function(bad, file=bad)], ended=bad or "x")
+    words = " ".join(printed(given, width).split())
     value = " ".join(clean(bad).split())
-    assert " ".join(f"x ({value}): {value} -> {value}".split()) in words
+    assert " ".join(f"x (static): {value} -> {value}".split()) in words
     assert f"the program ended: {value or 'x'}" in words
     assert "\x1b" not in words
 
@@ -135,7 +137,8 @@ def test_the_page() -> None:
 
 def test_exit_and_warnings_are_last() -> None:
     """Last come how the program ended, if badly, the warnings, and what went into repeats."""
-    given = usual() | {"ended": "interrupted", "warnings": ["traced [b]often[/b]\n  use arrays"]}
+    warning = "traced [b]often[/b]\n  use arrays"
+    given = replace(usual(), ended="interrupted", warnings=[warning])
     assert printed(given).splitlines()[-4:] == [
         "the program ended: interrupted",
         "warning: traced [b]often[/b]",

@@ -5,7 +5,7 @@ import pytest
 from leafwise._display.findings import covered, findings
 from leafwise._display.words import clean, count, cut, duration
 
-from .sample import FIRST, call, event, explained, reason, report, site
+from .sample import FIRST, call, event, explained, reason, site
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_covered_counts_once() -> None:
 def test_a_finding_ends_with_the_next_call() -> None:
     """What follows a trace without an explanation, or a first call, is not a finding's."""
     for why in (None, FIRST):
-        (found,) = findings(report([*call(0, explained(reason())), *call(2, why)]))
+        (found,) = findings([*call(0, explained(reason())), *call(2, why)])
         assert found.seconds == pytest.approx(0.6)
 
 
@@ -63,7 +63,7 @@ def test_a_recompile_is_a_finding() -> None:
     """A lowering without a trace has an explanation of its own."""
     why = explained(reason(kind="sharding"), outcome="recompile")
     events = [event("lowering", 1, 0.5, explanation=why), event("compile", 1.5, 0.5)]
-    (found,) = findings(report(events))
+    (found,) = findings(events)
     assert (found.what, found.seconds) == ("train_step recompiled once", 1.0)
 
 
@@ -79,6 +79,6 @@ def test_a_recompile_is_a_finding() -> None:
 def test_what_differs_is_another_finding(changed: dict[str, object]) -> None:
     """Line, function, role, and the paths and kinds of the reasons distinguish findings."""
     why = explained(reason())
-    same = report([event(explanation=why), event(start=1, explanation=why)])
-    other = report([event(explanation=why), event(start=1, **{"explanation": why} | changed)])
+    same = [event(explanation=why), event(start=1, explanation=why)]
+    other = [event(explanation=why), event(start=1, **{"explanation": why} | changed)]
     assert (len(findings(same)), len(findings(other))) == (1, 2)

@@ -11,7 +11,7 @@ import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
 
 import leafwise as lw
-from leafwise._compare.fixes import Advice
+from leafwise._display.reasons import Advice
 from leafwise.types import Outcome, ReasonKind
 
 pytestmark = pytest.mark.oracle
@@ -125,15 +125,13 @@ def test_a_trace_is_recorded() -> None:
         assert program.trace_seconds > 0
         assert program.lower_seconds > 0
         assert program.compile_seconds > 0
-        assert not program.cached
     assert first.explanation.reasons == ()
     (reason,) = second.explanation.reasons
     assert (reason.path, reason.kind) == ("x", ReasonKind.SHAPE)
     assert (reason.before, reason.after) == ((3,), (4,))
-    assert first.signature == function.signature(ones(3))
     assert "x: shape (3,) -> (4,)" in str(second)
     assert repr(function.traces).count("\n") >= 2
-    assert function.traces[-1] is second
+    assert function.traces[-1] == second
     assert function.traces[:1] == (first,)
 
 
@@ -220,12 +218,11 @@ def test_inner_functions_are_recorded() -> None:
 
 
 def test_a_program_is_shown_on_one_line() -> None:
-    """With what it was made for, and not with all that is known of it."""
+    """With what it was made of and where, and not with all that is known of it."""
     doubled = lw.jit(lambda x: 2 * x)
     doubled(1.0)
     shown = repr(doubled.traces[-1])
-    assert shown.startswith("<retrace at ")
+    assert shown.startswith("<retrace of <lambda> at ")
     assert "test_jit_records.py:" in shown
-    assert "x: float32[]" in shown
     assert len(shown) < 200
     assert "\n" not in shown

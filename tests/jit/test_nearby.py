@@ -8,11 +8,11 @@ import pytest
 
 import leafwise as lw
 from leafwise._compare import explain as comparing
-from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import StaticArguments
+from leafwise._display.reasons import Outcome
 from leafwise._jit import staleness
 from leafwise._jit.callee import Callee
-from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.programs import ProgramEntry, ProgramLog
 
 
 def function(*_: Any) -> None: ...
@@ -33,7 +33,7 @@ def log() -> ProgramLog:
     return ProgramLog(Callee("function", lambda: function, StaticArguments((0,))))
 
 
-def traced(log: ProgramLog, *args: Any) -> Program:
+def traced(log: ProgramLog, *args: Any) -> ProgramEntry:
     """Add the program of a call that JAX traced."""
     program = log.new_program(Outcome.RETRACE, None, args, {})
     log.add(program)
@@ -80,7 +80,7 @@ def test_few_are_compared(
             assert number == 0 or program.explanation.reasons
 
 
-def differing(program: Program) -> list[str]:
+def differing(program: ProgramEntry) -> list[str]:
     return [reason.path for reason in program.explanation.reasons]
 
 

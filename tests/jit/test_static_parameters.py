@@ -146,7 +146,6 @@ def test_what_is_said() -> None:
     assert str(step.explain((1,), 3.0)).startswith("reuse")
     assert step.explain((1.0,), 2.0).outcome == "retrace"
     assert dict(step.signature((1,), 2.0).statics) == {"n": (1,)}
-    assert dict(step.traces[0].signature.statics) == {"n": (1,)}  # type: ignore[union-attr]
     assert step.signature((1,), 2.0) != step.signature((True,), 2.0)
     with lw.no_retrace():
         step((1,), 5.0)
@@ -168,7 +167,7 @@ def test_refused_values() -> None:
     assert found.outcome == "error"
     assert "n (invalid): " in str(found)
     assert "a list can change in place" in str(found)
-    assert found.reasons[0].fix == "pass a tuple: `(1,)`"
+    assert str(found.reasons[0].fix) == "pass a tuple: `(1,)`"
     fix = "fix: leave lw.Static out, so that n is traced"
     with pytest.raises(lw.errors.ArrayInStaticError, match=rf"padded\.n: (.|\n)*{fix}") as raised:
         padded(jnp.ones(2), 1.0)  # type: ignore[arg-type]

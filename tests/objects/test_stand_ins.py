@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from leafwise._compare.fixes import Advice
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
 from leafwise._objects.stand_ins import MISSING, ById
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, event, given, note, settings
 
 import leafwise as lw
-from leafwise._compare.explain import Explanation, explain
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._compare.explain import explain
 from leafwise._compare.signature import Signature, signature
+from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.events import count_events
 
 from .calls import CallRecipe, context, edits, fresh_paths, histories

@@ -460,7 +460,7 @@ def test_what_is_said_of_two_functions_that_differ() -> None:
     assert not found.unsound
 
     fresh = (lw.signature(ByIdentity(1.0, made("f = lambda x: x"))) for _ in range(2))
-    assert 'lw.static_field(by="content")' in lw.explain(*fresh).reasons[0].fix
+    assert 'lw.static_field(by="content")' in str(lw.explain(*fresh).reasons[0].fix)
 
 
 def test_pickled_within_a_process() -> None:

@@ -19,7 +19,7 @@ from leafwise._captures.observe import observing
 from leafwise._captures.places import GONE, BoundIn
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
 from leafwise._display import captures_table
-from leafwise._display.shape import CapturesRecord
+from leafwise._display.report import CaptureRecord, CapturesRecord
 from leafwise._display.words import ShownAsText, count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
@@ -140,27 +140,27 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
         """The bytes of all captured arrays, of each array once."""
         return sum(dict(pair for each in self for pair in each.arrays).values())
 
-    def as_dict(self) -> CapturesRecord:
+    def record(self) -> CapturesRecord:
+        """Return it as text and numbers."""
+        captures = [
+            CaptureRecord(
+                capture.name,
+                capture.treatment.value,
+                capture.nbytes,
+                capture.summary,
+                str(capture.where),
+            )
+            for capture in self
+        ]
+        return CapturesRecord(self.function, self.total_nbytes, self.large, captures)
+
+    def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
-        return {
-            "function": self.function,
-            "nbytes": self.total_nbytes,
-            "large": self.large,
-            "captures": [
-                {
-                    "name": each.name,
-                    "treatment": each.treatment.value,
-                    "nbytes": each.nbytes,
-                    "value": each.summary,
-                    "where": str(each.where),
-                }
-                for each in self
-            ],
-        }
+        return dataclasses.asdict(self.record())
 
     def __str__(self) -> str:
         """Return a table, a line for each capture; what belongs to packages is one line."""
-        return "\n".join(captures_table.format_lines(self.as_dict()))
+        return "\n".join(captures_table.format_lines(self.record()))
 
     __repr__ = __str__
 

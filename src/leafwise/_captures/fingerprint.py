@@ -24,12 +24,13 @@ from leafwise._captures.forms import (
 )
 from leafwise._captures.observe import Run
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace
+from leafwise._display.reasons import Change
 from leafwise._objects.attributes import is_plain_object, never_changes
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import facts_of, int_as_float
 from leafwise._objects.describe import DescribeOptions, describe
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim, describe_array, shorten
+from leafwise._objects.stand_ins import MISSING, Verbatim
+from leafwise._objects.text import describe_array, shorten
 
 _SHOWN: Final = 8  # numbers of an array
 
@@ -128,20 +129,21 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
     return [key for key, each in new.items() if key in old and bool(old[key].form != each.form)]
 
 
-def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
-    """Return what two functions of one code capture that differs, as "`rate`, 0.1 -> 0.2"."""
+def describe_changes(old: Fingerprint, new: Fingerprint) -> list[Change]:
+    """Return what two functions of one code capture that differs, two at most."""
     keys = changed(old, new)
     # What a function differs in is a capture of its own, if it can be named.
     keys = [key for key in keys if not new[key].is_around] or keys
-    found: dict[str, str] = {}
+    changes: dict[str, Change] = {}
     for key in keys:
-        before, after = format_change(old[key], new[key])
-        is_short = len(before) + len(after) <= _LONGEST_CHANGE
-        text = f"{before} -> {after}" if is_short else "another one"
-        found[f"`{new[key].name}`"] = "another function" if new[key].is_around else text
+        name, texts = new[key].name, format_change(old[key], new[key])
+        is_short = len("".join(texts)) <= _LONGEST_CHANGE
+        if new[key].is_around:
+            changes[name] = Change(name, is_function=True)
+        else:
+            changes[name] = Change(name, *texts) if is_short else Change(name)
     # What is inside another capture is one of its own, too: the last one says most.
-    several = sorted(found.items(), key=lambda each: each[1] == "another one")[:2]
-    return " and ".join(f"{name}, {change}" for name, change in several)
+    return sorted(changes.values(), key=lambda change: change == (change.name, "", "", False))[:2]
 
 
 _LONGEST_CHANGE: Final = 80

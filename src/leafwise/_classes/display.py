@@ -9,7 +9,7 @@ import numpy as np
 
 from leafwise._classes.instance import pformat, represent
 from leafwise._classes.registry import spec_of
-from leafwise._objects.text import Verbatim
+from leafwise._objects.stand_ins import Verbatim
 
 _NARROWEST: Final = 20
 

@@ -30,7 +30,8 @@ from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import defining_site
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze_but_tracers
-from leafwise._objects.text import Verbatim, got, shorten
+from leafwise._objects.stand_ins import Verbatim
+from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
 from leafwise.errors import DefinitionError, DynamicFunctionWarning
 

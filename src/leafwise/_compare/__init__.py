@@ -4,11 +4,11 @@ Pure: values in, values out. Nothing here runs, warns or raises for a call of th
 `carry`, which traces a step, and `jax_errors`, which adds notes to errors that JAX raised.
 
 - `signature`: the record of one call, `Signature`. Start reading here.
-- `reasons`: `Outcome`, `ReasonKind`, `Reason`, and `format_value`, the text of a value.
-- `explain`: `Explanation` of a call, against the nearest of several earlier ones: what differs in
-  configuration, devices and arguments, then `tree_differences`, the parts of both trees in pairs,
-  then `leaf_differences`.
-- `fixes`: `Cause`, what makes calls differ, which words the sentence that says what to do.
+- `explain`: the `Explanation` of a call, against the nearest of several earlier ones: what
+  differs in configuration, devices and arguments, then `tree_differences`, the parts of both trees
+  in pairs, then `leaf_differences`.
+- `fixes`: `Cause`, what makes calls differ, which makes the fix and its words. The values
+  themselves, `Reason` and `Fix`, are in `_display.reasons`, where no JAX is needed to read them.
 - `description`: a tree as JSON, for a comparison with another process; `digest`: `lw.digest`.
 - `program`: a lowered program as operations, its fingerprint, and where two of them differ.
 - `diff`, `carry`, `jax_errors`: `lw.diff`, `lw.stable_carry`, `lw.debug.explain_errors`.

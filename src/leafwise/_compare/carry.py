@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._compare.explain import differences
-from leafwise._compare.fixes import Advice
 from leafwise._compare.leaf_differences import leaf_reasons
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
+from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer

@@ -5,17 +5,17 @@ from typing import Any
 
 import jax
 
-from leafwise._compare.fixes import Advice
 from leafwise._compare.leaf_differences import (
     Tolerance,
     aval_reasons,
     static_reasons,
     value_reasons,
 )
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Part, TreeComparison, paired
-from leafwise._objects.text import Verbatim, got
+from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
+from leafwise._objects.stand_ins import Verbatim
+from leafwise._objects.text import got
 from leafwise._trees.equality import StaticPair, jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, TreeWalk

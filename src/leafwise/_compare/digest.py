@@ -25,6 +25,7 @@ from leafwise._classes.options import OPTIONS
 from leafwise._classes.spec import MARK, is_static_metadata
 from leafwise._compare.description import Record, describe_signature, describe_tree
 from leafwise._compare.signature import Signature
+from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
 from leafwise._objects.classes import qualname_of
 from leafwise._objects.code import (
@@ -33,7 +34,7 @@ from leafwise._objects.code import (
     names_of,
 )
 from leafwise._objects.parts import Part, kind_of
-from leafwise._objects.text import got, without_addresses
+from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding

@@ -1,89 +1,19 @@
 """What JAX will do for a call, and why: `leafwise.explain`."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reasons
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, merge_rebuilt
 from leafwise._compare.signature import Signature, value_of
 from leafwise._compare.tree_differences import TreeComparison, paired
-from leafwise._display.words import ShownAsText, headword, likeness, paths_of, sentence_of
+from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.context import UNNAMED_CONFIG
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim, got, without_addresses
+from leafwise._objects.stand_ins import MISSING, Verbatim
+from leafwise._objects.text import got
 from leafwise._trees.equality import How, StaticPair
 from leafwise._trees.leaves import Leaf, LeafKind, device_order
-
-_SHOWN: Final = 12
-
-
-@dataclasses.dataclass(frozen=True)
-class Explanation(ShownAsText):
-    """What JAX does for a call, and all reasons for it.
-
-    Attributes:
-        outcome: What JAX does.
-        reasons: What differs from the nearest earlier call, the most severe first.
-        unsound: Statics that are distinct though JAX takes them for equal: the program of the
-            first one answers for the other.
-        nearest: The index of the nearest earlier call among those given. None if there was no
-            earlier call.
-    """
-
-    outcome: Outcome
-    reasons: tuple[Reason, ...] = ()
-    unsound: tuple[Reason, ...] = ()
-    nearest: int | None = None
-
-    @property
-    def sentence(self) -> str:
-        """What JAX does, as a sentence."""
-        return sentence_of(self.outcome, first=self.nearest is None, unsound=bool(self.unsound))
-
-    def __str__(self) -> str:
-        """Return the outcome, and a line for each reason."""
-        lines = [f"{headword(self.outcome, first=self.nearest is None)}: {self.sentence}"]
-        # A retrace or recompile makes a new dispatch entry anyway.
-        shown = [each for each in self.reasons if each.outcome is not Outcome.DISPATCH]
-        every = _joined(merge_rebuilt((*(shown or self.reasons), *self.unsound)))
-        lines += [str(reason) for reason in every[:_SHOWN]]
-        if len(every) > _SHOWN:
-            lines.append(f"... and {len(every) - _SHOWN} more")
-        return "\n".join(lines).replace("\n", "\n  ")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which `json.dumps` takes."""
-        return {
-            "outcome": str(self.outcome),
-            "nearest": self.nearest,
-            "reasons": [_reason_as_dict(reason) for reason in merge_rebuilt(self.reasons)],
-            "unsound": [_reason_as_dict(reason) for reason in self.unsound],
-        }
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return it as JSON."""
-        return json.dumps(self.as_dict(), indent=indent)
-
-
-def _joined(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons, those that differ in their paths alone as one."""
-    found: dict[tuple[Any, ...], list[Reason]] = {}
-    for each in reasons:
-        found.setdefault((each.kind, each.change, likeness(each.path, each.fix)), []).append(each)
-    return [
-        several[0]._replace(path=paths_of(each.path for each in several))
-        for several in found.values()
-    ]
-
-
-def _reason_as_dict(reason: Reason) -> dict[str, str]:
-    names = "path", "kind", "outcome", "before", "after", "change", "fix"
-    before, after = reason.words
-    texts = {name: getattr(reason, name) for name in names} | {"before": before, "after": after}
-    return {name: without_addresses(str(text)) for name, text in texts.items()}
 
 
 def explain(before: Signature | Iterable[Signature], after: Signature) -> Explanation:
@@ -144,7 +74,7 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     found += TreeComparison(config_differs=config_differs).reasons(trees)
     found = _with_reached_comparisons(found, after.root.names, raises=trees.same is None)
     if after.labels:
-        found = [each._replace(path=after.show(each.path)) for each in found]
+        found = [_with_labels(reason, after) for reason in found]
     if placed:
         found = [
             each._replace(outcome=Outcome.DISPATCH)
@@ -159,6 +89,11 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     outcome = tuple(Outcome)[severity]
     reasons = tuple(sorted(acted, key=lambda each: each.rank))
     return Explanation(outcome, reasons, unsound, 0)
+
+
+def _with_labels(reason: Reason, call: Signature) -> Reason:
+    holder = None if reason.holder is None else call.show(reason.holder)
+    return reason._replace(path=call.show(reason.path), holder=holder)
 
 
 def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:

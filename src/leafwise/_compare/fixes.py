@@ -1,6 +1,6 @@
-"""What each difference is, and what to do about it: worded when a reason is shown.
+"""What each difference is, and what to do about it: the one place where fixes are worded.
 
-A `Cause` is a fix, a note, or a function that words both from the facts of a reason, in the user's
+A `Cause` is a fix, a note, or a function that makes both from the facts of a reason, in the user's
 own names and values. Code in a fix runs as it stands, and keeps what the calls return.
 """
 
@@ -15,29 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jax.numpy as jnp
 
-from leafwise._display.words import ANOTHER_FUNCTION
+from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import is_a, is_alias, module_of, public_name
+from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 from leafwise._trees.equality import first_difference
 from leafwise._trees.leaves import LeafKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from leafwise._compare.reasons import Reason
     from leafwise._trees.leaves import Leaf
-
-
-class Advice(NamedTuple):
-    """A difference in words, empty where the values say it, and what to do about it."""
-
-    change: str = ""
-    fix: str = ""
 
 
 def note(text: str) -> Advice:
@@ -45,64 +37,81 @@ def note(text: str) -> Advice:
     return Advice(text)
 
 
-def fix(text: str) -> Advice:
+def fix(text: str, act: Act | None = None) -> Advice:
     """Return advice for values that say what differs."""
-    return Advice("", text)
+    return Advice("", Fix(text, act))
 
 
-def _unhashable(reason: "Reason") -> Advice:
+class StaticFacts(NamedTuple):
+    """What words a static: how its field compares functions, and where in it they differ.
+
+    Of a static leaf, which `equinox.filter_jit` makes, also the class of the object that holds it,
+    and how many leaves that has.
+    """
+
+    by: str | None
+    path: str
+    cls: type = object
+    leaves: int = 0
+
+
+def _unhashable(reason: Reason) -> Advice:
     kind = type(reason.after)
     if kind in {list, dict, set}:
         return fix("pass a tuple, or `lw.freeze(...)`: a static argument needs a hash")
     return fix(f"give {kind.__qualname__} `__eq__` and `__hash__`: a static argument needs a hash")
 
 
-def _failing_comparison(reason: "Reason") -> Advice:
+def _failing_comparison(reason: Reason) -> Advice:
     value = reason.after
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return Advice("arrays that are compared", "make it dynamic, or a `lw.StaticArray`")
-    name = _type_name(value)
-    return Advice("comparing it raises", f"correct `{name}.__eq__`, or make it dynamic")
+        dynamic = Fix("make it dynamic, or a `lw.StaticArray`", Act.MAKE_DYNAMIC)
+        return Advice("arrays that are compared", dynamic)
+    correct = Fix(f"correct `{_type_name(value)}.__eq__`, or make it dynamic", Act.MAKE_DYNAMIC)
+    return Advice("comparing it raises", correct)
 
 
-def _argument(reason: "Reason") -> Advice:
-    path, given = reason.path, "a default and an argument are two programs"
+def _argument(reason: Reason) -> Advice:
+    path, once_or_never = (
+        reason.path,
+        Fix("always pass it, or never: a default and an argument are two programs"),
+    )
     if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
         return fix("pass one number of arguments: each has a program")
     if reason.before is MISSING:
-        return Advice("not given before", f"always pass it, or never: {given}")
+        return Advice("not given before", once_or_never)
     if reason.after is MISSING:
-        return Advice("given before, and not now", f"always pass it, or never: {given}")
+        return Advice("given before, and not now", once_or_never)
     return Advice(f"{reason.before} before, {reason.after} now")
 
 
-def _structure(reason: "Reason") -> Advice:
+def _structure(reason: Reason) -> Advice:
     before, after = reason.before, reason.after
     for one, other, words in ((before, after, "None became {}"), (after, before, "{} became None")):
         if one == "None":
             what = "an array" if other.endswith(")") else other
-            return Advice(words.format(what), "keep an array there: None is structure")
+            return Advice(words.format(what), Fix("keep an array there: None is structure"))
     return fix("keep one structure: the types of all nodes are part of the key")
 
 
-def _shape(reason: "Reason") -> Advice:
+def _shape(reason: Reason) -> Advice:
     is_padded = len(reason.before) == len(reason.after)
-    return fix("pad to one shape, or a few") if is_padded else Advice()
+    return fix("pad to one shape, or a few", Act.PAD) if is_padded else Advice()
 
 
-def _aux_data(reason: "Reason") -> Advice:
+def _aux_data(reason: Reason) -> Advice:
     path, one, other = first_difference(reason.before, reason.after)
     if not path:
         return note("the node's aux_data differs")
     return note(f"{_short(one)} -> {_short(other)} (at {path} of its aux_data)")
 
 
-def _dtype(reason: "Reason") -> Advice:
+def _dtype(reason: Reason) -> Advice:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
     before, after, *numbers = reason.details
     one_number, other_number = numbers or (None, None)
     name = _name_in_code(reason.path)
-    kinds = [each.stored for each in (before, after)]
+    kinds = [leaf.stored for leaf in (before, after)]
     # JAX's own Python scalars, which it makes of those in operations outside `jit`, have a dtype.
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR} and all(
         isinstance(kind, type) for kind in kinds
@@ -110,21 +119,24 @@ def _dtype(reason: "Reason") -> Advice:
         is_wider = _common_dtype(before, after) == after.dtype
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
-        code = f"{wide.__name__}({name})" if number is None else repr(wide(number))
-        return fix(f"`{code}` in {which}")
+        if number is not None:
+            return Advice("", Fix(f"`{{}}` in {which}", names=(repr(wide(number)),)))
+        return Advice("", _wrapped(wide.__name__, name, which))
     try:
         dtype = _common_dtype(before, after)
-        calls = [
-            f"`{_converted(each, dtype, name, number)}` in {which}"
-            for each, number, which in (
+        fixes = [
+            _converted(leaf, dtype, name, number, which)
+            for leaf, number, which in (
                 (before, one_number, "the earlier call"),
                 (after, other_number, "this call"),
             )
-            if each.dtype != dtype or each.weak_type
+            if leaf.dtype != dtype or leaf.weak_type
         ]
     except (AttributeError, TypeError):  # such as that of keys
         return fix("keep one dtype: each has a program")
-    return fix(" and ".join(calls))
+    words, acts, code, names = zip(*fixes, strict=True)
+    act = next(filter(None, acts), None)
+    return Advice("", Fix(" and ".join(words), act, sum(code, ()), sum(names, ())))
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
@@ -141,15 +153,20 @@ def _category(leaf: "Leaf") -> int:
     return found[0] if found else len(kinds)
 
 
-def _converted(leaf: "Leaf", dtype: Any, name: str, number: object) -> str:
-    """Return code that makes a strongly typed array of a leaf, from its value or its name."""
+def _converted(leaf: "Leaf", dtype: Any, name: str, number: object, which: str) -> Fix:
+    """Return how a call makes a strongly typed array of a leaf, from its value or its name."""
     kind = "bool_" if str(dtype) == "bool" else str(dtype)
     getattr(jnp, kind)  # raises where there is none
     if leaf.shape:
-        return f"{name}.astype(jnp.{kind})"
+        return Fix(f"`{{}}.astype(jnp.{kind})` in {which}", names=(name,))
     text = repr(number)
     is_code = number is not None and len(text) < _LONGEST_NUMBER and text[-1] not in "nf"
-    return f"jnp.{kind}({text if is_code else name})"
+    return _wrapped(f"jnp.{kind}", text if is_code else name, which)
+
+
+def _wrapped(function: str, argument: str, which: str) -> Fix:
+    """Return the fix that wraps an argument in a function, in one of two calls."""
+    return Fix(f"`{function}({{}})` in {which}", Act.CONVERT, (function,), (argument,))
 
 
 _LONGEST_NUMBER: Final = 30
@@ -163,16 +180,16 @@ def _name_in_code(path: str) -> str:
     return "x" if "[<" in path else path or "x"  # JAX numbers the children of some classes
 
 
-def _weak_type(reason: "Reason") -> Advice:
+def _weak_type(reason: Reason) -> Advice:
     before, after, *numbers = reason.details
     weak = before if before.weak_type else after
     which = "the earlier call" if weak is before else "this call"
     number = (numbers or (None, None))[weak is not before]
-    code = _converted(weak, weak.dtype, _name_in_code(reason.path), number)
-    return fix(f"`{code}` in {which}")
+    name = _name_in_code(reason.path)
+    return Advice("", _converted(weak, weak.dtype, name, number, which))
 
 
-def _config(reason: "Reason") -> Advice:
+def _config(reason: Reason) -> Advice:
     name = reason.path.removeprefix("config.")
     usual = f"make all calls under one setting of `{name}`"
     return fix(_CONFIG_FIXES.get(name, usual))
@@ -185,7 +202,7 @@ _CONFIG_FIXES: Final = {
 }
 
 
-def _unsound(reason: "Reason") -> Advice:
+def _unsound(reason: Reason) -> Advice:
     _, one, other = first_difference(reason.before, reason.after)
     change = f"`{_short(other)}` is not `{_short(one)}`"
     if type(one) is not type(other):
@@ -194,45 +211,49 @@ def _unsound(reason: "Reason") -> Advice:
     return note(f"shared, but unsound: {change}; the first one's program answers")
 
 
-def _static(reason: "Reason") -> Advice:
-    """Word a static; the details say how its field compares functions, and where."""
-    one, other, (by, path, *leaf) = reason.before, reason.after, reason.details
+def _static(reason: Reason) -> Advice:
+    """Word a static, by its `StaticFacts`."""
+    one, other = reason.before, reason.after
+    by, path, cls, _ = reason.details
     if not path and (one is MISSING or other is MISSING):
         return note("only one of the two calls has this static")
-    if (holder := rebuilt(reason)) is not None:
-        change = changed_part(one, other)
-        found = fresh_object(holder, change)
-        return _or_by_content(found) if by == "identity" and not change else found
+    if (holder := _recreated_class(reason)) is not None:
+        changes = changed_part(one, other)
+        advice = recreated_object(holder, changes)
+        return _or_by_content(advice) if by == "identity" and not changes else advice
     if by != "content":  # else these are the first parts that differ
         path, one, other = first_difference(one, other)
     if is_function(one) and is_function(other):
-        # One that is made again with the same content is equal where that is compared.
+        # One that is recreated with the same content is equal where that is compared.
         if by == "content" or not are_recreated(one, other):
-            found = note(ANOTHER_FUNCTION)
+            advice = Advice("another function", Fix(act=Act.NOTHING))
         else:
-            change = changed_part(one, other)
-            found = fresh_function(other, change, _shared_data(one, other))
-            found = _or_by_content(found) if by == "identity" and not change else found
-    elif leaf and is_a(other, float) and not math.isnan(other):  # under `equinox.filter_jit`
-        found = fix(f"`jnp.asarray({_name_in_code(reason.path)})`: a Python number is static there")
+            changes = changed_part(one, other)
+            advice = recreated_function(other, changes, _shared_data(one, other))
+            advice = _or_by_content(advice) if by == "identity" and not changes else advice
+    elif cls is not object and is_a(other, float) and not math.isnan(other):
+        words, name = "`jnp.asarray({})`: a Python number is static there", reason.path
+        convert = Fix(words, Act.CONVERT, ("jnp.asarray",), (_name_in_code(name),))
+        advice = Advice("", convert)  # under `equinox.filter_jit`
     else:
-        found = _static_fix(one, other)
+        advice = _static_fix(one, other)
     path = _with_names(reason.before, path)
     if not path:
-        return found
-    change = found.change
+        return advice
+    change = advice.change
     if not change and "..." in describe(reason.before):  # else the two texts may be one
         change = f"`{_short(one)}` -> `{_short(other)}`"
-    return found._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
+    return advice._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
 
 
-def _or_by_content(found: Advice) -> Advice:
-    return found._replace(fix=f'{found.fix}, or declare the field `lw.static_field(by="content")`')
+def _or_by_content(advice: Advice) -> Advice:
+    words = f'{advice.fix.words}, or declare the field `lw.static_field(by="content")`'
+    return advice._replace(fix=advice.fix._replace(words=words))
 
 
-def rebuilt(reason: "Reason") -> str | None:
-    """Return the class of a static that is built again with recreated functions: an optimizer."""
-    if reason.cause is not Cause.STATIC or reason.details[0] == "content":
+def _recreated_class(reason: Reason) -> str | None:
+    """Return the class of a static that is recreated with its functions: an optimizer."""
+    if reason.cause is not Cause.STATIC or reason.details.by == "content":
         return None
     cls = type(reason.before)
     if module_of(cls) in ("builtins", "functools"):
@@ -240,11 +261,11 @@ def rebuilt(reason: "Reason") -> str | None:
     with contextlib.suppress(Exception):  # code of the values' own classes
         path, one, other = first_difference(reason.before, reason.after)
         if re.fullmatch(r"\.\w+", path) and are_recreated(one, other):
-            return class_name(cls)
+            return _class_name(cls)
     return None
 
 
-def class_name(cls: type) -> str:
+def _class_name(cls: type) -> str:
     return public_name(cls).removeprefix("__main__.")
 
 
@@ -275,14 +296,15 @@ def _static_fix(one: Any, other: Any) -> Advice:
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
-        return Advice(change, "pass values of one type")
+        return Advice(change, Fix("pass values of one type"))
     if compares_by_identity(type(one)) and not is_a(other, Enum):
         name = _type_name(other)
         if is_installed_module(module_of(type(other))):  # which the user cannot change
             return fix(f"make it once, and pass the same one: {name} compares by identity")
         return fix(f"keep one object, or make {name} a frozen dataclass: it compares by identity")
     if is_a(other, int | float | complex) and not is_a(other, bool):
-        return fix("keep one value; if it is no shape or length, make it dynamic")
+        words = "keep one value; if it is no shape or length, make it dynamic"
+        return fix(words, Act.MAKE_DYNAMIC)
     return fix("keep one value, or a few: each has a program")
 
 
@@ -315,8 +337,8 @@ def definition_of(value: Any, depth: int = 5) -> Any:
     return tuple(found)
 
 
-def changed_part(one: Any, other: Any) -> str:
-    """Return what two recreated functions hold that differs, as "`rate`, 0.1 -> 0.2"."""
+def changed_part(one: Any, other: Any) -> list[Change]:
+    """Return what two recreated functions hold that differs, if it has a name."""
     with contextlib.suppress(Exception):  # code of the values' own classes
         if all(hasattr(each, "__wrapped__") for each in (one, other)):
             one, other = inspect.unwrap(one), inspect.unwrap(other)
@@ -326,8 +348,8 @@ def changed_part(one: Any, other: Any) -> str:
         if before == after and hasattr(its, "shape"):
             after = f"another {after}"
         if name and before != after and " at 0x" not in after:
-            return f"`{name}`, {before} -> {after}"
-    return ""
+            return [Change(name, before, after)]
+    return []
 
 
 def _shared_data(one: Any, other: Any) -> list[str]:
@@ -347,36 +369,39 @@ def _shared_data(one: Any, other: Any) -> list[str]:
     return []
 
 
-def fresh_object(name: str, change: str = "") -> Advice:
-    if not change:
-        return Advice(f"a new {name} each call", "create it once")
+def recreated_object(name: str, changes: "Sequence[Change]" = ()) -> Advice:
+    """Word an object whose functions are recreated with it, and what it captures that differs."""
+    if not changes:
+        return Advice(f"a new {name} each call", Fix("create it once"))
     how = " (`optax.inject_hyperparams`)" if name.startswith("optax.") else ""
     return Advice(
-        f"a new {name} each call, with another {change}",
-        f"pass {_named(change)} as an argument{how}, and create the rest once",
+        f"a new {name} each call, with another {_joined(map(str, changes))}",
+        Fix(f"pass {_named(changes)} as an argument{how}, and create the rest once"),
     )
 
 
-def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -> Advice:
+def recreated_function(
+    other: Any, changes: "Sequence[Change]" = (), shared: "Sequence[str]" = ()
+) -> Advice:
     """Word a function that is recreated, and what it captures or reads that differs."""
     if is_a(other, types.MethodType | BoundMethod):
         how = "keep one object, or pass that and call its method"
-        return Advice("a method of another object", how)
+        return Advice("a method of another object", Fix(how))
     name = getattr(other, "__qualname__", "")
     kind = "partial" if is_a(other, functools.partial) else "function"
     kind = "lambda" if name.endswith("<lambda>") else kind
-    if change:
-        how = f"pass {_named(change)} as an argument"
-        if ", another function" in change:  # which no jitted function takes
-            how = f"create {_named(change)} once, with what differs in it as an argument"
-        change = re.sub(", another (one|function)", "", change)
+    if changes:
+        how = f"pass {_named(changes)} as an argument"
+        if any(change.is_function for change in changes):  # which no jitted function takes
+            how = f"create {_named(changes)} once, with what differs in it as an argument"
         return Advice(
-            f"a new {kind} each call, with another {change}", f"{how}, and define the {kind} once"
+            f"a new {kind} each call, with another {_joined(map(str, changes))}",
+            Fix(f"{how}, and define the {kind} once"),
         )
-    names = " and ".join(f"`{each}`" for each in shared[:2])
+    names = _joined(f"`{name}`" for name in shared[:2])
     rest = f", and pass {names} as an argument if that changes" if names else ""
     how = once(is_in_module="<locals>" not in name)
-    return Advice(f"a new {kind} each call", f"define it {how}{rest}")
+    return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
 
 def once(*, is_in_module: bool) -> str:
@@ -384,17 +409,12 @@ def once(*, is_in_module: bool) -> str:
     return "once, before the loop" if is_in_module else "once"
 
 
-def _named(change: str) -> str:
-    """Return the names in a text of changes: "`rate`" of "`rate`, 0.1 -> 0.2"."""
-    return " and ".join(re.findall(r"`[^`]+`", change)) or "that"
+def _named(changes: "Sequence[Change]") -> str:
+    return _joined(f"`{change.name}`" for change in changes)
 
 
-def distinct_names(one: type, other: type) -> tuple[str, str]:
-    """Return the names of two classes; those of one name with their modules."""
-    if one.__qualname__ != other.__qualname__:
-        return one.__qualname__, other.__qualname__
-    mine, its = (f"{module_of(each)}.{each.__qualname__}" for each in (one, other))
-    return (mine, f"another {its}") if mine == its else (mine, its)
+def _joined(texts: "Iterable[str]") -> str:
+    return " and ".join(texts)
 
 
 def _short(value: Any) -> str:
@@ -405,7 +425,7 @@ def _type_name(value: Any) -> str:
     return type(value).__qualname__
 
 
-def _unread(reason: "Reason") -> Advice:
+def _unread(reason: Reason) -> Advice:
     return note(f"the arguments could not be read: {reason.after}")
 
 
@@ -442,9 +462,9 @@ class Cause(Enum):
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
     # Leaves.
     SHAPE = member(_shape)
-    BATCH = fix("pad to one size, or a few")
+    BATCH = fix("pad to one size, or a few", Act.PAD)
     AXES = fix("keep one choice of axes")
-    GROWING = fix("preallocate, or pad")
+    GROWING = fix("preallocate, or pad", Act.PAD)
     DTYPE = member(_dtype)
     RAW_KEY = fix(
         "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"
@@ -479,8 +499,8 @@ class Cause(Enum):
     UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
     UNREAD = member(_unread)
 
-    def word(self, reason: "Reason") -> Advice:
-        """Return the words for one reason."""
+    def word(self, reason: Reason) -> Advice:
+        """Return the change and the fix of one reason."""
         wording: Advice | Callable[[Reason], Advice] = self.value
         if isinstance(wording, Advice):
             return wording
@@ -488,3 +508,32 @@ class Cause(Enum):
             return wording(reason)
         except Exception:  # noqa: BLE001  # code of the values' own classes; a text must come out
             return note("values whose own code raised")
+
+    def values(self, reason: Reason) -> tuple[str, str] | None:
+        """Return the values of a static as text, where both texts would be one."""
+        if self is not Cause.STATIC:
+            return None
+        if (holder := _recreated_class(reason)) is not None:
+            return holder, "a new one"
+        before, after = format_value(reason.before), format_value(reason.after)
+        if before == after and "..." in before:
+            with contextlib.suppress(Exception):  # code of the values' own classes
+                _, one, other = first_difference(reason.before, reason.after)
+                return f"...{format_value(one)}...", f"...{format_value(other)}..."
+        return None
+
+    def merge(self, reasons: list[Reason]) -> list[Reason]:
+        """Return the reasons of one object, as one where all its functions are recreated."""
+        first = reasons[0]
+        if self is not Cause.STATIC or len(reasons) != first.details.leaves or len(reasons) == 1:
+            return reasons
+        cls, changes = first.details.cls, list[Change]()
+        if module_of(cls) == "builtins":
+            return reasons
+        for reason in reasons:
+            if not are_recreated(reason.before, reason.after):
+                return reasons
+            changes = changes or changed_part(reason.before, reason.after)
+        name = _class_name(cls)
+        words, advice = (Verbatim(name), Verbatim("a new one")), recreated_object(name, changes)
+        return [Reason(first.holder or "", first.kind, first.outcome, *words, advice)]

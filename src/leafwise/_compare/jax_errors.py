@@ -15,8 +15,8 @@ from leafwise._classes.refusals import library_of
 from leafwise._classes.spec import is_decorated, written_default
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause, is_function
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import labels_of
+from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import frames_of, hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusal_in
 from leafwise._objects.classes import is_a
@@ -54,7 +54,7 @@ class Explaining(Block):
                 hide_frames(error)
         if note:
             with contextlib.suppress(Exception):
-                error.add_note(note)
+                error.add_note(_Explained(note))
 
 
 def explanation(error: Exception) -> str:
@@ -78,12 +78,18 @@ def add_uses(
     with contextlib.suppress(Exception):
         found = uses_in(error, named_arguments(fun, args, kwargs))
         if found and not _is_explained(error):
-            error.add_note(_HEADER + "\n".join(found))
+            error.add_note(_Explained(_HEADER + "\n".join(found)))
 
 
 def _is_explained(error: Exception) -> bool:
     notes = getattr(error, "__notes__", ())
-    return any(isinstance(each, str) and each.startswith(_HEADER) for each in notes)
+    return any(isinstance(note, _Explained) for note in notes)
+
+
+class _Explained(str):
+    """A note of ours on an error."""
+
+    __slots__ = ()
 
 
 def _is_refused(reason: Reason, pair: Refusal) -> bool:
@@ -96,7 +102,7 @@ def _is_refused(reason: Reason, pair: Refusal) -> bool:
 def _fixes_for(found: list[Reason]) -> Iterator[str]:
     for reason in found:
         if reason.kind is ReasonKind.STRUCTURE and "None" in (reason.before, reason.after):
-            yield reason._replace(cause=Cause.STRUCTURE).fix
+            yield str(reason._replace(cause=Cause.STRUCTURE).fix)
     if any(reason.kind is ReasonKind.STATIC for reason in found):
         yield "a static has one value while JAX traces: keep it, or make the field dynamic"
 

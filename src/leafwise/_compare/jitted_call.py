@@ -11,18 +11,20 @@ import jax
 import numpy as np
 
 from leafwise._compare.fixes import once
+from leafwise._display.reasons import Act, Fix
 from leafwise._objects.call_site import position_of
 
 _LONGEST: Final = 120
-_FIX: Final = "`{code}` {once}, and `{call}` here, if it has no side effects"
-_WORDS: Final = "put this call into a function, and `jax.jit` that once, if it has no side effects"
+_IN_WORDS: Final = Fix(
+    "put this call into a function, and `jax.jit` that once, if it has no side effects"
+)
 
 
-def fix_of(frame: types.FrameType | None) -> str:
+def fix_of(frame: types.FrameType | None) -> Fix:
     """Return how the call that a frame is making is compiled once, with code where possible."""
     text, tree = ("", None) if frame is None else _call(frame)
     if frame is None or tree is None:
-        return _WORDS
+        return _IN_WORDS
     scope = _values(frame)
     arguments: list[str] = []
     for name in dict.fromkeys(_names(tree)):
@@ -30,17 +32,19 @@ def fix_of(frame: types.FrameType | None) -> str:
         if _is_dynamic(value):
             arguments.append(name)
         elif name not in frame.f_globals and not hasattr(builtins, name):
-            return _WORDS  # a local function or a number, which code elsewhere may not see
+            return _IN_WORDS  # a local function or a number, which code elsewhere may not see
         elif not (callable(value) or isinstance(value, types.ModuleType)):
-            return _WORDS  # a value that is part of the program, and may change
+            return _IN_WORDS  # a value that is part of the program, and may change
     module = next((name for name, value in frame.f_globals.items() if value is jax), None)
     called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
     given = ", ".join(arguments)
     code = f"jitted_{called} = {module}.jit(lambda {given}: {text})"
     if not (module and given) or frame.f_code.co_name == "<lambda>" or len(code) > _LONGEST:
-        return _WORDS
+        return _IN_WORDS
     how = once(is_in_module=frame.f_code.co_name == "<module>")
-    return _FIX.format(code=code, once=how, call=f"jitted_{called}({given})")
+    call = f"jitted_{called}({given})"
+    words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
+    return Fix(words, Act.JIT_ONCE, (code, call))
 
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:

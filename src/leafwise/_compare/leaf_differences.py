@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.fixes import Cause
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
-from leafwise._objects.text import Verbatim, got
+from leafwise._compare.fixes import Cause, StaticFacts
+from leafwise._display.reasons import Outcome, Reason, ReasonKind
+from leafwise._objects.stand_ins import Verbatim
+from leafwise._objects.text import got
 from leafwise._trees.equality import StaticPair, is_distinct, jax_equal, verdict_of
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
@@ -99,7 +100,7 @@ def static_reasons(path: str, pair: StaticPair) -> Iterator[Reason]:
     kind, outcome, cause = _OF_STATICS[word]
     if word == "differ":
         by = pair.how if pair.how in ("identity", "content") else None
-        yield Reason(path, kind, outcome, before, after, cause, (by, step))
+        yield Reason(path, kind, outcome, before, after, cause, StaticFacts(by, step))
     else:
         yield Reason(path + step, kind, outcome, before, after, cause)
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leafwise._compare.fixes import Cause, distinct_names
+from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import leaf_reasons, static_reasons
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
+from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._display.words import count
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim
+from leafwise._objects.classes import distinct_names
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.equality import (
     How,
     StaticPair,
@@ -33,7 +33,7 @@ class Part(NamedTuple):
         below: The children that two nodes both have; if they are equal, the leaves below that
             are not known to be.
         numbers: The Python numbers that two leaves are, as far as they are known.
-        holder: The node above a leaf of the later call that is static.
+        holder: The node above a leaf of the later call that is static, and its path.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Part(NamedTuple):
     same: bool | None = False
     below: Sequence["Part"] = ()
     numbers: tuple[Any, Any] = (None, None)
-    holder: Node | None = None
+    holder: tuple[Node, str] | None = None
 
 
 def paired(before: Signature, after: Signature, *, every: bool = False) -> Part:
@@ -107,7 +107,10 @@ class _Pairing:
         """Pair two leaves, given by their places."""
         one, other = self.before[mine], self.after[its]
         numbers = self.numbers[0].get(mine), self.numbers[1].get(its)
-        holder = _holder(self.last.root, its) if other.kind is LeafKind.STATIC else None
+        holder = None
+        if other.kind is LeafKind.STATIC:
+            node = _holder(self.last.root, its)
+            holder = node, path.removesuffix(node.steps[node.children.index(its)])
         return Part(path, one, other, False, (), numbers, holder)  # noqa: FBT003
 
 
@@ -199,15 +202,17 @@ class TreeComparison:
 
 
 def _static_leaf_reasons(
-    path: str, one: Leaf, other: Leaf, holder: Node | None
+    path: str, one: Leaf, other: Leaf, holder: tuple[Node, str] | None
 ) -> Iterator[Reason]:
     """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
     if one.kind is other.kind:
-        for each in static_reasons(path, StaticPair(one.value, other.value, "entry")):
-            facts: tuple[Any, ...] = ()
-            if each.cause is Cause.STATIC and holder is not None:
-                facts = holder.cls, len(holder.children)
-            yield each._replace(details=(*each.details, *facts))
+        for reason in static_reasons(path, StaticPair(one.value, other.value, "entry")):
+            if reason.cause is not Cause.STATIC or holder is None:
+                yield reason
+                continue
+            node, above = holder
+            facts = reason.details._replace(cls=node.cls, leaves=len(node.children))
+            yield reason._replace(details=facts, holder=above)
     elif LeafKind.INVALID not in (one.kind, other.kind):
         words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
         yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)

@@ -3,26 +3,23 @@
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
-from leafwise._display.shape import (
+from leafwise._display.reasons import Act, Explanation, Fix, Reason, ReasonKind
+from leafwise._display.report import (
     EventRecord,
-    ExplanationRecord,
-    FindingReasonRecord,
-    FindingRecord,
     FunctionRecord,
-    ReasonRecord,
     Report,
+    Seconds,
     SiteRecord,
+    TriedRecord,
 )
-from leafwise._display.words import ANOTHER_FUNCTION, count, likeness, lost, paths_of, place
-
-Interval: TypeAlias = tuple[float, float]
+from leafwise._display.words import count, paths_of, place
 
 
 @dataclasses.dataclass(slots=True)
-class Made:
+class ProgramEvents:
     """One program: its trace, lowering and compile, as far as there were any."""
 
     events: list[EventRecord]
@@ -35,49 +32,54 @@ class Made:
     @property
     def explained(self) -> EventRecord:
         """The event with the explanation, if there is one."""
-        return next((each for each in self.events if each["explanation"]), self.first)
+        return next((event for event in self.events if event.explanation), self.first)
 
     @property
-    def explanation(self) -> ExplanationRecord | None:
+    def explanation(self) -> Explanation | None:
         """Why it was made; None where that is not known."""
-        return self.explained["explanation"]
+        return self.explained.explanation
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """The reasons that JAX acted upon."""
+        return [] if self.explanation is None else self.explanation.acted
 
     @property
     def is_compiled(self) -> bool:
         """Whether it was compiled, by XLA or by the cache on disk."""
-        return self.events[-1]["kind"] in _COMPILES
+        return self.events[-1].kind in _COMPILES
 
     @property
     def is_repeat(self) -> bool:
         """Whether JAX made the like before; what is made of another function is another."""
         why = self.explanation
-        if self.first.get("inner") or why is None or why["nearest"] is None:
+        if self.first.inner or why is None or why.nearest is None:
             return False
-        return not any(each["change"].startswith(ANOTHER_FUNCTION) for each in acted(why))
+        return not any(reason.fix.act is Act.NOTHING for reason in self.reasons)
 
     @property
     def identity(self) -> tuple[str, str, str]:
         """The function, and what was made of it."""
-        return self.first["name"], self.first.get("defined", ""), self.first.get("role", "")
+        return self.first.name, self.first.defined, self.first.role
 
 
 _COMPILES: Final = ("compile", "cache hit")
 _ORDER: Final = {"trace": 0, "lowering": 1, "compile": 2, "cache hit": 2}
 
 
-def made(report: Report) -> list[Made]:
-    """Return the programs of a report, in the order in which they were finished."""
-    found: list[Made] = []
-    last: dict[tuple[str, str, str], Made] = {}
-    for event in sorted(report["events"], key=lambda event: interval(event)[1]):
-        of = event["process"], event["thread"], event["name"]
+def programs_of(events: Iterable[EventRecord]) -> list[ProgramEvents]:
+    """Return the programs of some events, in the order in which they were finished."""
+    programs: list[ProgramEvents] = []
+    last: dict[tuple[str, str, str], ProgramEvents] = {}
+    for event in sorted(events, key=lambda event: event.interval[1]):
+        of = event.process, event.thread, event.name
         current = last.get(of)
-        order = _ORDER[event["kind"]]
-        if current is None or _ORDER[current.events[-1]["kind"]] >= order:
-            current = last[of] = Made([])
-            found.append(current)
+        order = _ORDER[event.kind]
+        if current is None or _ORDER[current.events[-1].kind] >= order:
+            current = last[of] = ProgramEvents([])
+            programs.append(current)
         current.events.append(event)
-    return found
+    return programs
 
 
 @dataclasses.dataclass(slots=True)
@@ -86,33 +88,44 @@ class Finding:
 
     site: SiteRecord | None
     is_outside: bool
-    programs: list[Made] = dataclasses.field(default_factory=list["Made"])
-    every: list[Made] = dataclasses.field(default_factory=list["Made"])
+    programs: list[ProgramEvents] = dataclasses.field(default_factory=list[ProgramEvents])
+    every: list[ProgramEvents] = dataclasses.field(default_factory=list[ProgramEvents])
+    tried: TriedRecord | None = None
 
     @property
     def events(self) -> list[EventRecord]:
         """What JAX did for them."""
-        return [event for each in self.programs for event in each.events]
+        return [event for program in self.programs for event in program.events]
 
     @property
     def seconds(self) -> float:
         """How long JAX was busy with them."""
-        return covered(map(interval, self.events))
+        return covered(event.interval for event in self.events)
 
     @property
     def names(self) -> list[str]:
         """The functions or operations, each once."""
-        return list(dict.fromkeys(each.first["name"] for each in self.programs))
+        return list(dict.fromkeys(program.first.name for program in self.programs))
 
     @property
     def retraces(self) -> int:
         """How many traces were made again."""
-        return sum(each["kind"] == "trace" for each in self.events)
+        return sum(event.kind == "trace" for event in self.events)
 
     @property
     def recompiles(self) -> int:
         """How many compiles were made again."""
-        return sum(each["kind"] in _COMPILES for each in self.events)
+        return sum(event.kind in _COMPILES for event in self.events)
+
+    @property
+    def text(self) -> str:
+        """The source of the line."""
+        return self.site.text.strip() if self.site else ""
+
+    @property
+    def processes(self) -> list[str]:
+        """The processes, where there are several."""
+        return sorted({event.process for event in self.events if event.process})
 
     @property
     def what(self) -> str:
@@ -130,31 +143,31 @@ class Finding:
         return f"{name} {verb} {times}{self._role()}"
 
     def _role(self) -> str:
-        roles = {each.first.get("role", "").rpartition(" ")[2] for each in self.programs}
+        roles = {program.first.role.rpartition(" ")[2] for program in self.programs}
         return f", {_ROLES[role]}" if len(roles) == 1 and (role := roles.pop()) in _ROLES else ""
 
     def _sizes(self) -> list[str]:
-        every = [acted(each.explanation) for each in self.programs]
+        every = [program.reasons for program in self.programs]
         if not all(len(reasons) == 1 and is_batch(reasons[0]) for reasons in every):
             return []
-        sizes = (each[name] for (each,) in every for name in ("before", "after"))
+        sizes = (size for (reason,) in every for size in (reason.before, reason.after))
         return list(dict.fromkeys(sizes))
 
     def _what_outside(self) -> str:
         noun, verb = ("program", "compiled") if self.recompiles else ("trace", "made")
-        if all(each["kind"] == "shape" for each in self._every_reason()):
-            found = (each.explanation for each in self.programs)
-            sizes = max(why["nearest"] or 0 for why in found if why is not None) + 2
+        if all(reason.kind is ReasonKind.SHAPE for reason in self._every_reason()):
+            explanations = (program.explanation for program in self.programs)
+            sizes = max(why.nearest or 0 for why in explanations if why is not None) + 2
             # Of several operations in a package what the line calls, if that is one function.
-            text = self.site["text"] if self.site and self.via and self.names[1:] else ""
+            text = self.site.text if self.site and self.via and self.names[1:] else ""
             called = re.fullmatch(r"[^(]*?([^\W\d][\w.]*)\([^(]*", text)
             name = called[1] if called else paths_of(self.names)
             return f"{name} {verb} for {sizes} sizes, outside `jit`"
         every, again = (
-            [each for each in several if each.is_compiled is (noun == "program")]
+            [program for program in several if program.is_compiled is (noun == "program")]
             for several in (self.every, self.programs)
         )
-        runs = {each.explained.get("run") for each in every}
+        runs = {program.explained.run for program in every}
         in_runs = f" in {len(runs)} runs" if len(runs) > 1 else ""
         what = f"{count(len(every), noun)} {verb} outside `jit`{in_runs}"
         return f"{what}, {len(again):,} of them again"
@@ -162,42 +175,47 @@ class Finding:
     @property
     def via(self) -> list[str]:
         """The lines of packages that called, where one stands between."""
-        return list(dict.fromkeys(each["via"] for each in self.events if "via" in each))
+        return list(dict.fromkeys(event.via for event in self.events if event.via))
 
-    def reasons(self) -> list[FindingReasonRecord]:
-        """Return why, one reason for all leaves that differ alike."""
-        paths: dict[tuple[str, str, str], list[str]] = {}
-        for each in self._every_reason():
-            if each["path"]:
-                of = each["path"], each["kind"], likeness(each["path"], each["fix"])
-                paths.setdefault(of, []).append(each["change"])
-        groups: dict[Any, list[str]] = {}
-        for (path, kind, like), changes in paths.items():
-            groups.setdefault((kind, like, *dict.fromkeys(changes)), []).append(path)
+    def reasons(self) -> list[tuple[Reason, int]]:
+        """Return why, one reason for all leaves that differ alike.
+
+        Of several changes the first one is shown: the number is that of the others.
+        """
+        changes: dict[Any, dict[str, Reason]] = {}
+        for reason in self._every_reason():
+            if reason.path:
+                of = reason.path, reason.kind, reason.fix.alike
+                changes.setdefault(of, {}).setdefault(reason.change, reason)
+        groups: dict[Any, list[dict[str, Reason]]] = {}
+        for (_, kind, alike), several in changes.items():
+            groups.setdefault((kind, alike, *several), []).append(several)
         if len(groups) > 1:  # what is known of the arguments says more
-            groups = {like: paths for like, paths in groups.items() if like[0] != "cache"}
-        return [
-            {"path": paths_of(several), "kind": kind, "change": change, "more": len(rest)}
-            for (kind, _, change, *rest), several in groups.items()
-        ]
+            groups = {of: same for of, same in groups.items() if of[0] is not ReasonKind.CACHE}
+        shown: list[tuple[Reason, int]] = []
+        for same in groups.values():
+            first, *more = same[0].values()
+            path = paths_of(next(iter(several.values())).path for several in same)
+            shown.append((first._replace(path=path), len(more)))
+        return shown
 
-    def fixes(self) -> list[str]:
+    def fixes(self) -> list[Fix]:
         """Return what to do, the fix of most programs first."""
-        found = Counter(each["fix"] for each in self._every_reason() if each["fix"])
-        unlike: dict[str, str] = {}
-        for fix, _ in found.most_common():
-            unlike.setdefault(likeness("", fix), fix)
+        fixes = Counter(reason.fix for reason in self._every_reason() if reason.fix)
+        unlike: dict[Any, Fix] = {}
+        for fix, _ in fixes.most_common():
+            unlike.setdefault(fix.alike, fix)
         return list(unlike.values())
 
-    def _every_reason(self) -> Iterator[ReasonRecord]:
-        for each in self.programs:
-            yield from acted(each.explanation)
+    def _every_reason(self) -> Iterator[Reason]:
+        for program in self.programs:
+            yield from program.reasons
 
-    def record(self) -> FindingRecord:
-        """Return it as plain values."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which `json.dumps` takes."""
         return {
             "place": place(self.site),
-            "text": self.site["text"].strip() if self.site else "",
+            "text": self.text,
             "via": self.via,
             "functions": self.names,
             "outside": self.is_outside,
@@ -205,15 +223,19 @@ class Finding:
             "retraces": self.retraces,
             "recompiles": self.recompiles,
             "seconds": self.seconds,
-            "reasons": self.reasons(),
-            "fixes": self.fixes(),
-            "processes": sorted({each["process"] for each in self.events if each["process"]}),
+            "reasons": [
+                {"path": reason.path, "kind": reason.kind, "change": reason.change, "more": more}
+                for reason, more in self.reasons()
+            ],
+            "fixes": list(map(str, self.fixes())),
+            "processes": self.processes,
+            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
         }
 
 
-def is_batch(reason: Mapping[str, Any]) -> bool:
+def is_batch(reason: Reason) -> bool:
     """Return whether a reason is the size of a batch, which the words of a finding name."""
-    return (reason["path"], reason["kind"]) == ("batch", "batch")
+    return reason.kind is ReasonKind.BATCH and reason.path == "batch"
 
 
 _MOST_SIZES: Final = 6
@@ -224,40 +246,31 @@ _ROLES: Final = {
 }
 
 
-def acted(explanation: ExplanationRecord | None) -> list[ReasonRecord]:
-    """Return the reasons that JAX acted upon, and then statics that only look equal."""
-    if explanation is None:
-        return []
-    cheap = ("reuse", "dispatch")
-    costly = [each for each in explanation["reasons"] if each["outcome"] not in cheap]
-    return [*costly, *explanation["unsound"]]
-
-
-def findings(report: Report, *, small: bool = False) -> list[Finding]:
+def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]:
     """Return what JAX made again, the longest first; or what of it is too small to be one."""
     found: dict[Any, Finding] = {}
     forward: dict[Any, Any] = {}
     key: Any
-    recreated: dict[Any, list[Made]] = {}
-    for each in made(report):
-        first = each.first
-        line = _line(first["site"])
-        if first["eager"]:
-            finding = found.setdefault((line, "outside"), Finding(first["site"], is_outside=True))
-            finding.every.append(each)
-            finding.programs += [each] if each.is_repeat else []
-        elif each.is_repeat:
-            key = _line_and_cause(each, forward)
-            found.setdefault(key, Finding(first["site"], is_outside=False)).programs.append(each)
-        elif "recreated" in each.explained:
-            key = line, each.identity, first["process"]
-            recreated.setdefault(key, []).append(each)
+    recreated: dict[Any, list[ProgramEvents]] = {}
+    for program in programs_of(events):
+        first = program.first
+        line = _line(first.site)
+        if first.eager:
+            finding = found.setdefault((line, "outside"), Finding(first.site, is_outside=True))
+            finding.every.append(program)
+            finding.programs += [program] if program.is_repeat else []
+        elif program.is_repeat:
+            key = _line_and_cause(program, forward)
+            found.setdefault(key, Finding(first.site, is_outside=False)).programs.append(program)
+        elif program.explained.recreated:
+            key = line, program.identity, first.process
+            recreated.setdefault(key, []).append(program)
     for (line, identity, _), several in recreated.items():
         # A function that is jitted for two objects is not recreated all the time.
-        if len(several) > 1 or several[0].explained.get("recreated") != "new":
-            finding = Finding(several[0].first["site"], is_outside=False)
+        if len(several) > 1 or several[0].explained.recreated != "new":
+            finding = Finding(several[0].first.site, is_outside=False)
             found.setdefault((line, identity, "recreated"), finding).programs.extend(several)
-    least = min(_SMALL, _SMALL * busy(report))
+    least = min(_SMALL, _SMALL * busy(events))
     again = [each for each in found.values() if each.programs and (each.seconds < least) is small]
     return sorted(again, key=lambda finding: -finding.seconds)
 
@@ -266,59 +279,55 @@ _SMALL: Final = 1e-3
 """Under a millisecond, and this part of JAX's time, there is nothing to save."""
 
 
-def _line_and_cause(program: Made, forward: dict[Any, Any]) -> Any:
+def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
     """Return what the programs of one finding have in common."""
-    causes = tuple((each["path"], each["kind"]) for each in acted(program.explanation))
-    line, (name, defined, role) = _line(program.first["site"]), program.identity
-    found = line, name, defined, role, causes
+    causes = tuple((reason.path, reason.kind) for reason in program.reasons)
+    line, (name, defined, role) = _line(program.first.site), program.identity
+    key = line, name, defined, role, causes
     if role.endswith("backward") and not causes:  # it is made for what the forward pass is
-        return forward.get((line, name, defined), found)
+        return forward.get((line, name, defined), key)
     if role.endswith("forward"):
-        forward[line, name, defined] = found
-    return found
+        forward[line, name, defined] = key
+    return key
 
 
-def once_each(report: Report, found: Iterable[Finding]) -> list[tuple[str, int, float]]:
+def once_each(report: Report) -> list[tuple[str, int, float]]:
     """Return lines outside jitted functions without a finding, their programs and seconds."""
-    known = {(_line(each.site), name) for each in found if each.is_outside for name in each.names}
-    lines: dict[str, list[Made]] = {}
-    for each in made(report):
-        at = _line(each.first["site"]), each.first["name"]
-        if each.first["eager"] and each.is_compiled and at not in known:
-            lines.setdefault(place(each.first["site"]), []).append(each)
+    outside = [finding for finding in report.findings if finding.is_outside]
+    known = {(_line(finding.site), name) for finding in outside for name in finding.names}
+    lines: dict[str, list[ProgramEvents]] = {}
+    for program in programs_of(report.events):
+        at = _line(program.first.site), program.first.name
+        if program.first.eager and program.is_compiled and at not in known:
+            lines.setdefault(place(program.first.site), []).append(program)
     rows = [
-        (line, len(each), covered(interval(event) for one in each for event in one.events))
-        for line, each in lines.items()
+        (line, len(programs), busy([event for one in programs for event in one.events]))
+        for line, programs in lines.items()
     ]
     return sorted(rows, key=lambda row: -row[2])
 
 
-def nothing_again(report: Report) -> bool:
+def nothing_again(events: list[EventRecord]) -> bool:
     """Return whether no function was compiled twice in one role, and nothing else again."""
     compiled = [
-        (each.first["process"], *each.identity)
-        for each in made(report)
-        if each.is_compiled and not each.first["eager"]
+        (program.first.process, *program.identity)
+        for program in programs_of(events)
+        if program.is_compiled and not program.first.eager
     ]
-    return len(compiled) == len(set(compiled)) and not findings(report, small=True)
+    return len(compiled) == len(set(compiled)) and not findings(events, small=True)
 
 
 def seconds_of(found: Iterable[Finding]) -> float:
     """Return the time that went into repeats."""
-    return covered(interval(event) for each in found for event in each.events)
+    return busy([event for finding in found for event in finding.events])
 
 
-def interval(event: EventRecord) -> Interval:
-    """Return when an event began and when it ended."""
-    return event["start"], event["start"] + event["seconds"]
-
-
-def busy(report: Report) -> float:
+def busy(events: Iterable[EventRecord]) -> float:
     """Return for how many seconds JAX was tracing, lowering or compiling, each second once."""
-    return covered(map(interval, report["events"]))
+    return covered(event.interval for event in events)
 
 
-def covered(intervals: Iterable[Interval]) -> float:
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
     """Return the length of the union of intervals."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(intervals):
@@ -328,26 +337,25 @@ def covered(intervals: Iterable[Interval]) -> float:
 
 
 def _line(site: SiteRecord | None) -> Any:
-    return (site["file"], site["line"], site["text"]) if site else None
+    return (site.file, site.line, site.text) if site else None
 
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
     """Sum up the events of each function, or line outside them, the most seconds first."""
     groups: dict[Any, list[EventRecord]] = {}
     for event in events:
-        line = _calling_line(event) if event["eager"] else event.get("defined", "")
-        groups.setdefault((None if event["eager"] else event["name"], line), []).append(event)
+        line = _calling_line(event) if event.eager else event.defined
+        groups.setdefault((None if event.eager else event.name, line), []).append(event)
     for name in [name for name, where in groups if name is not None and not where]:
         named = [key for key in groups if key[0] == name and key[1]]
         if len(named) == 1:
             groups[named[0]] += groups.pop((name, ""))
-    found = [_function(name, line, each) for (name, line), each in groups.items()]
-    return sorted(found, key=lost, reverse=True)
+    functions = [_function(name, line, several) for (name, line), several in groups.items()]
+    return sorted(functions, key=lambda function: -function.total)
 
 
 def _calling_line(event: EventRecord) -> str:
-    site = event["site"]
-    return f"{site['file']}:{site['line']}" if site is not None else ""
+    return f"{event.site.file}:{event.site.line}" if event.site is not None else ""
 
 
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
@@ -355,20 +363,16 @@ def _function(name: str | None, where: str, events: list[EventRecord]) -> Functi
     file, _, line = (where or _calling_line(events[0])).rpartition(":")
 
     def of(*kinds: str) -> list[float]:
-        return [event["seconds"] for event in events if event["kind"] in kinds]
+        return [event.seconds for event in events if event.kind in kinds]
 
-    return {
-        "name": "outside jit" if name is None else name,
-        "file": file,
-        "line": int(line) if line else 0,
-        "eager": name is None,
-        "traces": len(of("trace")),
-        "lowerings": len(of("lowering")),
-        "compiles": len(of("compile")),
-        "cache_hits": len(of("cache hit")),
-        "seconds": {
-            "trace": sum(of("trace")),
-            "lower": sum(of("lowering")),
-            "compile": sum(of("compile", "cache hit")),
-        },
-    }
+    return FunctionRecord(
+        name="outside jit" if name is None else name,
+        file=file,
+        line=int(line) if line else 0,
+        eager=name is None,
+        traces=len(of("trace")),
+        lowerings=len(of("lowering")),
+        compiles=len(of("compile")),
+        cache_hits=len(of("cache hit")),
+        seconds=Seconds(sum(of("trace")), sum(of("lowering")), sum(of("compile", "cache hit"))),
+    )

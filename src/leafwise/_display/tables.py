@@ -19,7 +19,7 @@ from leafwise._display.findings import (
     once_each,
     seconds_of,
 )
-from leafwise._display.shape import CapturesRecord, FindingRecord, FunctionRecord, Report
+from leafwise._display.report import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     annotation,
@@ -32,8 +32,8 @@ from leafwise._display.words import (
     duration,
     is_empty,
     left_out_lines,
-    lost,
     paths_of,
+    place,
     together_lines,
     tried_lines,
 )
@@ -50,29 +50,27 @@ _LONGEST_PLACE: Final = 26
 
 def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings."""
-    found = findings(report)
-    records = report.get("findings") or [each.record() for each in found]
-    for record in records[:MOST_FINDINGS]:
-        _print_finding(record, report, console)
-    small = findings(report, small=True)
-    for left, name in ((found[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
+    for finding in report.findings[:MOST_FINDINGS]:
+        _print_finding(finding, report, console)
+    small = findings(report.events, small=True)
+    for left, name in ((report.findings[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
         if left:
             spent = duration(seconds_of(left))
             _print(f"{count(len(left), name)}, {spent}", console, style="dim")
             console.print()
-    _print_functions([each for each in report["functions"] if not each["eager"]], console)
-    _print_once_each(report, found, console)
-    for captured in report.get("captures", [])[:_MOST_FUNCTIONS]:
+    _print_functions([function for function in report.functions if not function.eager], console)
+    _print_once_each(report, console)
+    for captured in report.captures[:_MOST_FUNCTIONS]:
         _print_captures(captured, console)
     for line in (*cache_lines(report)[:_MOST_FUNCTIONS], *audit_lines(report)):
         _print(line, console)
-    if report["ended"]:
-        _print(f"the program ended: {cut(report['ended'], _LONGEST)}", console, style="bold red")
-    for text in report["warnings"]:
+    if report.ended:
+        _print(f"the program ended: {cut(report.ended, _LONGEST)}", console, style="bold red")
+    for text in report.warnings:
         for number, line in enumerate(text.splitlines()):
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
-    _print(NOTHING if is_empty(report) else _summary(report, found), console)
+    _print(NOTHING if is_empty(report) else _summary(report), console)
     for line in (*together_lines(report), *left_out_lines(report)):
         _print(line, console)
 
@@ -94,19 +92,19 @@ def _recorded(report: Report) -> Console:
     return console
 
 
-def _summary(report: Report, found: list[Finding]) -> str:
-    ran = duration(report["seconds"])
+def _summary(report: Report) -> str:
+    ran, found = duration(report.seconds), report.findings
     if found:
         spent = duration(seconds_of(found))
         return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"
-    what = "nothing was compiled again: " if nothing_again(report) else "no findings: "
-    what = "" if report.get("left_out") else what
-    return f"{what}JAX worked {duration(busy(report))} of {ran}"
+    what = "nothing was compiled again: " if nothing_again(report.events) else "no findings: "
+    what = "" if report.left_out else what
+    return f"{what}JAX worked {duration(busy(report.events))} of {ran}"
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:
     console.print()
-    _print(f"{cut(captured['function'], _LONGEST)} captures", console, style="bold")
+    _print(f"{cut(captured.function, _LONGEST)} captures", console, style="bold")
     for line in format_lines(captured):
         console.print(Text(f"  {line}"), soft_wrap=True)
     for line in stale_lines(captured):
@@ -128,39 +126,41 @@ def _print(text: str, console: Console, indent: int = 0, style: str = "") -> Non
         console.print(Text(line, style), soft_wrap=True)
 
 
-def _print_finding(record: FindingRecord, report: Report, console: Console) -> None:
-    via = map(_shorten_place, record["via"][:1])
-    where = " ".join((record["place"], *(f"[{each}]" for each in via)))
-    line = Text(f"{where}  {cut(record['text'], _LONGEST)}")
+def _print_finding(finding: Finding, report: Report, console: Console) -> None:
+    via = map(_shorten_place, finding.via[:1])
+    where = " ".join((place(finding.site), *(f"[{line}]" for line in via)))
+    line = Text(f"{where}  {cut(finding.text, _LONGEST)}")
     line.stylize("bold cyan", 0, len(where))
     line.truncate(console.width, overflow="ellipsis")
     console.print(line, soft_wrap=True)
-    for text in _lines_of(record, report):
-        _print(text, console, 2, "green" if text.startswith("fix: ") else "")
-    for text in tried_lines(record):
+    for text in _reason_lines(finding, report):
+        _print(text, console, 2)
+    # The only one is not shown twice, if it was tried.
+    fixes = [] if finding.tried is not None and len(finding.fixes()) == 1 else finding.fixes()
+    for fix in fixes[:_MOST_LINES]:
+        _print(f"fix: {cut(str(fix), _LONGEST)}", console, 2, "green")
+    for text in tried_lines(finding):
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {cut(text, _LONGEST)}", style), soft_wrap=True)
     console.print()
 
 
-def _lines_of(record: FindingRecord, report: Report) -> Iterator[str]:
-    """Yield what was made again, why, and the fixes; not the only one, if it was tried."""
-    every = {each["process"] for each in report["events"]}
+def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
+    """Yield what was made again, and why."""
+    every = {event.process for event in report.events}
     where = ""
-    if record["processes"] and len(record["processes"]) < len(every):
-        where = f", in {paths_of(record['processes'])}"
-    yield f"{cut(record['what'], _LONGEST)}, {duration(record['seconds'])}{where}"
-    for reason in record["reasons"][:_MOST_LINES]:
+    if finding.processes and len(finding.processes) < len(every):
+        where = f", in {paths_of(finding.processes)}"
+    yield f"{cut(finding.what, _LONGEST)}, {duration(finding.seconds)}{where}"
+    reasons = finding.reasons()
+    for reason, others in reasons[:_MOST_LINES]:
         if is_batch(reason):  # which the first line has said
             continue
-        path, kind, change = (cut(reason[name], _LONGEST) for name in ("path", "kind", "change"))
-        more = f", and {reason['more']:,} more" if reason["more"] else ""
-        yield f"{described(path, kind, change)}{more}"
-    if len(record["reasons"]) > _MOST_LINES:
-        yield f"and {count(len(record['reasons']) - _MOST_LINES, 'more reason')}"
-    fixes = [] if "tried" in record and len(record["fixes"]) == 1 else record["fixes"]
-    for fix in fixes[:_MOST_LINES]:
-        yield f"fix: {cut(fix, _LONGEST)}"
+        path, change = (cut(text, _LONGEST) for text in (reason.path, reason.change))
+        more = f", and {others:,} more" if others else ""
+        yield f"{described(path, reason.kind, change)}{more}"
+    if len(reasons) > _MOST_LINES:
+        yield f"and {count(len(reasons) - _MOST_LINES, 'more reason')}"
 
 
 def _shorten_place(text: str) -> str:
@@ -177,26 +177,26 @@ def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
     table.add_column("where", no_wrap=True)
     for name in ("traces", "compiles", "time"):
         table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-    for each in shown:
-        compiles = each["compiles"] + each["cache_hits"]
+    for function in shown:
+        where = f"{clean(function.file)}:{function.line}" if function.file else ""
         table.add_row(
-            Text(cut(each["name"], 80), "bold"),
-            Text(_shorten_place(f"{clean(each['file'])}:{each['line']}" if each["file"] else "")),
-            f"{each['traces']:,}",
-            f"{compiles:,}",
-            duration(lost(each)),
+            Text(cut(function.name, 80), "bold"),
+            Text(_shorten_place(where)),
+            f"{function.traces:,}",
+            f"{function.compiles + function.cache_hits:,}",
+            duration(function.total),
         )
     console.print(table)
     if rest:
-        seconds = duration(sum(map(lost, rest)))
+        seconds = duration(sum(function.total for function in rest))
         _print(f"and {count(len(rest), 'more function')}, {seconds}", console, style="dim")
     console.print()
 
 
-def _print_once_each(report: Report, found: list[Finding], console: Console) -> None:
+def _print_once_each(report: Report, console: Console) -> None:
     """Print the lines that took longest of those that compiled nothing again."""
-    least = _SMALL * busy(report)
-    rows = [row for row in once_each(report, found)[:_MOST_LINES] if row[2] >= least]
+    least = _SMALL * busy(report.events)
+    rows = [row for row in once_each(report)[:_MOST_LINES] if row[2] >= least]
     if rows:
         _print("compiled once each, outside `jit`", console, style="dim")
         for line, number, seconds in rows:
@@ -207,15 +207,14 @@ def _print_once_each(report: Report, found: list[Finding], console: Console) -> 
 def annotations_of(report: Report) -> str:
     """Return the lines that GitHub shows beside the code: of findings, and what the audit found."""
     lines: list[str] = []
-    for each in findings(report):
-        record = each.record()
-        title = f"{record['what']}, {duration(record['seconds'])}"
-        reasons = [described(one["path"], one["kind"], one["change"]) for one in record["reasons"]]
-        text = "\n".join((*reasons, *(f"fix: {fix}" for fix in record["fixes"]))) or title
-        where = (each.site["file"], each.site["line"]) if each.site else ("", 0)
+    for finding in report.findings:
+        title = f"{finding.what}, {duration(finding.seconds)}"
+        reasons = [described(one.path, one.kind, one.change) for one, _ in finding.reasons()]
+        text = "\n".join((*reasons, *(f"fix: {fix}" for fix in finding.fixes()))) or title
+        where = (finding.site.file, finding.site.line) if finding.site else ("", 0)
         lines.append(annotation("warning", text, title, *where))
-    for found in report["audit"]["found"] if "audit" in report else ():
-        file, _, number = found["call"].rpartition(":")  # or "line not known"
-        place = (file, int(number)) if file else ("", 0)
-        lines.append(annotation("warning", found["what"], "another program answered", *place))
+    for wrong in report.audit.found if report.audit is not None else ():
+        file, _, number = wrong.call.rpartition(":")  # or "line not known"
+        at = (file, int(number)) if file else ("", 0)
+        lines.append(annotation("warning", wrong.what, "another program answered", *at))
     return "\n".join(lines)

@@ -3,12 +3,13 @@
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from leafwise._display.shape import FindingRecord, FunctionRecord, Report, SiteRecord
+if TYPE_CHECKING:
+    from leafwise._display.findings import Finding
+    from leafwise._display.report import Report, SiteRecord
 
 NOTHING: Final = "JAX compiled nothing."
-ANOTHER_FUNCTION: Final = "another function"
 
 # Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
 # follows; halves of surrogate pairs, which UTF-8 cannot encode.
@@ -20,6 +21,11 @@ _UNPRINTABLE: Final = re.compile(
 def clean(text: str) -> str:
     """Return a text on one line, with what cannot be shown spelled out as in a repr."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def without_addresses(text: str) -> str:
+    """Cut out what differs from run to run."""
+    return re.sub(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+", "", text)
 
 
 def cut(text: str, longest: int) -> str:
@@ -70,31 +76,25 @@ _TWO_DIGITS: Final = 9.995
 """Smaller amounts get two decimals: they do not round to ten."""
 
 
-def place(site: SiteRecord | None) -> str:
+def place(site: "SiteRecord | None") -> str:
     """Return ``churn.py:40``, or that the line is not known."""
-    return f"{clean(site['file'])}:{site['line']}" if site else "line not known"
+    return f"{clean(site.file)}:{site.line}" if site else "line not known"
 
 
-def lost(function: FunctionRecord) -> float:
-    """Return the seconds that went into traces, lowerings and compilations."""
-    seconds = function["seconds"]
-    return seconds["trace"] + seconds["lower"] + seconds["compile"]
-
-
-def left_out_lines(report: Report) -> Iterator[str]:
+def left_out_lines(report: "Report") -> Iterator[str]:
     """Yield what JAX did not show, and what is left out for that."""
-    lost = report.get("left_out", {})
+    lost = report.left_out
     for what in dict.fromkeys(lost.values()):
-        shown = " or ".join(name for name, each in lost.items() if each == what)
+        shown = " or ".join(name for name, part in lost.items() if part == what)
         yield (
-            f"JAX {report['jax']} does not show {shown} to this version of leafwise: {what} are "
+            f"JAX {report.jax} does not show {shown} to this version of leafwise: {what} are "
             f"left out. `pip install -U leafwise`"
         )
 
 
-def is_empty(report: Report) -> bool:
+def is_empty(report: "Report") -> bool:
     """Return whether JAX did nothing while the program ran."""
-    return not report["functions"] and not report["events"]
+    return not report.functions and not report.events
 
 
 def headword(outcome: str, *, first: bool) -> str:
@@ -132,12 +132,6 @@ def described(path: str, kind: str, change: str) -> str:
 _OF_ARRAYS: Final = ("shape", "dtype", "weak type", "sharding", "kind", "value")
 
 
-def likeness(path: str, fix: str) -> str:
-    """Return a fix without the path and the numbers that its code is made of."""
-    same = fix.replace(f"`{path}", "`x").replace(f"({path})", "(x)") if path else fix
-    return re.sub(r"`jnp\.(\w+)\([^`]*\)`", r"`jnp.\1(x)`", same)
-
-
 def paths_of(paths: Iterable[str]) -> str:
     """Return the paths of one reason in short: ``mu.w, nu.w and 10 more``."""
     first, *rest = dict.fromkeys(paths)
@@ -145,16 +139,16 @@ def paths_of(paths: Iterable[str]) -> str:
     return f"{first}, {rest[0]}{more}" if rest else first
 
 
-def cache_lines(report: Report) -> list[str]:
+def cache_lines(report: "Report") -> list[str]:
     """Return why JAX's cache on disk missed, a line for each reason; the longest first."""
     misses = sorted(
-        (each for each in report["events"] if each.get("miss")),
-        key=lambda event: event["seconds"],
+        (event for event in report.events if event.miss),
+        key=lambda event: event.seconds,
         reverse=True,
     )
     names: dict[str, list[str]] = {}
     for event in misses:
-        names.setdefault(clean(event.get("miss", "")), []).append(clean(event["name"]))
+        names.setdefault(clean(event.miss), []).append(clean(event.name))
     return [
         f"cache miss of {paths_of(each)}: {why}"
         if len(each) == 1
@@ -163,18 +157,18 @@ def cache_lines(report: Report) -> list[str]:
     ]
 
 
-def audit_lines(report: Report) -> list[str]:
+def audit_lines(report: "Report") -> list[str]:
     """Return what the audit found, a line each, and what it cost; nothing if there was none."""
-    audit = report.get("audit")
+    audit = report.audit
     if audit is None:
         return []
-    found = [
-        f"{clean(each['call'])}: {clean(each['what'])}"
-        + (f", {each['times']:,} times" if each["times"] > 1 else "")
-        for each in audit["found"]
+    lines = [
+        f"{clean(wrong.call)}: {clean(wrong.what)}"
+        + (f", {wrong.times:,} times" if wrong.times > 1 else "")
+        for wrong in audit.found
     ]
-    cost = f"audit: {count(audit['calls'], 'call')} compared in {duration(audit['seconds'])}"
-    return [*found, cost]
+    cost = f"audit: {count(audit.calls, 'call')} compared in {duration(audit.seconds)}"
+    return [*lines, cost]
 
 
 class ShownAsText:
@@ -194,16 +188,16 @@ class ShownAsText:
         return Text(str(self))
 
 
-def tried_lines(finding: FindingRecord) -> Iterator[str]:
+def tried_lines(finding: "Finding") -> Iterator[str]:
     """Yield how an edit did that was tried, and the edit if it helped."""
-    tried = finding.get("tried")
-    if tried is not None and tried["verdict"] in CONFIRMED:
-        before = count(tried["before"], "retrace" if finding["retraces"] else "recompile")
-        seconds, output = duration(tried["saved"]), CONFIRMED[tried["verdict"]]
-        yield f"fix, tried: {before} -> {tried['after']:,}, {seconds} saved, {output}"
-        yield from (f"  {line}" for line in tried["edit"])
+    tried = finding.tried
+    if tried is not None and tried.verdict in CONFIRMED:
+        before = count(tried.before, "retrace" if finding.retraces else "recompile")
+        seconds, output = duration(tried.saved), CONFIRMED[tried.verdict]
+        yield f"fix, tried: {before} -> {tried.after:,}, {seconds} saved, {output}"
+        yield from (f"  {line}" for line in tried.edit)
     elif tried is not None:
-        yield f"tried: {tried['verdict']}"
+        yield f"tried: {tried.verdict}"
 
 
 SAME: Final = "confirmed"
@@ -211,12 +205,12 @@ UNKNOWN: Final = "confirmed by counts alone"
 CONFIRMED: Final = {SAME: "output the same", UNKNOWN: "no output to compare"}
 
 
-def together_lines(report: Report) -> Iterator[str]:
+def together_lines(report: "Report") -> Iterator[str]:
     """Yield how the edits that helped did together."""
-    if together := report.get("together"):
-        number, every = together["findings"], count(len(report.get("findings", [])), "finding")
+    if together := report.together:
+        number, every = together.findings, count(len(report.findings), "finding")
         text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
-        seconds = f"{duration(report['seconds'])} -> {duration(together['seconds'])}"
+        seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
         yield f"{text}: {seconds}. `--diff` prints the patch, `--write` applies it."
 
 

@@ -25,9 +25,8 @@ from jax.tree_util import PyTreeDef
 
 from leafwise._captures.fingerprint import Observation, describe_value
 from leafwise._compare.diff import compare
-from leafwise._compare.fixes import distinct_names
-from leafwise._compare.reasons import ReasonKind
 from leafwise._compare.signature import Signature
+from leafwise._display.reasons import ReasonKind
 from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
@@ -36,7 +35,7 @@ from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.callee import Callee
 from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
-from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.attributes import (
     compares_by_identity,
     is_frozen,
@@ -44,13 +43,13 @@ from leafwise._objects.attributes import (
     stored_attributes,
 )
 from leafwise._objects.call_site import Site, is_users_file, short_file, site_of, user_frame
-from leafwise._objects.classes import ClassMap, module_of
+from leafwise._objects.classes import ClassMap, distinct_names, module_of
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.locks import new_lock
 from leafwise._objects.names import MUTATORS
 from leafwise._objects.parts import Part, kind_of
-from leafwise._objects.stand_ins import MISSING, ById
-from leafwise._objects.text import Verbatim, shorten
+from leafwise._objects.stand_ins import MISSING, ById, Verbatim
+from leafwise._objects.text import shorten
 from leafwise._statics.key import StaticKey
 
 exclude_file(__file__)  # an error shows the frames that it has without the audit
@@ -276,7 +275,7 @@ class CallKeys:
         # The attributes that the function reads; None if that is not known.
         self._names: frozenset[str] | None = frozenset()
 
-    def note(self, program: Program, current: Observation | None) -> None:
+    def note(self, program: ProgramEntry, current: Observation | None) -> None:
         """Keep what the statics of a program are, after its trace."""
         names = self._names
         if names is not None and current is not None:

@@ -11,8 +11,7 @@ import jax
 
 from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
-from leafwise._compare.fixes import Advice, Cause
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import (
     ArgumentOwner,
     Signature,
@@ -21,9 +20,9 @@ from leafwise._compare.signature import (
     record,
     value_of,
 )
+from leafwise._display.reasons import Advice, Fix, Outcome, Reason, ReasonKind
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import KeyTable, StaticKey, key_of, verify
 from leafwise.errors import DefinitionError, StaticFieldError, static_field_error
@@ -124,7 +123,7 @@ class Callee:
         except StaticFieldError as error:
             found = error.findings[0]
             path, words = found.path.partition(".")[2], Verbatim(found.got)
-            advice = Advice(f"{found.got}: {found.reason}", found.fix)
+            advice = Advice(f"{found.got}: {found.reason}", Fix(found.fix))
             return Reason(path, ReasonKind.INVALID, Outcome.ERROR, MISSING, words, advice)
         except TypeError as error:
             kind, words, cause = ReasonKind.ARGUMENTS, Verbatim(error), Cause.NO_SUCH_ARGUMENTS

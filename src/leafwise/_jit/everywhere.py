@@ -46,7 +46,7 @@ from leafwise._jax.processes import (
     raise_what_is_told,
 )
 from leafwise._jax.stack import current_work, shows_work
-from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
 from leafwise._objects.text import got
@@ -109,7 +109,7 @@ _LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary
 _COUNTS: Final[Counter[str]] = Counter()
 
 
-def compare_inputs(body: Body, program: Program) -> None:
+def compare_inputs(body: Body, program: ProgramEntry) -> None:
     """Compare what a function is traced for with the other processes."""
     here = processes()
     if here is None or here.count == 1:
@@ -202,7 +202,9 @@ def _hook(body: Body) -> bool:
 
 
 @contextlib.contextmanager
-def _leaving(here: Processes, body: Body, program: Program | None) -> Generator[Words, None, None]:
+def _leaving(
+    here: Processes, body: Body, program: ProgramEntry | None
+) -> Generator[Words, None, None]:
     """Yield the words for messages; leave if the others do not come, who may wait elsewhere."""
     head = f"{body.callee.name} (same_everywhere=True)"
     again = "has the program in its cache, or calls the function less often"
@@ -217,7 +219,7 @@ def _leaving(here: Processes, body: Body, program: Program | None) -> Generator[
         raise ProcessTimeoutError(message, error.missing) from error
 
 
-def _reason(program: Program) -> str:
+def _reason(program: ProgramEntry) -> str:
     where = "" if program.site is None else f"{program.site}\n"
     return f"{where}{program.explanation}".replace("\n", "\n    ")
 

@@ -19,7 +19,8 @@ from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import is_users_file
-from leafwise._objects.text import Verbatim, shorten
+from leafwise._objects.stand_ins import Verbatim
+from leafwise._objects.text import shorten
 
 
 class ProgramChange(NamedTuple):

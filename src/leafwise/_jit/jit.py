@@ -22,10 +22,9 @@ from typing import (
 import jax
 
 from leafwise._captures.observe import observing
-from leafwise._compare.explain import Explanation
 from leafwise._compare.jax_errors import add_uses
-from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature
+from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
 from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
@@ -40,7 +39,7 @@ from leafwise._jit.callee import (
     static_parameters,
 )
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
-from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.programs import Program, ProgramEntry, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_logs
 from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
 from leafwise._jit.trace_numbers import numbered
@@ -197,8 +196,9 @@ class StaleCheckedFunction(JittedFunction):
         return self._staged("eval_shape", args, kwargs)
 
     def _programs(self, outcome: Outcome) -> Programs:
-        found = list(self._leafwise_log.programs)
-        return Programs(each for each in found if each.outcome is outcome)
+        log = self._leafwise_log
+        entries = [entry for entry in list(log.programs) if entry.outcome is outcome]
+        return Programs(entry.view(log.name) for entry in entries)
 
     @property
     def traces(self) -> Programs:
@@ -335,7 +335,7 @@ class _TracedBody:
                 blocks.enter_context(tracing(self, runs=runs))
             return self._trace(program, functools.partial(fun, *given, **by_name))
 
-    def _trace(self, program: Program, run: Callable[[], Any]) -> Any:
+    def _trace(self, program: ProgramEntry, run: Callable[[], Any]) -> Any:
         """Run the function, and record with its program what it captures."""
         __tracebackhide__ = True
         log = self.program_log

@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._captures.fingerprint import captured_by, describe_changes
-from leafwise._compare.explain import Explanation, differences
-from leafwise._compare.fixes import Advice, Cause, definition_of, fresh_function
+from leafwise._compare.explain import differences
+from leafwise._compare.fixes import Cause, definition_of, recreated_function
 from leafwise._compare.jitted_call import fix_of
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, record
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work
 from leafwise._objects.call_site import run_of, site_of, user_frame
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim, shorten
+from leafwise._objects.stand_ins import MISSING, Verbatim
+from leafwise._objects.text import shorten
 
 
 class EagerCall(NamedTuple):
@@ -57,7 +57,7 @@ class SeenFunction:
         return self.identity == other.identity and self._find() is not None
 
 
-class _Program(NamedTuple):
+class _OutsideProgram(NamedTuple):
     """What JAX compiled at one place of a line."""
 
     run: int | None
@@ -71,8 +71,8 @@ class _Place:
     """The programs of one place of a line, for functions of one definition."""
 
     def __init__(self) -> None:
-        self.programs: dict[Any, _Program] = {}  # by inputs and results
-        self.latest: _Program | None = None  # the first one of the latest run
+        self.programs: dict[Any, _OutsideProgram] = {}  # by inputs and results
+        self.latest: _OutsideProgram | None = None  # the first one of the latest run
         self.step: Any = None  # by how much its arrays are longer than those of the run before
         self.sizes = 1  # in a row: by one step, or for masks by any
 
@@ -98,7 +98,7 @@ class OutsideLog:
             labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
             values = tuple(call.operands.values())
             operands = record(values, {}, StaticArguments(), labels=labels)
-        program = _Program(run, *_avals(work), operands, made)
+        program = _OutsideProgram(run, *_avals(work), operands, made)
         # A loop by what it is given, not by what its bodies capture.
         key: tuple[Any, ...] = (program.signature or program[1:3], work.role, work.sizes)
         key = *key, work.devices[: 1 if program.signature else None], trace_config()
@@ -109,7 +109,7 @@ class OutsideLog:
         number = 0
         # Within one run a package may well compile one operation with several constants.
         # Where no run is known, it is another one for what runs a function.
-        fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
+        fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else Fix()
         fresh = [] if earlier is None else list(_fresh(earlier, program, call, fix))
         if earlier is not None and (call.functions if run is None else earlier.run != run):
             again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
@@ -128,7 +128,7 @@ class OutsideLog:
 _FEW_SIZES: Final = 3
 """So many sizes are no repeat: a train and a test set."""
 
-_KEEP: Final = "keep the result of the first call"
+_KEEP: Final = Fix("keep the result of the first call")
 
 
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -140,29 +140,31 @@ def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(each.aval for each in leaves), ()
 
 
-def _fresh(earlier: _Program, program: _Program, call: EagerCall, fix: str) -> Iterator[Reason]:
+def _fresh(
+    earlier: _OutsideProgram, program: _OutsideProgram, call: EagerCall, fix: Fix
+) -> Iterator[Reason]:
     """Yield the functions of the user's own that are made at each call."""
     before, after = earlier.functions, program.functions
     fresh = [name for name, its in after.items() if not before[name].is_same(its)]
     changes = [describe_changes(before[each].captured, after[each].captured) for each in fresh]
     for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
-        advice = fresh_function(call.functions[name], change)
+        advice = recreated_function(call.functions[name], change)
         if any(changes):  # defined once, one would go on with the first value
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
 
 
 def _sizes(
-    before: _Program, after: _Program, call: EagerCall, outcome: Outcome
+    before: _OutsideProgram, after: _OutsideProgram, call: EagerCall, outcome: Outcome
 ) -> Iterator[Reason]:
     """Yield what is of another size."""
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.GROWING.value
     if call.is_masked:
-        name, cause = "mask", Advice("", "`jnp.where(mask, x, 0)` keeps the shape")
+        name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
-        name, cause = call.name, Advice("", f"`{call.name}(..., {call.unsized}=n)`")
+        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
@@ -171,14 +173,14 @@ def _sizes(
     yield Reason(name, ReasonKind.SHAPE, outcome, one, other, cause)
 
 
-def _pairs(before: _Program, after: _Program) -> list[tuple[Any, Any]]:
+def _pairs(before: _OutsideProgram, after: _OutsideProgram) -> list[tuple[Any, Any]]:
     """Return the arrays of two programs; of one that takes more of them, the results alone."""
     is_longer = len(before.inputs) != len(after.inputs)
     inputs = [] if is_longer else zip(before.inputs, after.inputs, strict=True)
     return [*inputs, *zip(before.results, after.results, strict=False)]
 
 
-def _step(before: _Program, after: _Program, *, is_any: bool) -> Any:
+def _step(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool) -> Any:
     """Return by how much each array grows along one axis; None if they differ otherwise.
 
     Arrays that are made, of a shape that is given, are the parameters of something.

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from leafwise._captures.fingerprint import Observation
-from leafwise._compare.explain import Explanation, nearest
-from leafwise._compare.fixes import Advice, Cause
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._compare.explain import nearest
+from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import Signature
+from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
@@ -22,15 +22,55 @@ from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import cached_property, new_lock
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.nodes import Node
 from leafwise.errors import message_of
 
 
-@dataclasses.dataclass(eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Program:
     """One program that JAX made for a function, or a trace that it made on the way.
+
+    Attributes:
+        name: The name of the function.
+        outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
+        explanation: Why it was made, against the nearest earlier one.
+        site: The line of the user's code that called; None if there is none.
+        trace_seconds: How long the trace took; 0.0 for a recompile.
+        lower_seconds: How long the lowering took; 0.0 if there was none so far.
+        compile_seconds: How long the compile took; 0.0 if there was none so far.
+    """
+
+    name: str
+    outcome: Outcome
+    explanation: Explanation
+    site: Site | None
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """What differs from the nearest earlier call."""
+        return self.explanation.reasons
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it took."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def __str__(self) -> str:
+        """Return the calling line, and the explanation."""
+        return f"{self.site or 'called from no file'}\n{self.explanation}"
+
+    def __repr__(self) -> str:
+        """Return what was made, and where, in one line."""
+        return f"<{self.outcome} of {self.name}{'' if self.site is None else f' at {self.site}'}>"
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class ProgramEntry:
+    """The entry of a program in the log of its function: what later calls are compared with.
 
     Attributes:
         outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
@@ -96,20 +136,17 @@ class Program:
         """Whether JAX has compiled it for calls of the function itself."""
         return self.ran and not self.role and self.compile_seconds > 0
 
-    @property
-    def seconds(self) -> float:
-        """How long all of it took."""
-        return self.trace_seconds + self.lower_seconds + self.compile_seconds
-
-    def __str__(self) -> str:
-        """Return the calling line, and the explanation."""
-        return f"{self.site or 'called from no file'}\n{self.explanation}"
-
-    def __repr__(self) -> str:
-        """Return what it was made for, in one line."""
-        where = "" if self.site is None else f" at {self.site}"
-        given = " ".join(str(self.signature or "unknown arguments").split())
-        return f"<{self.outcome}{where}: {given}>"
+    def view(self, name: str) -> Program:
+        """Return what is public of it."""
+        return Program(
+            name,
+            self.outcome,
+            self.explanation,
+            self.site,
+            self.trace_seconds,
+            self.lower_seconds,
+            self.compile_seconds,
+        )
 
 
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
@@ -128,7 +165,7 @@ class ProgramLog:
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
         self.name = callee.name
-        self.programs: list[Program] = []
+        self.programs: list[ProgramEntry] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
         self.keys: Any = None
@@ -140,7 +177,7 @@ class ProgramLog:
 
     def _drop_live(self) -> None:
         """Start again with the programs that JAX has, which are none."""
-        self._traced: list[Program] = []
+        self._traced: list[ProgramEntry] = []
         self.states.clear()
         self.latest: tuple[Any, int] | None = None
         """The captures for which a state was last entered, and its number."""
@@ -164,7 +201,7 @@ class ProgramLog:
         return self._nearest(sorted(chosen), programs, signature)
 
     def _nearest(
-        self, chosen: list[int], programs: list[Program], signature: Signature
+        self, chosen: list[int], programs: list[ProgramEntry], signature: Signature
     ) -> Explanation:
         known = [
             (at, each.signature) for at in chosen if (each := programs[at]).signature and each.live
@@ -174,7 +211,7 @@ class ProgramLog:
         place = None if found.nearest is None else known[found.nearest][0]
         return Explanation(found.outcome, found.reasons, found.unsound, place)
 
-    def trace_for(self, signature: Signature, state: int | None = None) -> Program | None:
+    def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""
         if state is None:
             found = self.explain(signature)
@@ -219,7 +256,7 @@ class ProgramLog:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         work: Work | None = None,
-    ) -> Program:
+    ) -> ProgramEntry:
         """Return the record of a program for these arguments, which is not added yet."""
         abstract = call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
@@ -240,7 +277,7 @@ class ProgramLog:
                 found = _with_cause(found, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
-        program = Program(outcome, signature, found, site_of(frame), ran=not abstract)
+        program = ProgramEntry(outcome, signature, found, site_of(frame), ran=not abstract)
         program.is_inner = inner
         if work is not None:
             program.role = work.role
@@ -266,7 +303,7 @@ class ProgramLog:
         reason = _role_reason(programs[same[-1]], work)
         return Explanation(outcome, () if reason is None else (reason,), nearest=same[-1])
 
-    def add(self, program: Program) -> None:
+    def add(self, program: ProgramEntry) -> None:
         """Add a program that was made, and warn if one cause keeps coming back."""
         with self._lock:
             self.programs.append(program)
@@ -278,7 +315,7 @@ class ProgramLog:
             found, site = program.explanation, program.site
             storm.count(self._causes, self.name, program.signature, found, site)
 
-    def traced(self) -> list[Program]:
+    def traced(self) -> list[ProgramEntry]:
         """Return the traces that JAX may take up again."""
         return list(self._traced)
 
@@ -290,7 +327,7 @@ class ProgramLog:
                 return known
         return observation
 
-    def trace_of(self, index: int) -> Program:
+    def trace_of(self, index: int) -> ProgramEntry:
         """Return the trace that a program was made from; the program itself if there is none."""
         program = self.programs[index]
         known = [each for each in self.traced() if each.state == program.state]
@@ -336,7 +373,7 @@ class ProgramLog:
         self._retired_for = None
         return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
 
-    def note_package(self, program: Program, given: Mapping[str, Any]) -> None:
+    def note_package(self, program: ProgramEntry, given: Mapping[str, Any]) -> None:
         """Note that a package called, and what the user's line named there.
 
         The user cannot change how it calls: a fix stays where what differs is named on the line.
@@ -349,13 +386,13 @@ class ProgramLog:
         for each in program.explanation.reasons:
             pair = each.before, each.after
             name = next((name for name, change in changes.items() if change == pair), "")
-            fix = each._replace(path=name).fix if name else ""  # in the user's own name
-            if fix and name not in fix:
-                fix = f"{fix} (`{name}` here)"
+            fix = each._replace(path=name).fix if name else Fix()  # in the user's own name
+            if fix and name not in str(fix):
+                fix = fix._replace(words=f"{fix.words} (`{name}` here)")
             reasons.append(each._replace(cause=Advice(each.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
-    def note_results(self, program: Program, results: tuple[Any, ...]) -> None:
+    def note_results(self, program: ProgramEntry, results: tuple[Any, ...]) -> None:
         """Note what a program returns: converting an argument is no fix where that differs."""
         program.results = results
         nearest = program.explanation.nearest
@@ -389,14 +426,14 @@ def lowered_by(work: Work) -> tuple[Any, Any, Any]:
     return work.sizes, work.inputs, work.devices
 
 
-def _is_alike(program: Program, work: Work) -> bool:
+def _is_alike(program: ProgramEntry, work: Work) -> bool:
     """Return whether a program is of the same role, and of the same part of a gradient."""
     _, inputs, _ = program.lowered or ((), None, ())
     counts = [len(each) for each in (inputs, work.inputs) if each is not None]
     return program.role == work.role and len(set(counts)) < 2  # noqa: PLR2004  # both alike
 
 
-def _role_reason(earlier: Program, work: Work) -> Reason | None:
+def _role_reason(earlier: ProgramEntry, work: Work) -> Reason | None:
     """Return what differs between two programs of one role, whose arguments are alike."""
     sizes, inputs, devices = earlier.lowered or ((), (), ())
     recompile = Outcome.RECOMPILE

@@ -14,17 +14,16 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._compare.explain import Explanation
 from leafwise._compare.jitted_call import given_in
-from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import StaticArguments
+from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, name_of
 from leafwise._jit.outside import OutsideLog
-from leafwise._jit.programs import Program, ProgramLog, lowered_by
+from leafwise._jit.programs import ProgramEntry, ProgramLog, lowered_by
 from leafwise._objects.call_site import (
     Site,
     inner_frame,
@@ -59,7 +58,7 @@ class Event:
             where runs are not counted.
         fun: The jitted function as it was written; None where it could not be seen.
         key_parts: The hashes of the parts of its key in the persistent cache, by JAX's names.
-        program: The record of the program under `leafwise.jit` that it belongs to.
+        program: The entry of the program in the log of its function; None where there is no log.
     """
 
     kind: EventKind
@@ -78,7 +77,7 @@ class Event:
     run: int | None
     fun: Callable[..., Any] | None = dataclasses.field(repr=False)
     key_parts: Mapping[str, str] = dataclasses.field(repr=False)
-    program: Program | None = dataclasses.field(repr=False)
+    program: ProgramEntry | None = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
         """Return a line with what happened and where, and the explanation."""
@@ -108,8 +107,8 @@ class _InProgress(threading.local):
     """What JAX is making on one thread."""
 
     def __init__(self) -> None:
-        self.ran: list[tuple[ProgramLog, Program]] = []
-        self.current: tuple[int, ProgramLog, Program] | None = None
+        self.ran: list[tuple[ProgramLog, ProgramEntry]] = []
+        self.current: tuple[int, ProgramLog, ProgramEntry] | None = None
         self.lowered: Event | None = None
 
 
@@ -156,7 +155,7 @@ def listen_for_logs() -> None:
         subscribe(_on_event)
 
 
-def body_ran(log: ProgramLog, program: Program) -> None:
+def body_ran(log: ProgramLog, program: ProgramEntry) -> None:
     """Add a program whose body has run, in a trace."""
     _HERE.ran.append((log, program))
     log.add(program)
@@ -175,7 +174,7 @@ def _on_event(raw: RawEvent) -> None:
     # A frame that has itself among its variables would keep all frames around it, with theirs.
     work = current_work(inspect.currentframe(), lowers=raw.kind is not EventKind.TRACE)
     log = _log_of(work, raw)
-    program: Program | None = None
+    program: ProgramEntry | None = None
     if raw.kind is EventKind.TRACE:
         log, program = _traced(raw, work, log)
         first = program is not None
@@ -226,7 +225,7 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     return found
 
 
-def _note_compile(program: Program, raw: RawEvent) -> None:
+def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
     program.compile_seconds, program.cached = raw.seconds, raw.cache.hit
     _HERE.current = None
 
@@ -243,7 +242,7 @@ def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
 
 def _traced(
     raw: RawEvent, work: Work, log: ProgramLog | None
-) -> tuple[ProgramLog | None, Program | None]:
+) -> tuple[ProgramLog | None, ProgramEntry | None]:
     """Find the program whose trace JAX reports: the last body that ran, if it is of this log."""
     call, found = work.call, None
     last = _HERE.ran[-1][0] if _HERE.ran else None
@@ -263,7 +262,7 @@ def _traced(
 
 def _lowered_or_compiled(
     raw: RawEvent, work: Work, log: ProgramLog | None
-) -> tuple[Program | None, bool]:
+) -> tuple[ProgramEntry | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
     if log is None:
         return None, False
@@ -309,7 +308,7 @@ def _event(
     raw: RawEvent,
     work: Work,
     log: ProgramLog | None,
-    program: Program | None,
+    program: ProgramEntry | None,
 ) -> Event:
     thread = threading.current_thread()
     call, fun = work.call, log.callee.find() if log is not None else None

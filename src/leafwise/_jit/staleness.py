@@ -39,9 +39,8 @@ from leafwise._captures.forms import Names
 from leafwise._captures.observe import Observer
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
 from leafwise._captures.treatment import fix_of
-from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Cause
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import with_number
 from leafwise._jax.frames import exclude_file
@@ -54,7 +53,7 @@ from leafwise._jit.blocks import (
 )
 from leafwise._jit.callee import capturing_function, code_id
 from leafwise._jit.exact import is_part_of_trace, numpy_digests, program_change
-from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import is_tracing, note, read_before, trace_afresh
 from leafwise._objects.attributes import (
     dict_of,
@@ -68,8 +67,7 @@ from leafwise._objects.call_site import site_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.names import Item
-from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
 exclude_file(__file__)  # an error shows the frames that it has under `jax.jit`
@@ -93,7 +91,7 @@ def is_checked(log: ProgramLog) -> bool:
 
 def observe(
     log: ProgramLog,
-    program: Program,
+    program: ProgramEntry,
     observer: Observer,
     reused: set[Source] | None,
     number: int | None,
@@ -120,7 +118,7 @@ def observe(
     return found
 
 
-def explain_by_captures(log: ProgramLog, program: Program) -> None:
+def explain_by_captures(log: ProgramLog, program: ProgramEntry) -> None:
     """Note that a program is made for captures that changed, if its arguments are as they were."""
     nearest, reasons = program.explanation.nearest, program.explanation.reasons
     if nearest is None or log.programs[nearest].state == program.state:
@@ -360,7 +358,7 @@ class Guard:
         return result
 
     def _compare_exactly(
-        self, block: CaptureChecks, program: Program, state: int, args: Any, kwargs: Any
+        self, block: CaptureChecks, program: ProgramEntry, state: int, args: Any, kwargs: Any
     ) -> int:
         """Raise, warn or note that a program is another one now; return the state to call in."""
         __tracebackhide__ = True
@@ -391,7 +389,7 @@ def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
     return call if state else made
 
 
-def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
+def _changes(program: ProgramEntry, current: FingerprintedFunction) -> list[Key]:
     """Return the captures that are not as they were.
 
     Of functions, and objects whose methods run, the innermost one, where nothing else is.
@@ -403,7 +401,7 @@ def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
 
 
 def _stale_captures(
-    name: str, program: Program, current: FingerprintedFunction
+    name: str, program: ProgramEntry, current: FingerprintedFunction
 ) -> dict[Key, StaleCapture]:
     """Return what a function captures that changed since a trace."""
     values = {each.place.key: each.value for each in current.probes}

@@ -7,9 +7,8 @@ from collections import Counter
 from typing import Any, Final, cast
 
 from leafwise._classes.spec import MARK
-from leafwise._compare.explain import Explanation
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
+from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._objects.call_site import Site
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.code import Block

@@ -91,6 +91,14 @@ def module_of(cls: type) -> str:
     return found if type(found) is str else ""
 
 
+def distinct_names(one: type, other: type) -> tuple[str, str]:
+    """Return the names of two classes; those of one name with their modules."""
+    if one.__qualname__ != other.__qualname__:
+        return one.__qualname__, other.__qualname__
+    mine, its = (f"{module_of(each)}.{each.__qualname__}" for each in (one, other))
+    return (mine, f"another {its}") if mine == its else (mine, its)
+
+
 def public_name(cls: type) -> str:
     """Return the name by which a class is imported: ``equinox.nn.Linear``."""
     module, name = module_of(cls), qualname_of(cls)

@@ -1,24 +1,12 @@
 """Short texts for values, for messages."""
 
 import re
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
 
 from leafwise._objects.classes import is_a, module_of, qualname_of, read
-
-
-class Verbatim(str):
-    """Text that stands for a value: its repr is itself, so that it is shown without quotes."""
-
-    __slots__ = ()
-
-    def __new__(cls, value: object) -> Self:
-        return super().__new__(cls, value)
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def _name(cls: type) -> str:
@@ -32,11 +20,6 @@ def shorten(value: object, width: int = 80) -> str:
     except Exception as error:  # noqa: BLE001  # a message must come out
         text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def without_addresses(text: str) -> str:
-    """Cut out what differs from run to run."""
-    return re.sub(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+", "", text)
 
 
 def describe_array(value: Any) -> str:

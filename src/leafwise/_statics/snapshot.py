@@ -26,8 +26,8 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.classes import module_of
 from leafwise._objects.parts import Kind, Part, kind_of
-from leafwise._objects.stand_ins import ById
-from leafwise._objects.text import Verbatim, shorten
+from leafwise._objects.stand_ins import ById, Verbatim
+from leafwise._objects.text import shorten
 from leafwise._statics.findings import field_of
 
 _MOST_ENTRIES: Final = 2_000

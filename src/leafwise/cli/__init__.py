@@ -10,8 +10,8 @@ pytest plugin, too. The outcome is in `records`; `report` prints it, `documents`
 and annotations of GitHub. Start reading with `run`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.
-In each process of the script `leafwise_explain` runs first, and calls `recording` once JAX is
-imported; their records lie in a folder, of which `explain_report` makes the report that
-`leafwise._display` shows.
+In each process of the script `leafwise_explain` runs first, and calls `recorder` once JAX is
+imported; their records lie in a folder, which `recorded` reads into the report that
+`leafwise._display` shows. `edits` carries out fixes, and `trial` tries them.
 `notebook` runs the cells of a notebook, and `magics` is ``%%explain``.
 """

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._compare.description import Record, differences, in_one_order
 from leafwise._compare.program import Operation, first_differences
-from leafwise._display.shape import EventRecord, ProcessRecord, ProgramRecord
+from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump
-from leafwise.cli.explain_report import VERSION
-from leafwise.cli.program_records import unpacked
+from leafwise.cli.program_recorder import unpacked
+from leafwise.cli.recorded import VERSION
 
 _SILENT: Final = (
     *("jax_log_", "jax_logging_", "jax_debug_log", "jax_explain_cache", "jax_dump_ir"),
@@ -45,7 +45,7 @@ class RunError(Exception):
         super().__init__(f"{problem}\n  fix: leafwise explain --json {file} SCRIPT")
 
 
-class Cause(NamedTuple):
+class RunDifference(NamedTuple):
     """One difference between two runs."""
 
     kind: str
@@ -60,7 +60,7 @@ class Cause(NamedTuple):
 
 _OF_JAX: Final = {("version", "jax"), ("version", "jaxlib")}
 
-Causes: TypeAlias = dict[Cause, list[str]]
+Causes: TypeAlias = dict[RunDifference, list[str]]
 """The programs that each concerns: ``step (train.py:12)``."""
 
 
@@ -82,7 +82,7 @@ class Comparison:
         return {"version": 1, **found, "causes": causes}
 
 
-class Run(NamedTuple):
+class RecordedRun(NamedTuple):
     """What is compared of a report."""
 
     processes: list[ProcessRecord]
@@ -90,7 +90,7 @@ class Run(NamedTuple):
     events: list[EventRecord]
 
 
-def read_run(file: str) -> Run:
+def read_run(file: str) -> RecordedRun:
     """Return what is compared of a report that `leafwise explain --json` wrote."""
     try:
         report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -100,7 +100,11 @@ def read_run(file: str) -> Run:
         raise RunError(f"{file} is not a report of leafwise explain in layout {VERSION}", file)
     if not report.get("programs"):
         raise RunError(f"{file} has no programs: its script compiled nothing", file)
-    return Run(report["processes"], report["programs"], report["events"])
+    return RecordedRun(
+        from_json(list[ProcessRecord], report["processes"]),
+        from_json(list[ProgramRecord], report["programs"]),
+        from_json(list[EventRecord], report["events"]),
+    )
 
 
 def compare(first: str, second: str) -> Comparison:
@@ -109,12 +113,12 @@ def compare(first: str, second: str) -> Comparison:
 
 
 class _Comparer:
-    def __init__(self, first: str, second: str, one: Run, other: Run) -> None:
+    def __init__(self, first: str, second: str, one: RecordedRun, other: RecordedRun) -> None:
         self._files = first, second
         self._one, self._other = one, other
         self._causes: Causes = {}
-        self._of_run: list[Cause] = []
-        self._of_cache: list[Cause] = []
+        self._of_run: list[RunDifference] = []
+        self._of_cache: list[RunDifference] = []
         self._notes: dict[str, list[str]] = {}
 
     def compare(self) -> Comparison:
@@ -132,21 +136,21 @@ class _Comparer:
         for run, program in alone:
             differing += run
             texts = ("", self._why_another(program)) if run else ("compiled", "")
-            self._add(Cause("absent", program["name"], *texts), program)
+            self._add(RunDifference("absent", program.name, *texts), program)
         notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
         count = len(self._other.programs)
         return Comparison(*self._files, count, differing, self._causes, notes)
 
-    def _add(self, cause: Cause, program: ProgramRecord) -> None:
+    def _add(self, cause: RunDifference, program: ProgramRecord) -> None:
         self._causes.setdefault(cause, []).append(_label(program))
 
-    def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
+    def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
         """Yield why the second run made another program, or missed the persistent cache."""
-        one, other = before["program"], after["program"]
+        one, other = before.program, after.program
         own = list(_inputs(before, after))
         if one is not None and other is not None:
             has_option = any(each.kind == "option" for each in own)
-            is_other = has_option or one["digest"] != other["digest"]
+            is_other = has_option or one.digest != other.digest
         else:  # in a version of JAX whose programs cannot be read
             is_other = bool(own)
         if is_other:
@@ -156,19 +160,19 @@ class _Comparer:
             of_jax = [each for each in self._of_run if each[:2] in _OF_JAX]
             if not (decisive or of_jax):  # else other operations say nothing more
                 yield from self._of_operations(before, after)
-        elif before["key"] and after["key"] and before["key"] != after["key"]:
+        elif before.key and after.key and before.key != after.key:
             yield from self._of_run
-            parts = differing_parts(before["key_parts"], after["key_parts"])
-            yield Cause("key", " and ".join(parts) or "an unknown part", "", "")
+            parts = differing_parts(before.key_parts, after.key_parts)
+            yield RunDifference("key", " and ".join(parts) or "an unknown part", "", "")
             if "the program" in parts:
                 yield from self._history(before, after)
-        elif after["cache"] != "hit" and {before["cache"], after["cache"]} != {"off"}:
-            _, separator, limit = before["cache"].partition("; not written")
-            if separator and after["cache"] != "off":
+        elif after.cache != "hit" and {before.cache, after.cache} != {"off"}:
+            _, separator, limit = before.cache.partition("; not written")
+            if separator and after.cache != "off":
                 self._note(f"missed, as the first run did not write it{limit}", after)
             else:
                 yield from self._of_cache
-                yield Cause("missed", "the persistent cache", before["cache"], after["cache"])
+                yield RunDifference("missed", "the persistent cache", before.cache, after.cache)
 
     def _why_another(self, program: ProgramRecord) -> str:
         """Return that a program was compiled, and what differs from the one before it."""
@@ -178,11 +182,13 @@ class _Comparer:
         texts = [str(each) for each in found][:3]
         return f"compiled again, by {'; '.join(texts)}" if texts else "compiled"
 
-    def _of_operations(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
+    def _of_operations(
+        self, before: ProgramRecord, after: ProgramRecord
+    ) -> Iterator[RunDifference]:
         """Yield the first operations that differ, and what was traced before them."""
-        if before["program"] is None or after["program"] is None:
+        if before.program is None or after.program is None:
             return
-        one, other = unpacked(before["program"]), unpacked(after["program"])
+        one, other = unpacked(before.program), unpacked(after.program)
         if one is None or other is None:
             self._note("too large to compare its operations", after)
             return
@@ -191,20 +197,20 @@ class _Comparer:
             [_operation(each.mine) for each in found],
             [_operation(each.its) for each in found],
         )
-        yield Cause("operation", _label(after), *map("\n".join, texts))
-        if before["program"]["inlined"] == after["program"]["inlined"]:
+        yield RunDifference("operation", _label(after), *map("\n".join, texts))
+        if before.program.inlined == after.program.inlined:
             self._note(
                 "the same but for which calls share an inner function, which depends on what was "
                 "traced before",
                 after,
             )
-        for path, what in after["refused"].items():
+        for path, what in after.refused.items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
         forms = [
             sorted(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
         ]
-        mine, its = self._one.processes[before["process"]], self._other.processes[after["process"]]
-        if mine["hash_seed"] != its["hash_seed"] and forms[0] == forms[1]:
+        mine, its = self._one.processes[before.process], self._other.processes[after.process]
+        if mine.hash_seed != its.hash_seed and forms[0] == forms[1]:
             self._note(
                 "the same operations in another order: if a loop over a set makes them, sort it, "
                 "or start both runs with one PYTHONHASHSEED",
@@ -212,19 +218,19 @@ class _Comparer:
             )
         yield from self._history(before, after)
 
-    def _history(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
+    def _history(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
         """Yield the first trace before a program that the other run did not make there."""
         traces = [
             [
-                f"{each['name']} ({each.get('defined') or 'of JAX'})"
+                f"{each.name} ({each.defined or 'of JAX'})"
                 for each in run.events
-                if each["kind"] == "trace" and each["start"] < program["end"]
+                if each.kind == "trace" and each.start < program.end
             ]
             for run, program in ((self._one, before), (self._other, after))
         ]
         for mine, its in itertools.zip_longest(*traces, fillvalue=_NOTHING):
             if mine != its:
-                yield Cause("history", "traced before", mine, its)
+                yield RunDifference("history", "traced before", mine, its)
                 return
 
     def _note(self, text: str, program: ProgramRecord) -> None:
@@ -235,9 +241,9 @@ class _Comparer:
 
 
 _ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
-    lambda each: each["program"] and each["program"]["digest"],
-    lambda each: (each.get("digest"), dump(each.get("captures"))),
-    lambda each: each.get("digest"),
+    lambda each: each.program and each.program.digest,
+    lambda each: (each.digest, dump(each.captures)),
+    lambda each: each.digest,
     lambda _: "",
 )
 
@@ -267,12 +273,12 @@ def _matched(
 
 def _function(program: ProgramRecord) -> tuple[str, str]:
     # JAX moves its own functions between modules.
-    return ("", program["name"]) if program["eager"] else (program["function"], program["name"])
+    return ("", program.name) if program.eager else (program.function, program.name)
 
 
 def _label(program: ProgramRecord) -> str:
-    site = program["site"]
-    return f"{program['name']} ({site['file']}:{site['line']})" if site else program["name"]
+    site = program.site
+    return f"{program.name} ({site.file}:{site.line})" if site else program.name
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -284,25 +290,25 @@ def _listed(names: Iterable[str]) -> str:
 # ------------------------------------------------------------------------ causes
 
 
-def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[Cause]:
+def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[RunDifference]:
     """Yield the differences that all programs share."""
-    shared = one["config"].keys() & other["config"].keys()
+    shared = one.config.keys() & other.config.keys()
     # A variable that sets an option says it all.
-    changed = one["environment"].items() ^ other["environment"].items()
+    changed = one.environment.items() ^ other.environment.items()
     named = {name.lower() for name, _ in changed}
     tables: list[dict[str, Mapping[str, Any]]] = [
         {
-            "version": each["versions"],
-            "environment": each["environment"],
-            "flags": {"command line": " ".join(each["flags"])},
-            "devices": {"devices": each["devices"], "processes": each["processes"]},
-            "config": {name: each["config"][name] for name in shared - named},
+            "version": each.versions,
+            "environment": each.environment,
+            "flags": {"command line": " ".join(each.flags)},
+            "devices": {"devices": each.devices, "processes": each.processes},
+            "config": {name: each.config[name] for name in shared - named},
         }
         for each in (one, other)
     ]
     for kind, table in tables[0].items():
         for path, *texts in _changes(table, tables[1][kind]):
-            yield Cause(kind, path, *texts)
+            yield RunDifference(kind, path, *texts)
 
 
 def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -312,28 +318,28 @@ def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple
             yield path, str(mine), str(its)
 
 
-def _is_of_cache(cause: Cause) -> bool:
+def _is_of_cache(cause: RunDifference) -> bool:
     return cause.kind in {"environment", "config"} and cause.path.lower().startswith(_CACHE)
 
 
-def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[Cause]:
+def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]:
     """Yield what differs in the arguments of two programs, in their captures and options."""
-    yield from _described("argument", one.get("arguments"), other.get("arguments"))
-    yield from _described("capture", one.get("captures"), other.get("captures"))
-    for each in _changes(one["config"], other["config"]):
-        yield Cause("config", *each)
-    mine, its = one["program"], other["program"]
+    yield from _described("argument", one.arguments, other.arguments)
+    yield from _described("capture", one.captures, other.captures)
+    for each in _changes(one.config, other.config):
+        yield RunDifference("config", *each)
+    mine, its = one.program, other.program
     if mine is not None and its is not None:
-        for path, *texts in _changes(mine["options"], its["options"]):
+        for path, *texts in _changes(mine.options, its.options):
             if path not in _OF_PROCESS:
-                yield Cause("option", path, *texts)
+                yield RunDifference("option", path, *texts)
 
 
 _OF_PROCESS: Final = ("jax", "XLA_FLAGS")
 """The options of a compile that are compared for the whole run."""
 
 
-def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[Cause]:
+def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
     if one is None or other is None:
         return
     for each in differences(one, other):
@@ -341,7 +347,7 @@ def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[
         is_order = each.path in one and entries[0] == entries[1]
         path = each.path.removeprefix(", ")
         texts = (_HASH.sub(r"\1...", text) for text in (each.saved, each.target))
-        yield Cause("order" if is_order else kind, path, *texts)
+        yield RunDifference("order" if is_order else kind, path, *texts)
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
@@ -376,7 +382,7 @@ def format_comparison(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _cause_lines(cause: Cause, names: list[str], programs: int) -> Iterator[str]:
+def _cause_lines(cause: RunDifference, names: list[str], programs: int) -> Iterator[str]:
     kind, path, before, after = cause
     concerned = f"all {programs} programs" if len(names) == programs > 1 else _listed(names)
     match kind:

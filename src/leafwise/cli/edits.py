@@ -1,6 +1,6 @@
-"""The edits that follow the fix of a finding, where its call is known exactly.
+"""The edits that carry out the fixes of a finding, where its call is known exactly.
 
-Each kind of edit is a function, and none of them guesses: where a name is bound twice, or taken,
+Each act of a fix is a function, and none of them guesses: where a name is bound twice, or taken,
 there is no edit. Whether an edit helps is then tried.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from leafwise._display.findings import Finding, Made, acted
-from leafwise._display.shape import ReasonRecord
-from leafwise.cli.patch import BETWEEN, Code, Edit, code_of
+from leafwise._display.findings import Finding, ProgramEvents
+from leafwise._display.reasons import Act, Reason, ReasonKind
+from leafwise.cli.patch import BETWEEN, Code, Replacement, code_of
 
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -23,7 +23,7 @@ _BINDING: Final = ("name", "asname", "rest")
 _PARTS: Final = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.JoinedStr
 
 
-class Place(NamedTuple):
+class FindingCode(NamedTuple):
     """A finding, in the code of its line: of a notebook, in that of all cells."""
 
     finding: Finding
@@ -31,20 +31,21 @@ class Place(NamedTuple):
     code: Code
     above: int
 
-    def calls(self) -> Iterator[tuple[Made, ast.Call, ReasonRecord]]:
-        """Yield programs and their calls, with each reason."""
-        calls = (each for each in self.code.nodes if isinstance(each, ast.Call))
+    def calls(self, act: Act) -> Iterator[tuple[ProgramEvents, ast.Call, Reason]]:
+        """Yield programs and their calls, with each reason whose fix does this."""
+        calls = (node for node in self.code.nodes if isinstance(node, ast.Call))
         for call, program in itertools.product(calls, self.finding.programs):
             start, end = call.lineno - self.above, (call.end_lineno or 0) - self.above
-            if program.first.get("call") == [start, call.col_offset, end, call.end_col_offset]:
-                yield from ((program, call, each) for each in acted(program.explanation))
+            if program.first.call == [start, call.col_offset, end, call.end_col_offset]:
+                reasons = (reason for reason in program.reasons if reason.fix.act is act)
+                yield from ((program, call, reason) for reason in reasons)
 
-    def argument(self, program: Made, call: ast.Call, name: str) -> ast.expr | None:
+    def argument(self, program: ProgramEvents, call: ast.Call, name: str) -> ast.expr | None:
         """Return what a call gives for a parameter of the program's function."""
-        for each in call.keywords:
-            if each.arg == name:
-                return each.value
-        file, _, line = program.first.get("defined", "").rpartition(":")
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        file, _, line = program.first.defined.rpartition(":")
         code, above = _located(file, self.script)
         for node in code.nodes if code is not None else ():
             first: Any = next(iter(getattr(node, "decorator_list", ())), node)
@@ -65,33 +66,28 @@ def _located(file: str, script: str) -> tuple[Code | None, int]:
     return code, b"".join(each + BETWEEN for each in cells).count(b"\n")
 
 
-def _made_arrays(place: Place) -> Iterator[Edit]:
-    """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`."""
-    has_jnp = any(getattr(each, "asname", "") == "jnp" for each in place.code.nodes)
-    for program, call, reason in place.calls():
-        if any(isinstance(each, ast.JoinedStr) for each in place.code.up(call)):
+def _convert(place: FindingCode) -> Iterator[Replacement]:
+    """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`.
+
+    The earlier call is the same line in a loop; else the trial says that it did not help.
+    """
+    has_jnp = any(getattr(node, "asname", "") == "jnp" for node in place.code.nodes)
+    for program, call, reason in place.calls(Act.CONVERT):
+        if any(isinstance(node, ast.JoinedStr) for node in place.code.up(call)):
             continue  # before Python 3.12 it is elsewhere
-        for function in re.findall(_CONVERSION, reason["fix"]):
-            argument = place.argument(program, call, reason["path"])
+        for function in reason.fix.code:
+            argument = place.argument(program, call, reason.path)
             if argument is not None and (has_jnp or "jnp" not in function):
                 text = f"{function}({place.code.text_of(argument)})"
                 yield place.code.replaced(argument, text)
 
 
-_CONVERSION: Final = (
-    r"`((?:jnp\.)?\w+)\([^`]*\)`(?: in (?:the earlier|this) call|: a Python number)"
-)
-"""The earlier call is the same line in a loop; else the trial says that it did not help."""
-
-
-def _hoisted(place: Place) -> Iterator[Edit]:
+def _define_once(place: FindingCode) -> Iterator[Replacement]:
     """Make a lambda, a partial or a `jax.jit` of a function before the loops around it."""
     code = place.code
-    for program, call, reason in place.calls():
-        if not re.match(_RECREATED, reason["change"]) or "with another" in reason["change"]:
-            continue
-        name, target = reason["path"], place.argument(program, call, reason["path"])
-        if reason["kind"] == "function":
+    for program, call, reason in place.calls(Act.DEFINE_ONCE):
+        name, target = reason.path, place.argument(program, call, reason.path)
+        if reason.kind is ReasonKind.FUNCTION:
             name, target = f"jitted_{name}" if name.isidentifier() else "jitted", call.func
         if target is None and sum(map(_makes_function, call.args)) == 1:
             target = next(filter(_makes_function, call.args))
@@ -103,12 +99,7 @@ def _hoisted(place: Place) -> Iterator[Edit]:
             yield from _named_before(code, target, target, f"{name} = {text}", name)
 
 
-_RECREATED: Final = (
-    r"a new (lambda|partial|function) each call|`jax.jit\(...\)` is made again|defined again"
-)
-
-
-def _moved(code: Code, name: str) -> Iterator[Edit]:
+def _moved(code: Code, name: str) -> Iterator[Replacement]:
     """Yield the edits that move the only definition of a function before the loops around it."""
     stored = (each for each in code.nodes if isinstance(getattr(each, "ctx", None), ast.Store))
     found = [next(code.up(each)) for each in stored if getattr(each, "id", "") == name]
@@ -124,8 +115,8 @@ def _moved(code: Code, name: str) -> Iterator[Edit]:
     # Not two statements in a line, nor a text of several lines, which is not to lose an indent.
     if loop is not None and not re.search(r"""(?m);|\"{3}|'{3}|\\$""", text):
         before, width = code.starts[loop.lineno - 1], node.col_offset - loop.col_offset
-        yield Edit(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
-        yield Edit(code, start, end, "")
+        yield Replacement(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
+        yield Replacement(code, start, end, "")
 
 
 def _makes_function(node: ast.AST | None) -> bool:
@@ -158,7 +149,7 @@ _WRAPPERS: Final = (
 
 def _named_before(
     code: Code, node: ast.expr, value: ast.expr, definition: str, use: str
-) -> Iterator[Edit]:
+) -> Iterator[Replacement]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
     name = definition.partition(" = ")[0]
     loop = _outermost(code, node, _names_in(value))
@@ -170,7 +161,7 @@ def _named_before(
         start, _ = code.span(loop)
         indent = code.text[start - loop.col_offset : start].decode()
         newline = "\r\n" if b"\r\n" in code.text else "\n"
-        yield Edit(code, start, start, f"{definition}{newline}{indent}")
+        yield Replacement(code, start, start, f"{definition}{newline}{indent}")
         yield code.replaced(node, use)
 
 
@@ -220,27 +211,21 @@ def _root(node: ast.AST) -> str:
     return re.sub(r"\W.*", "", ast.unparse(node), flags=re.DOTALL)
 
 
-def _jitted_before(place: Place) -> Iterator[Edit]:
+def _jit_once(place: FindingCode) -> Iterator[Replacement]:
     """Define the `jax.jit` of a call of a package before the loops around the call."""
-    for _, call, reason in place.calls():
-        if found := _DEFINITION.match(reason["fix"]):
-            jit: Any = ast.parse(found[2], mode="eval").body
-            if ast.dump(jit.args[0].body) == ast.dump(call):
-                yield from _named_before(place.code, call, jit, found[1], found[3])
+    for _, call, reason in place.calls(Act.JIT_ONCE):
+        definition, use = reason.fix.code
+        jit: Any = ast.parse(definition.partition(" = ")[2], mode="eval").body
+        if ast.dump(jit.args[0].body) == ast.dump(call):
+            yield from _named_before(place.code, call, jit, definition, use)
 
 
-_DEFINITION: Final = re.compile(
-    r"`(jitted_\w+ = ([\w.]+\(lambda .*\)))` once(?:, before the loop)?, and `(.*?)` here"
-)
-
-
-def _made_dynamic(place: Place) -> Iterator[Edit]:
+def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
     """Make a static field of a class of the user's dynamic, if no other has its name."""
-    reasons = (each for program in place.finding.programs for each in acted(program.explanation))
-    for reason in reasons:
-        holder, _, name = reason["path"].rpartition(".")
-        if holder and "make it dynamic" in reason["fix"]:
-            edits: set[Edit] = set()
+    for reason in (reason for program in place.finding.programs for reason in program.reasons):
+        holder, _, name = reason.path.rpartition(".")
+        if holder and reason.fix.act is Act.MAKE_DYNAMIC:
+            edits: set[Replacement] = set()
             every = ((code, node) for code in _near(place.code) for node in code.nodes)
             for code, node in every:
                 if isinstance(node, ast.AnnAssign) and code.text_of(node.target) == name:
@@ -270,12 +255,13 @@ _DYNAMIC: Final = (
 )
 """How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
 
-_KINDS: Final = (_made_arrays, _hoisted, _jitted_before, _made_dynamic)
+_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic)
 
 
-def edits_for(finding: Finding, script: str) -> list[Edit]:
-    """Return the edits that follow the fixes of a finding; none where nothing is certain."""
-    code, above = _located(finding.site["file"] if finding.site is not None else "", script)
+def edits_for(finding: Finding, script: str) -> list[Replacement]:
+    """Return the edits that carry out the fixes of a finding; none where nothing is certain."""
+    code, above = _located(finding.site.file if finding.site is not None else "", script)
     if code is None:
         return []
-    return [edit for kind in _KINDS for edit in kind(Place(finding, script, code, above))]
+    place = FindingCode(finding, script, code, above)
+    return [edit for act in _ACTS for edit in act(place)]

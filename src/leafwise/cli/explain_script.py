@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import leafwise_explain
-from leafwise._display import shape
-from leafwise.cli import explain_report, notebook
+from leafwise._display.report import Report
+from leafwise.cli import notebook, recorded
 
 
 class Script(NamedTuple):
@@ -37,7 +37,7 @@ class Script(NamedTuple):
     @property
     def is_records(self) -> bool:
         """Whether it is a folder of records, and nothing is to be run."""
-        return not self.is_module and any(explain_report.files_in(Path(self.name)))
+        return not self.is_module and any(recorded.files_in(Path(self.name)))
 
     @property
     def command(self) -> list[str]:
@@ -79,7 +79,7 @@ def problem(target: Script) -> str | None:
 
 def run(
     target: Script, version: str, options: Mapping[str, Any], **streams: Any
-) -> tuple[shape.Report, int]:
+) -> tuple[Report, int]:
     """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
@@ -94,27 +94,27 @@ def run(
         environment = {**os.environ, leafwise_explain.VARIABLE: folder}
         pid, code = _run(command, options.get("limit"), env=environment, **streams)
         seconds = time.time() - began
-        processes = explain_report.read(Path(folder))
+        processes = recorded.read(Path(folder))
     main = next((each for each in processes if each.pid == pid), None)
-    report = explain_report.make_report(processes, main, version, str(target), began)
-    report["seconds"] = seconds
+    report = recorded.make_report(processes, main, version, str(target), began)
+    report.seconds = seconds
     errors = [] if main is None else list(main.every("error"))
-    report["exit"], report["ended"] = (code if code >= 0 else 128 - code), _reason(code, errors)
-    return report, report["exit"]
+    report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
+    return report, report.exit
 
 
-def read(folder: Path, version: str) -> shape.Report:
+def read(folder: Path, version: str) -> Report:
     """Return the report on what processes with ``LEAFWISE_EXPLAIN`` recorded in a folder."""
-    processes = explain_report.read(folder)
+    processes = recorded.read(folder)
     began = min((each for process in processes for each in process.every("began")), default=0.0)
     programs = dict.fromkeys(each for process in processes for each in process.every("command"))
     main = processes[0] if len(processes) == 1 else None
-    report = explain_report.make_report(processes, main, version, "; ".join(programs), began)
-    ends = [event["start"] + event["seconds"] for event in report["events"]]
+    report = recorded.make_report(processes, main, version, "; ".join(programs), began)
+    ends = [event.interval[1] for event in report.events]
     ends += [each - began for process in processes for each in process.every("ended")]
-    report["seconds"] = max(ends, default=0.0)
+    report.seconds = max(ends, default=0.0)
     errors = [each for process in processes for each in process.every("error")]
-    report["ended"] = next(iter(errors), "")
+    report.ended = next(iter(errors), "")
     return report
 
 

@@ -9,9 +9,10 @@ import jax
 from hypothesis import strategies as st
 
 from leafwise._compare.jax_errors import as_static
-from leafwise._compare.reasons import Outcome
+from leafwise._display.reasons import Outcome
+from leafwise._display.words import without_addresses
 from leafwise._objects.locks import cached_property
-from leafwise._objects.text import got, without_addresses
+from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import field_order, names_of
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of

@@ -12,8 +12,8 @@ from typing import Any, Final
 import hypothesis
 from hypothesis import strategies as st
 
+from leafwise._display.words import without_addresses
 from leafwise._objects.classes import public_name
-from leafwise._objects.text import without_addresses
 from leafwise.cli.records import LawResult, Verdict, verdict_of
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, smallest_failure

@@ -5,8 +5,8 @@ import time
 from typing import Any
 
 import leafwise
-from leafwise.cli.explain_report import Process, make_report
-from leafwise.cli.recording import Recorder
+from leafwise.cli.recorded import Process, make_report
+from leafwise.cli.recorder import Recorder
 
 _loaded: "list[Explainer]" = []
 
@@ -62,10 +62,10 @@ class Explainer:
         names.update(dict.fromkeys(set(names) - known, number))
         process = Process(0, records)
         report = make_report([process], process, leafwise.__version__, f"Cell In[{number}]", began)
-        report["seconds"] = time.time() - began
+        report.seconds = time.time() - began
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
-            report["exit"], report["ended"] = 1, f"{type(error).__name__}: {error}"
+            report.exit, report.ended = 1, f"{type(error).__name__}: {error}"
         text = io.StringIO()
         tables.print_report(report, Console(file=text, width=80, force_jupyter=False))
         shown = {"text/plain": text.getvalue().rstrip(), "text/html": tables.html_fragment(report)}

@@ -20,7 +20,7 @@ import leafwise
 import leafwise_cli
 
 if TYPE_CHECKING:
-    from leafwise._display.shape import Report
+    from leafwise._display.report import Report
     from leafwise.cli.laws import CheckOptions
 
 
@@ -101,7 +101,9 @@ def explain(options: argparse.Namespace) -> int:
     else:
         report, code = run(script, leafwise.__version__, wanted)
     if options.json:
-        _write(options.json, json.dumps(report, indent=1))
+        from leafwise._display.report import to_json  # noqa: PLC0415
+
+        _write(options.json, json.dumps(to_json(report), indent=1))
     if options.html:
         from leafwise._display import tables  # noqa: PLC0415
 
@@ -121,17 +123,18 @@ def explain(options: argparse.Namespace) -> int:
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
+    from leafwise._display.words import place  # noqa: PLC0415
+
     counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
-    every: list[Any] = list(report.get("findings", []))
-    found = [each for each in every if counted and each[counted]]
-    if counted and report.get("left_out"):
+    found = [finding for finding in report.findings if counted and getattr(finding, counted)]
+    if counted and report.left_out:
         print(f"leafwise explain: --fail-on {options.fail_on} cannot be decided", file=sys.stderr)
         return 1
     if len(found) <= options.allow or not counted:
         return 0
     number = f"{len(found)} finding{'s' if len(found) > 1 else ''} with a {options.fail_on}"
     lines = [f"leafwise explain: {number}, {options.allow} allowed"]
-    lines += [f"  {each['place']}: {each['what']}" for each in found]
+    lines += [f"  {place(finding.site)}: {finding.what}" for finding in found]
     print("\n".join(lines), file=sys.stderr)
     return 1
 

@@ -52,9 +52,9 @@ class Code:
         start, end = self.span(node)
         return self.text[start:end].decode()
 
-    def replaced(self, node: ast.AST, text: str) -> "Edit":
+    def replaced(self, node: ast.AST, text: str) -> "Replacement":
         """Return the edit that puts a text in the place of a node."""
-        return Edit(self, *self.span(node), text)
+        return Replacement(self, *self.span(node), text)
 
     def file_with(self, text: bytes) -> str:
         """Return the file with another text; of a notebook only the cells that differ change."""
@@ -75,7 +75,7 @@ BETWEEN: Final = b"\n\f\n"
 """What stands between two cells."""
 
 
-class Edit(NamedTuple):
+class Replacement(NamedTuple):
     """Characters of a file that a text replaces."""
 
     code: Code
@@ -92,7 +92,7 @@ def code_of(path: str) -> Code | None:
     return None
 
 
-def applied(edits: Iterable[Edit]) -> dict[Code, bytes]:
+def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:
     """Return the text of files with edits; what overlaps one behind it is left out."""
     files: dict[Code, bytes] = {}
     reached: dict[Code, int] = {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from leafwise._objects.text import without_addresses
+from leafwise._display.words import without_addresses
 from leafwise._trees.roles import field_order
 from leafwise.cli.fields import Example, check_fields, untraceable
 from leafwise.cli.laws import (

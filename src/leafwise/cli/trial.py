@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from leafwise._display.findings import Finding, findings
-from leafwise._display.shape import FindingRecord, Report, TriedRecord
+from leafwise._display.report import Report, TogetherRecord, TriedRecord
 from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import edits_for
 from leafwise.cli.explain_script import Script, run
-from leafwise.cli.patch import Code, Edit, applied, diff, shown, uncommitted
+from leafwise.cli.patch import Code, Replacement, applied, diff, shown, uncommitted
 
 _LONGEST: Final = 3
 """A run is ended after so many times the seconds of the first."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM")
-_Fix: TypeAlias = tuple[Finding, FindingRecord, list[Edit]]
+_Edited: TypeAlias = tuple[Finding, list[Replacement]]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -50,7 +50,7 @@ def run_and_try(
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
     output.flush()
-    files = {} if trials.report["ended"] in _INTERRUPTED else trials.try_fixes(options.tries or 5)
+    files = {} if trials.report.ended in _INTERRUPTED else trials.try_fixes(options.tries or 5)
     if options.diff:
         sys.stdout.buffer.write(diff(files))
     if options.write:
@@ -60,7 +60,7 @@ def run_and_try(
         for code, text in files.items():
             Path(code.path).write_bytes(code.file_with(text).encode(code.encoding))
             sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
-    return trials.report, trials.report["exit"]
+    return trials.report, trials.report.exit
 
 
 class Trials:
@@ -73,38 +73,39 @@ class Trials:
     def try_fixes(self, most: int) -> dict[Code, bytes]:
         """Try the costliest findings with an edit, note it in the report; return the new files."""
         with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
-            both = zip(findings(self.report), self.report.get("findings", []), strict=True)
-            fixes = [(each, record, edits_for(each, self._script.name)) for each, record in both]
-        chosen = [each for each in fixes if each[-1]][:most]
+            every = [
+                (finding, edits_for(finding, self._script.name)) for finding in self.report.findings
+            ]
+        chosen = [edited for edited in every if edited[1]][:most]
         if chosen:
             runs = count(len(chosen) + (len(chosen) > 1), "time")
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
-        kept: list[_Fix] = []
-        best: tuple[list[_Fix], TriedRecord] | None = None
+        kept: list[_Edited] = []
+        best: tuple[list[_Edited], TriedRecord] | None = None
         with contextlib.suppress(KeyboardInterrupt):
-            for each in chosen:
-                tried = each[1]["tried"] = self._tried(each)
-                if tried["verdict"] in CONFIRMED:
-                    kept.append(each)
-                    best = best or ([each], tried)  # the costliest alone
-            if len(kept) > 1 and (tried := self._tried(*kept))["verdict"] in CONFIRMED:
+            for edited in chosen:
+                tried = edited[0].tried = self._tried(edited)
+                if tried.verdict in CONFIRMED:
+                    kept.append(edited)
+                    best = best or ([edited], tried)  # the costliest alone
+            if len(kept) > 1 and (tried := self._tried(*kept)).verdict in CONFIRMED:
                 best = kept, tried
         if best is None:
             return {}
         kept, tried = best
-        self.report["together"] = {"findings": len(kept), "seconds": tried["seconds"]}
-        return applied(edit for _, _, edits in kept for edit in edits)
+        self.report.together = TogetherRecord(len(kept), tried.seconds)
+        return applied(edit for _, edits in kept for edit in edits)
 
-    def _tried(self, *fixes: _Fix) -> TriedRecord:
+    def _tried(self, *every: _Edited) -> TriedRecord:
         """Run the script with the edits of some findings, and compare."""
-        files = applied(edit for _, _, edits in fixes for edit in edits)
+        files = applied(edit for _, edits in every for edit in edits)
         report, printed = self._try(files)
-        before = sum(len(finding.programs) for finding, _, _ in fixes)
+        before = sum(len(finding.programs) for finding, _ in every)
         after = max(0, before - _again(self.report) + _again(report))
-        if report["seconds"] > _LONGEST * self.report["seconds"]:
+        if report.seconds > _LONGEST * self.report.seconds:
             verdict = "took too long"
-        elif report["exit"] != self.report["exit"]:
+        elif report.exit != self.report.exit:
             verdict = "changed the exit code"
         elif printed != self.printed and not self._output_varies:
             verdict = "changed the output"
@@ -112,14 +113,8 @@ class Trials:
             verdict = "did not help"
         else:
             verdict = SAME if printed == self.printed != b"" else UNKNOWN
-        return {
-            "verdict": verdict,
-            "edit": shown(files),
-            "before": before,
-            "after": after,
-            "saved": sum(finding.seconds for finding, _, _ in fixes) * (1 - after / before),
-            "seconds": report["seconds"],
-        }
+        saved = sum(finding.seconds for finding, _ in every) * (1 - after / before)
+        return TriedRecord(verdict, shown(files), before, after, saved, report.seconds)
 
     @cached_property
     def _output_varies(self) -> bool:
@@ -129,9 +124,9 @@ class Trials:
     def _try(self, files: dict[Code, bytes]) -> tuple[Report, bytes]:
         """Run the script with other files; its errors were shown by the first run."""
         changed = {code.path: code.file_with(text) for code, text in files.items()}
-        options = {"changed": changed, "limit": _LONGEST * self.report["seconds"]}
+        options = {"changed": changed, "limit": _LONGEST * self.report.seconds}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
-        if report["ended"] in _INTERRUPTED:
+        if report.ended in _INTERRUPTED:
             raise KeyboardInterrupt
         return report, printed
 
@@ -145,5 +140,5 @@ class Trials:
 
 def _again(report: Report) -> int:
     """Return how many programs JAX made again."""
-    every = (*findings(report), *findings(report, small=True))
-    return sum(len(each.programs) for each in every)
+    every = (*report.findings, *findings(report.events, small=True))
+    return sum(len(finding.programs) for finding in every)

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import leafwise
+from leafwise._display.words import without_addresses
 from leafwise._objects.describe import describe
-from leafwise._objects.text import describe_array, shorten, without_addresses
+from leafwise._objects.text import describe_array, shorten
 from leafwise.errors import message_of
 
 

@@ -12,8 +12,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import hypothesis
 import jax
 
-from leafwise._compare.explain import Explanation, explain
-from leafwise._compare.reasons import Outcome
+from leafwise._compare.explain import explain
+from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer

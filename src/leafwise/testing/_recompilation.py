@@ -9,7 +9,7 @@ import hypothesis
 import jax
 from hypothesis import strategies as st
 
-from leafwise._compare.reasons import Outcome
+from leafwise._display.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.testing._laws.case import Case, choose

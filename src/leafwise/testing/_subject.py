@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._compare.explain import Explanation, explain
-from leafwise._compare.reasons import Outcome
+from leafwise._compare.explain import explain
 from leafwise._compare.signature import Signature, labels_of, record
+from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import static_options
 from leafwise._jax.events import Counts, count_events
 from leafwise._jit.callee import static_arguments

@@ -14,8 +14,8 @@ import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
+from leafwise._display.words import without_addresses
 from leafwise._objects.locks import cached_property
-from leafwise._objects.text import without_addresses
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import Names, names_of
 from leafwise.errors import LawViolation

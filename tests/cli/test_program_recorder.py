@@ -9,10 +9,11 @@ import pytest
 
 import leafwise as lw
 from leafwise._compare.program import read_program
+from leafwise._display.report import LoweredRecord, from_json
 from leafwise._jax import compiles
 from leafwise._jax.compiles import Compile
-from leafwise.cli import program_records
-from leafwise.cli.program_records import packed, unpacked
+from leafwise.cli import program_recorder
+from leafwise.cli.program_recorder import packed, unpacked
 
 from .conftest import Explained
 
@@ -57,7 +58,7 @@ def test_what_a_program_was_made_from(
     report = explained(run_script, programs=True)
     first, second = (each for each in report["programs"] if each["name"] == "step")
     assert first["function"].endswith(":run_script.<locals>.step")
-    assert first["site"]["file"].endswith("test_program_records.py")
+    assert first["site"]["file"].endswith("test_program_recorder.py")
     assert first["site"]["text"] == "step(State(jnp.ones(5)), 2.0)"
     assert first["arguments"]["state.mode"] == {"static": "a"}
     assert second["arguments"]["state.mode"] == {"static": "b"}
@@ -71,7 +72,7 @@ def test_what_a_program_was_made_from(
     assert "CALLS" not in captured  # which is only written to
     assert (first["cache"], first["key"], first["key_parts"]) == ("off", None, {})
     assert first["recording"] > 0
-    operations = unpacked(first["program"])
+    operations = unpacked(from_json(LoweredRecord, first["program"]))
     assert operations is not None
     assert operations.fingerprint == first["program"]["fingerprint"]
     assert any("multiply" in each.text for each in operations.operations)
@@ -104,10 +105,10 @@ def test_a_program_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     program = read_program(Compile(module, None, None, None))
     whole = packed(program)
     assert unpacked(whole) == program
-    monkeypatch.setattr(program_records, "_MOST_BYTES", len(whole["packed"]) - 1)
+    monkeypatch.setattr(program_recorder, "_MOST_BYTES", len(whole.packed) - 1)
     nothing = packed(program)
     assert unpacked(nothing) is None
-    assert nothing["fingerprint"] == program.fingerprint
+    assert nothing.fingerprint == program.fingerprint
 
 
 def test_captures_that_share_a_name_or_are_large(
@@ -138,5 +139,5 @@ def test_captures_that_share_a_name_or_are_large(
 
     both = {path: each for path, each in found()["captures"].items() if path.startswith("value")}
     assert sorted(each["static"]["float"] for each in both.values()) == ["3.0", "4.0"]
-    monkeypatch.setattr(program_records, "_MOST_ARRAY", 1)
+    monkeypatch.setattr(program_recorder, "_MOST_ARRAY", 1)
     assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}

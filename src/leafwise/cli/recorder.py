@@ -1,7 +1,7 @@
 """Recording what JAX does, and why, in a process of a script: one record for each event.
 
 A record is made while the event is there, and holds text and numbers only: nothing of the script
-lives longer, and whoever gets the records needs nothing of what they tell of.
+lives longer. `leafwise.cli.recorded` reads the records.
 """
 
 import atexit
@@ -18,14 +18,15 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
-from leafwise._compare.explain import Explanation
-from leafwise._compare.fixes import Advice, definition_of, fresh_function, once
+from leafwise._compare.fixes import definition_of, once, recreated_function
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.report import EventRecord, SiteRecord, StaleCaptureRecord, to_json
 from leafwise._jax.compat import left_out, shows_no_reasons
 from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
@@ -35,9 +36,10 @@ from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switc
 from leafwise._jit.callee import code_id, definition
 from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
-from leafwise._jit.programs import Program
+from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
 from leafwise._objects.call_site import Site, is_users_file, position_of, user_frame
+from leafwise._objects.stand_ins import MISSING
 
 Write: TypeAlias = Callable[..., None]
 """What takes a record, as keyword arguments."""
@@ -86,10 +88,10 @@ class Recorder:
         programs: bool = False,
     ) -> None:
         self._write = write
-        self._known = weakref.WeakSet[Program]()
+        self._known = weakref.WeakSet[ProgramEntry]()
         self._programs: Any = None
         if programs:
-            from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
+            from leafwise.cli.program_recorder import ProgramRecorder  # noqa: PLC0415  # on demand
 
             self._programs = ProgramRecorder(write)
         self._audit = Audit(self._note_wrong, replays=audit == "replay") if audit else None
@@ -172,7 +174,7 @@ class Recorder:
                 if self._programs is not None and is_compile:
                     spent = event.seconds - self._programs.seconds()
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                self._write(event=self._event(event))
+                self._write(event=to_json(self._event(event)))
                 self._write_captures(event)
                 if (lost := left_out()) != self._left_out:
                     self._left_out = lost
@@ -182,92 +184,90 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # the user's own code, or a fault of ours
             self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
 
-    def _event(self, event: Event) -> dict[str, Any]:
+    def _event(self, event: Event) -> EventRecord:
         """Return a record; what is said of a program is on its first event."""
         site, why, program = event.site, event.explanation, event.program
         # Where JAX does not show the call, it is the name that says so.
         is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
-        found: dict[str, Any] = {
-            "kind": "cache hit" if event.cached else event.kind.value,
-            "start": event.time - event.seconds,
-            "seconds": event.seconds,
-            "name": event.name,
-            "eager": is_eager,
-            "thread": event.thread,
-            "site": None if site is None else _site(site),
-            "explanation": None if why is None else _explained(event, why),
-            "file": file,
-            "line": line,
-        }
-        if event.miss:
-            found["miss"] = event.miss
+        record = EventRecord(
+            kind="cache hit" if event.cached else event.kind.value,
+            name=event.name,
+            eager=is_eager,
+            start=event.time - event.seconds,
+            seconds=event.seconds,
+            process="",
+            thread=event.thread,
+            site=_site(site),
+            explanation=None if why is None else _explained(event, why),
+            defined=f"{file}:{line}" if file else "",
+            miss=event.miss,
+        )
         frame = user_frame(inspect.currentframe())
         if frame is not None and site is not None and frame.f_lineno == site.line:
-            found["call"] = position_of(frame)
+            position = position_of(frame)
+            record.call = None if position is None else list(position)
         if why is None and program in self._known:
-            return found
-        if event.via is not None:
-            found["via"] = f"{event.via.file}:{event.via.line}"
-        if event.is_inner:
-            found["inner"] = True
-        if event.run is not None:
-            found["run"] = event.run
+            return record
+        record.via = "" if event.via is None else f"{event.via.file}:{event.via.line}"
+        record.inner, record.run = event.is_inner, event.run
         if program is not None:
-            found["role"] = " ".join(program.role)
+            record.role = " ".join(program.role)
             self._known.add(program)
         if program is not None and why is not None and why.nearest is None:
-            self._note_recreated(event, found, program)
-        return found
+            self._note_recreated(event, record, program)
+        return record
 
-    def _note_recreated(self, event: Event, found: dict[str, Any], program: Program) -> None:
+    def _note_recreated(self, event: Event, record: EventRecord, program: ProgramEntry) -> None:
         """Note whether a function is called for the first time whose like was called before."""
         plain = _plain(event.fun)
         code = getattr(plain, "__code__", None)
-        if code is None or not found["file"] or event.fun is None:
+        if code is None or not record.defined or event.fun is None:
             return
         key: Any = definition_of(event.fun), program.role
         with contextlib.suppress(TypeError):  # a static without a hash
             key = *key, program.place
         both = (plain,) if plain is event.fun else (event.fun, plain)
-        its, mine = [SeenFunction(each) for each in both], self._seen.get(key)
+        its, mine = [SeenFunction(function) for function in both], self._seen.get(key)
         self._seen[key] = its
         if mine is None or mine[0].is_same(its[0]):
             return
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
-        change = describe_changes(mine[0].captured, its[0].captured)
-        advice = fresh_function(plain, change)
-        found["recreated"] = "new"
+        changes = describe_changes(mine[0].captured, its[0].captured)
+        advice = recreated_function(plain, changes)
+        record.recreated = "new"
         if mine[-1].is_same(its[-1]):
-            if not change:
-                found["recreated"] = "transformed again"
-                advice = Advice("`jax.jit(...)` is made again each time", f"make it {how}")
+            if not changes:
+                record.recreated = "transformed again"
+                make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
+                advice = Advice("`jax.jit(...)` is made again each time", make_once)
         elif "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
-            found["recreated"] = "defined again"
-            advice = Advice("defined again, with the same code", "run its definition once")
-        elif not change and advice.fix:
-            advice = advice._replace(fix=f"define it, and call `jax.jit`, {how}")
-        if not is_users_file(found["file"]):  # which the user cannot define elsewhere
-            advice = advice._replace(fix="")
-        reason = {"path": event.name, "kind": "function", "outcome": "retrace"}
-        reason |= {"before": "", "after": "", **advice._asdict()}
-        found["explanation"]["reasons"] = [reason]
+            record.recreated = "defined again"
+            define_once = Fix("run its definition once", Act.DEFINE_ONCE)
+            advice = Advice("defined again, with the same code", define_once)
+        elif not changes and advice.fix:
+            define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
+            advice = advice._replace(fix=define_once)
+        if not is_users_file(
+            record.defined.rpartition(":")[0]
+        ):  # which the user cannot define elsewhere
+            advice = advice._replace(fix=Fix())
+        facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
+        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts),))
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
             return
         if event.kind is EventKind.TRACE:
-            found = captures(event.fun).own().as_dict()
-            owner = code_id(event.fun)
-            self._write(captures={**found, "function": event.name}, owner=owner)
+            record = captures(event.fun).own().record()
+            record.function = event.name
+            self._write(captures=to_json(record), owner=code_id(event.fun))
 
 
-def _explained(event: Event, why: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain values; what is made ahead of time repeats nothing."""
-    found = why.as_dict()
-    if event.program is not None and not event.program.ran:
-        found["nearest"] = None
-    return found
+def _explained(event: Event, why: Explanation) -> Explanation:
+    """Return an explanation; what is made ahead of time repeats nothing."""
+    is_ahead = event.program is not None and not event.program.ran
+    return dataclasses.replace(why, nearest=None) if is_ahead else why
 
 
 class _Checks(CaptureChecks):
@@ -282,21 +282,15 @@ class _Checks(CaptureChecks):
     def note(self, owner: int, found: list[StaleCapture]) -> None:
         if self._audit is not None:
             self._audit.add_stale(found)
-        for each in found if self._write is not None else ():
-            site = each.call
-            record = {name: getattr(each, name) for name in _STALE}
-            record["call"] = f"{site.file}:{site.line}" if site is not None else ""
-            if (key := (owner, *record.values())) not in self._written and self._write is not None:
+        for stale in found if self._write is not None else ():
+            call = f"{stale.call.file}:{stale.call.line}" if stale.call is not None else ""
+            texts = stale.name, stale.reader, stale.line, stale.before, stale.after, call
+            if (key := (owner, *texts)) not in self._written and self._write is not None:
                 self._written.add(key)
-                self._write(stale=record, owner=owner)
+                self._write(stale=to_json(StaleCaptureRecord(*texts)), owner=owner)
 
 
-_STALE: Final = ("name", "reader", "line", "before", "after")
-
-
-@functools.cache
-def _site(site: Site) -> dict[str, Any]:
-    return {**site._asdict(), "text": site.text}
+_site = functools.cache(SiteRecord.of)
 
 
 def _plain(fun: Any) -> Any:

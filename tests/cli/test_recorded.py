@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -35,7 +36,7 @@ def test_a_loop_that_only_compiles(explained: Explained) -> None:
     assert again["reasons"][0]["change"] == "a new lambda each call"
     assert again["recompiles"] == 4
     places = {each["place"].rpartition(":")[0] for each in found.values()}
-    assert all(each.endswith("test_explain_report.py") for each in places)
+    assert all(each.endswith("test_recorded.py") for each in places)
     assert all(each["seconds"] > 0 for each in found.values())
 
 
@@ -184,7 +185,7 @@ def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
 
     report = explained(script)
     (found,) = report["findings"]
-    assert re.fullmatch(r".*test_explain_report\.py:\d+", found["place"])
+    assert re.fullmatch(r".*test_recorded\.py:\d+", found["place"])
     assert found["text"] == 'package["solve"](n)'
     assert found["via"] == ["solver.py:3"]
     assert found["outside"], "the package makes the function, and the user calls the package"
@@ -297,8 +298,9 @@ def test_the_script_behind_the_option_is_the_script(
 def test_misses_of_the_persistent_cache() -> None:
     """Misses of one reason are one line, which names the functions; the longest come first."""
     rows = (("init", 0.1, "written now"), ("step", 2.0, "too quick"), ("init", 0.1, "written now"))
-    events = [{"name": name, "seconds": spent, "miss": miss} for name, spent, miss in rows]
-    report: Any = {"events": [*events, {"name": "hit", "seconds": 1.0}]}
+    rows = (*rows, ("hit", 1.0, ""))
+    events = [SimpleNamespace(name=name, seconds=spent, miss=miss) for name, spent, miss in rows]
+    report: Any = SimpleNamespace(events=events)
     assert cache_lines(report) == [
         "cache miss of step: too quick",
         "2 cache misses of init: written now",

@@ -1,10 +1,11 @@
 """What `leafwise explain --json` keeps of each program, so that two runs can be compared.
 
-All is text and numbers, as in `recording`. Nothing is kept that is not listed here: of the
+All is text and numbers, as in `recorder`. Nothing is kept that is not listed here: of the
 environment the variables that JAX and XLA read, of arrays their shapes and digests.
 """
 
 import base64
+import dataclasses
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Final
 
@@ -24,13 +25,19 @@ from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Record, describe_tree
 from leafwise._compare.digest import DigestReader, aval_entry, describe_call, digest_of
 from leafwise._compare.program import LoweredProgram, read_program
-from leafwise._compare.signature import Signature
+from leafwise._display.report import (
+    LoweredRecord,
+    ProcessRecord,
+    ProgramRecord,
+    SiteRecord,
+    to_json,
+)
+from leafwise._display.words import without_addresses
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.code import names_of
-from leafwise._objects.text import without_addresses
 from leafwise._statics.portable import dump
 from leafwise._trees.leaves import LeafRecorder
 from leafwise.errors import message_of
@@ -85,53 +92,56 @@ class ProgramRecorder:
         self._here.seconds = 0.0
         if self._config is None:
             self._config = _config()
-            self._write(process=_process(self._config))
-        site = event.site
-        record: dict[str, Any] = {
-            "function": ":".join(names_of(event.fun)) if event.fun is not None else "",
-            "name": event.name,
-            "eager": event.eager,
-            "site": None if site is None else {**site._asdict(), "text": site.text},
-            "thread": event.thread,
-            "end": event.time,
-            "cache": event.miss or ("hit" if event.cached else "off"),
-            "key": key,
-            "key_parts": dict(event.key_parts),
-            "program": program,
-            "config": {},
-            "refused": {},
-        }
+            self._write(process=to_json(_process(self._config)))
+        record = ProgramRecord(
+            function=":".join(names_of(event.fun)) if event.fun is not None else "",
+            name=event.name,
+            eager=event.eager,
+            site=SiteRecord.of(event.site),
+            thread=event.thread,
+            end=event.time,
+            cache=event.miss or ("hit" if event.cached else "off"),
+            key=key,
+            key_parts=dict(event.key_parts),
+            program=program,
+            config={},
+            refused={},
+            recording=0.0,
+        )
         signature = event.program.signature if event.program is not None else None
         try:
             if signature is not None:
                 config = _config(signature.config).items()
-                record["config"] = {k: v for k, v in config if self._config.get(k) != v}
-                record |= _arguments(signature)
+                record.config = {k: v for k, v in config if self._config.get(k) != v}
+                record.arguments, refused = describe_call(signature)
+                record.digest = digest_of(record.arguments)
+                record.refused |= {k: without_addresses(what) for k, what in refused.items()}
             if event.fun is not None and not event.eager:
-                record["captures"], refused = _captures(event.fun)
-                record["refused"] |= refused
+                record.captures, refused = _captures(event.fun)
+                record.refused |= refused
         except Exception as error:  # noqa: BLE001  # the user's own code; the rest is of use
-            record["refused"][event.name] = f"{type(error).__name__}: {message_of(error)}"
-        record["recording"] = before + time.perf_counter() - began
-        self._write(program=record)
+            record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
+        record.recording = before + time.perf_counter() - began
+        self._write(program=to_json(record))
 
 
-def _process(config: Mapping[str, Any]) -> dict[str, Any]:
+def _process(config: dict[str, Any]) -> ProcessRecord:
     """Return what counts for all programs of this process."""
-    return {
-        "versions": {
+    packages = ("jax", "jaxlib", "numpy", "leafwise")
+    return ProcessRecord(
+        versions={
             "python": ".".join(map(str, sys.version_info[:3])),
-            **{name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "leafwise")},
+            **{name: metadata.version(name) for name in packages},
         },
-        "environment": {
+        environment={
             name: text for name, text in sorted(os.environ.items()) if name.startswith(_VARIABLES)
         },
-        "flags": sorted(each for each in sys.argv if each.startswith("--xla")),
-        "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "processes": jax.process_count(),
-        "hash_seed": hash("the order of sets") & 0xFFFF,
-        "config": config,
-    }
+        flags=sorted(flag for flag in sys.argv if flag.startswith("--xla")),
+        devices=f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        processes=jax.process_count(),
+        hash_seed=hash("the order of sets") & 0xFFFF,
+        config=config,
+    )
 
 
 def _config(trace: Any = None) -> dict[str, Any]:
@@ -146,15 +156,6 @@ def _config(trace: Any = None) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------ arguments, captures
-
-
-def _arguments(signature: Signature) -> dict[str, Any]:
-    found, refused = describe_call(signature)
-    return {
-        "digest": digest_of(found),
-        "arguments": found,
-        "refused": {path: without_addresses(what) for path, what in refused.items()},
-    }
 
 
 def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
@@ -194,19 +195,19 @@ _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
 # ------------------------------------------------------------------------ programs in a file
 
 
-def packed(program: LoweredProgram) -> dict[str, Any]:
-    """Return a program as JSON, its operations compressed; of a large one none."""
-    digest = hashlib.sha256(
-        "\n".join(each.text for each in program.operations).encode()
-    ).hexdigest()
-    found = program.to_json() | {"inlined": program.inlined, "digest": digest}
-    text = base64.b64encode(zlib.compress(dump(found.pop("operations")).encode())).decode()
-    return found | {"packed": text if len(text) <= _MOST_BYTES else ""}
+def packed(program: LoweredProgram) -> LoweredRecord:
+    """Return the record of a program, its operations compressed; of a large one none."""
+    lines = "\n".join(operation.text for operation in program.operations)
+    digest = hashlib.sha256(lines.encode()).hexdigest()
+    record = program.to_json()
+    text = base64.b64encode(zlib.compress(dump(record.pop("operations")).encode())).decode()
+    packed = text if len(text) <= _MOST_BYTES else ""
+    return LoweredRecord(**record, inlined=program.inlined, digest=digest, packed=packed)
 
 
-def unpacked(saved: Mapping[str, Any]) -> LoweredProgram | None:
+def unpacked(record: LoweredRecord) -> LoweredProgram | None:
     """Return the program of which `packed` has made this; None if it was too large."""
-    if not saved["packed"]:
+    if not record.packed:
         return None
-    operations = json.loads(zlib.decompress(base64.b64decode(saved["packed"])))
-    return LoweredProgram.from_json({**saved, "operations": operations})
+    operations = json.loads(zlib.decompress(base64.b64decode(record.packed)))
+    return LoweredProgram.from_json({**dataclasses.asdict(record), "operations": operations})

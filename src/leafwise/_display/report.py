@@ -1,0 +1,288 @@
+"""The report of `leafwise explain`: what is recorded, shown and compared, and its JSON.
+
+The JSON is made from these classes by `to_json`, and read back by `from_json`: a field that has
+its default is left out. Nothing here needs JAX.
+"""
+
+import dataclasses
+import functools
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from leafwise._display.reasons import Explanation
+from leafwise._objects.call_site import Site, short_file
+
+if TYPE_CHECKING:
+    from leafwise._display.findings import Finding
+
+EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
+"""What JAX did. A cache hit is a compilation that JAX's cache on disk saved."""
+
+
+@dataclasses.dataclass
+class Seconds:
+    """The seconds of one function, by what they went into."""
+
+    trace: float
+    lower: float
+    compile: float
+
+
+@dataclasses.dataclass
+class FunctionRecord:
+    """What JAX did for one function in all, or (``eager``) for a line outside them."""
+
+    name: str
+    file: str
+    line: int
+    eager: bool
+    traces: int
+    lowerings: int
+    compiles: int
+    cache_hits: int
+    seconds: Seconds
+
+    @property
+    def total(self) -> float:
+        """The seconds that went into traces, lowerings and compilations."""
+        return self.seconds.trace + self.seconds.lower + self.seconds.compile
+
+
+@dataclasses.dataclass
+class SiteRecord:
+    """The line of the program that made a call, and its source text."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    @classmethod
+    def of(cls, site: Site | None) -> "SiteRecord | None":
+        """Return the record of a line."""
+        return None if site is None else cls(*site, site.text)
+
+    def shortened(self) -> "SiteRecord":
+        """Return it with the file as a reader knows it."""
+        return dataclasses.replace(self, file=short_file(self.file))
+
+
+@dataclasses.dataclass
+class EventRecord:
+    """One trace, lowering or compilation; ``start`` counts from the start of the program.
+
+    What is said of a program is on its first event.
+    """
+
+    kind: EventKindText
+    name: str
+    eager: bool
+    start: float
+    seconds: float
+    process: str
+    thread: str
+    site: SiteRecord | None
+    explanation: Explanation | None
+    defined: str = ""
+    via: str = ""
+    role: str = ""
+    run: int | None = None
+    recreated: str = ""
+    inner: bool = False
+    miss: str = ""
+    call: list[int] | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """When it began, and when it ended."""
+        return self.start, self.start + self.seconds
+
+
+@dataclasses.dataclass
+class TriedRecord:
+    """An edit that `--try` made for a finding, and what the script did with it."""
+
+    verdict: str
+    edit: list[str]
+    before: int
+    after: int
+    saved: float
+    seconds: float
+
+
+@dataclasses.dataclass
+class TogetherRecord:
+    """How many findings have a fix that helped, and the seconds of a run with all of them."""
+
+    findings: int
+    seconds: float
+
+
+@dataclasses.dataclass
+class WrongRecord:
+    """A call that was answered by a program made for another value, and how often."""
+
+    call: str
+    what: str
+    times: int
+
+
+@dataclasses.dataclass
+class AuditRecord:
+    """How many calls were compared, in how many seconds, and what was found."""
+
+    calls: int
+    seconds: float
+    found: list[WrongRecord]
+
+
+@dataclasses.dataclass
+class StaleCaptureRecord:
+    """A call that was answered for the old value of a capture: a `leafwise.types.StaleCapture`."""
+
+    name: str
+    reader: str
+    line: str
+    before: str
+    after: str
+    call: str
+
+
+@dataclasses.dataclass
+class CaptureRecord:
+    """One value that a function closes over: a `leafwise.types.Capture` as text."""
+
+    name: str
+    treatment: str
+    nbytes: int
+    value: str
+    where: str
+
+
+@dataclasses.dataclass
+class CapturesRecord:
+    """What a function closes over, and in a report which of its calls were stale."""
+
+    function: str
+    nbytes: int
+    large: int
+    captures: list[CaptureRecord]
+    stale: list[StaleCaptureRecord] = dataclasses.field(default_factory=list[StaleCaptureRecord])
+
+
+@dataclasses.dataclass
+class ProcessRecord:
+    """What counts for all programs of one process."""
+
+    versions: dict[str, str]
+    environment: dict[str, str]
+    flags: list[str]
+    devices: str
+    processes: int
+    hash_seed: int
+    config: dict[str, Any]
+
+
+@dataclasses.dataclass
+class LoweredRecord:
+    """The operations of a program, packed; none if there are too many."""
+
+    name: str
+    fingerprint: str
+    digest: str
+    inlined: str
+    options: dict[str, str]
+    functions: list[str]
+    packed: str
+
+
+@dataclasses.dataclass
+class ProgramRecord:
+    """One program that JAX compiled, or found in its cache on disk: what it was made from."""
+
+    function: str
+    name: str
+    eager: bool
+    site: SiteRecord | None
+    thread: str
+    end: float
+    cache: str
+    key: str | None
+    key_parts: dict[str, str]
+    program: LoweredRecord | None
+    config: dict[str, Any]
+    refused: dict[str, str]
+    recording: float
+    process: int = -1
+    digest: str | None = None
+    arguments: dict[str, Any] | None = None
+    captures: dict[str, Any] | None = None
+
+
+@dataclasses.dataclass
+class Report:
+    """What JAX did while a program ran; ``version`` is that of the layout of the JSON.
+
+    ``left_out`` has what JAX did not show, and what is not said for that.
+    """
+
+    version: int
+    leafwise: str
+    jax: str
+    python: str
+    program: str
+    seconds: float
+    exit: int
+    ended: str
+    functions: list[FunctionRecord]
+    events: list[EventRecord]
+    warnings: list[str]
+    findings: list["Finding"]
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    together: TogetherRecord | None = None
+    audit: AuditRecord | None = None
+    captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])
+    processes: list[ProcessRecord] = dataclasses.field(default_factory=list[ProcessRecord])
+    programs: list[ProgramRecord] = dataclasses.field(default_factory=list[ProgramRecord])
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as plain ones, which `json.dumps` takes."""
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: to_json(part)
+            for field in dataclasses.fields(value)
+            if not _is_default(field, part := getattr(value, field.name))
+        }
+    if isinstance(value, list):
+        return list(map(to_json, value))
+    return value
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    make = field.default_factory
+    return bool(value == (field.default if make is dataclasses.MISSING else make()))
+
+
+def from_json(kind: Any, record: Any) -> Any:
+    """Return the value of a type that `to_json` made a record of."""
+    arguments = [one for one in typing.get_args(kind) if one is not types.NoneType]
+    if record is None or kind is Any:
+        return record
+    if isinstance(kind, types.UnionType):
+        return from_json(arguments[0], record)
+    if typing.get_origin(kind) is list:
+        return [from_json(arguments[0], part) for part in record]
+    if hasattr(kind, "from_json"):
+        return kind.from_json(record)
+    if not dataclasses.is_dataclass(kind):
+        return record
+    make: Any = kind
+    hints = _hints(make)
+    return make(**{name: from_json(hints[name], part) for name, part in record.items()})
+
+
+_hints = functools.cache(typing.get_type_hints)

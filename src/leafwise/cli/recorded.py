@@ -1,0 +1,174 @@
+"""The report on a script, from the records that its processes left. Needs no JAX."""
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from leafwise._display.findings import findings, functions_of
+from leafwise._display.report import (
+    AuditRecord,
+    CapturesRecord,
+    EventRecord,
+    ProcessRecord,
+    ProgramRecord,
+    Report,
+    StaleCaptureRecord,
+    WrongRecord,
+    from_json,
+)
+from leafwise._objects.call_site import short_file
+
+Record: TypeAlias = dict[str, Any]
+
+
+VERSION: Final = 1
+"""Of the layout of the report as JSON: another one once a key is gone or means something else."""
+
+
+class Process(NamedTuple):
+    """What one process recorded."""
+
+    pid: int
+    records: list[Record]
+    name: str = ""  # by its rank or its number
+
+    def every(self, key: str) -> Iterable[Any]:
+        """Yield each record of a kind."""
+        return (each[key] for each in self.records if key in each)
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """Return the files of records in a folder."""
+    return folder.glob("rank*-[0-9]*.jsonl")
+
+
+def read(folder: Path) -> list[Process]:
+    """Return what the processes recorded that wrote to a folder."""
+    found: list[Process] = []
+    files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
+    ranks = Counter(file.stem.partition("-")[0] for file in files)
+    for file in files:
+        records: list[Record] = []
+        for line in file.read_bytes().splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:  # the process was killed as it wrote
+                break
+        rank, _, pid = file.stem.partition("-")
+        name = f"rank {rank[4:]}" if ranks[rank] == 1 else f"process {pid}"
+        found.append(Process(int(pid), records, name if rank != "rank" else f"process {pid}"))
+    return found
+
+
+def make_report(
+    processes: Sequence[Process], main: Process | None, version: str, program: str, began: float
+) -> Report:
+    """Return the report on a script, which has neither its duration nor its end yet."""
+    events = [
+        _event(record, "" if process is main else process.name, began)
+        for process in processes
+        for record in process.every("event")
+    ]
+    events.sort(key=lambda event: event.start)
+    versions = [record for process in processes for record in process.records if "jax" in record]
+    left_out: dict[str, str] = {}
+    for process in processes:
+        for lost in process.every("left_out"):
+            left_out |= lost
+    of_processes, programs = _programs(processes, began)
+    return Report(
+        version=VERSION,
+        leafwise=version,
+        jax=versions[0]["jax"] if versions else metadata.version("jax"),
+        python=versions[0]["python"] if versions else platform.python_version(),
+        program=program,
+        seconds=0.0,
+        exit=0,
+        ended="",
+        functions=functions_of(events),
+        events=events,
+        warnings=_faults(processes),
+        findings=findings(events),
+        left_out=left_out,
+        audit=_audit(processes),
+        captures=_captures(processes),
+        processes=of_processes,
+        programs=programs,
+    )
+
+
+def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord:
+    """Return an event whose paths are short, and which says the process."""
+    event: EventRecord = from_json(EventRecord, record)
+    event.start = max(0.0, event.start - began)
+    event.process = process
+    event.site = event.site and event.site.shortened()
+    event.defined, event.via = _short(event.defined), _short(event.via)
+    return event
+
+
+def _programs(
+    processes: Sequence[Process], began: float
+) -> tuple[list[ProcessRecord], list[ProgramRecord]]:
+    """Return what counts for all programs of each process, and the programs in order of time."""
+    of_processes: list[ProcessRecord] = []
+    programs: list[ProgramRecord] = []
+    for process in processes:
+        of_processes += from_json(list[ProcessRecord], process.every("process"))
+        for record in process.every("program"):
+            program: ProgramRecord = from_json(ProgramRecord, record)
+            program.process, program.end = len(of_processes) - 1, program.end - began
+            program.site = program.site and program.site.shortened()
+            programs.append(program)
+    return of_processes, sorted(programs, key=lambda program: program.end)
+
+
+def _faults(processes: Sequence[Process]) -> list[str]:
+    """Return what went wrong in the recording of processes."""
+    faults = [(process, text) for process in processes for text in process.every("fault")]
+    return [
+        f"not recorded, of {process.name or 'this process'}: {text}" for process, text in faults
+    ]
+
+
+def _audit(processes: Sequence[Process]) -> AuditRecord | None:
+    """Return what the audit found: each call site and value once, with how often."""
+    wrong = Counter[tuple[str, str]]()
+    for process in processes:
+        last = {(found["call"], found["what"]): found["times"] for found in process.every("wrong")}
+        for (call, what), times in last.items():
+            wrong[_short(call) or "line not known", what] += times
+    totals = [record for process in processes for record in process.every("audited")]
+    if not (wrong or totals):
+        return None
+    calls = sum(record["calls"] for record in totals)
+    seconds = float(sum(record["seconds"] for record in totals))
+    return AuditRecord(calls, seconds, [WrongRecord(*of, times) for of, times in wrong.items()])
+
+
+def _captures(processes: Sequence[Process]) -> list[CapturesRecord]:
+    """Return what each function captured when last traced: those with stale calls first."""
+    last: dict[tuple[str, int, int], CapturesRecord] = {}
+    stale_calls: dict[tuple[int, int], list[StaleCaptureRecord]] = {}
+    for process in processes:
+        for record in process.records:
+            if "captures" in record:
+                captured: CapturesRecord = from_json(CapturesRecord, record["captures"])
+                of = process.pid, record["owner"]
+                captured.stale = stale_calls.setdefault(of, [])
+                last[captured.function, *of] = captured
+            elif "stale" in record:
+                stale: StaleCaptureRecord = from_json(StaleCaptureRecord, record["stale"])
+                stale.line = _short(stale.line)
+                stale.call = _short(stale.call) or "line not known"
+                stale_calls.setdefault((process.pid, record["owner"]), []).append(stale)
+    return sorted(last.values(), key=lambda captured: not captured.stale)
+
+
+def _short(place: str) -> str:
+    file, _, line = place.rpartition(":")
+    return f"{short_file(file)}:{line}" if file else ""
