@@ -193,18 +193,7 @@ class Wording(Protocol):
         ...
 
 
-class _Facts(NamedTuple):
-    path: str
-    kind: ReasonKind
-    outcome: Outcome
-    before: Any
-    after: Any
-    cause: Wording = Advice()
-    details: Any = ()
-    holder: str | None = None
-
-
-class Reason(_Facts):
+class Reason(NamedTuple):
     """One difference between two calls.
 
     Attributes:
@@ -219,7 +208,14 @@ class Reason(_Facts):
         holder: The path of the object whose function it is, if that may be recreated as a whole.
     """
 
-    __slots__ = ()
+    path: str
+    kind: ReasonKind
+    outcome: Outcome
+    before: Any
+    after: Any
+    cause: Wording = Advice()
+    details: Any = ()
+    holder: str | None = None
 
     @property
     def advice(self) -> Advice:
@@ -271,13 +267,10 @@ class Reason(_Facts):
         kind, outcome = ReasonKind(record["kind"]), Outcome(record["outcome"])
         return cls(record["path"], kind, outcome, *values, Advice(record["change"], fix))
 
-    def _asdict(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        advice = {"change": self.change, "fix": str(self.fix)}
-        return {**dict(zip(self._fields[:5], self, strict=False)), **advice}
-
     def __repr__(self) -> str:
-        """Return the attributes that are to be read."""
-        return f"Reason({', '.join(f'{name}={text!r}' for name, text in self._asdict().items())})"
+        """Return the attributes that are to be read, as texts."""
+        texts = [f"{name}={text!r}" for name, text in self.as_dict().items() if name != "edit"]
+        return f"Reason({', '.join(texts)})"
 
     def __str__(self) -> str:
         """Return the path, the kind and what changed, and the fix on a line of its own."""
