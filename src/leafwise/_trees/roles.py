@@ -162,7 +162,7 @@ def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
     try:
         leaves = leaves_of(exchange(instance, name, _Sentinel.LEAF))
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
-        return _is_among_leaves(instance, name) or _is_converted(instance, name)
+        return _is_converted(instance, name)
     times = sum(leaf is _Sentinel.LEAF for leaf in leaves)
     if not times:
         return False
@@ -172,16 +172,6 @@ def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
         return True
     # Distrax decides by the value: numbers of Python are static, arrays and `object()` are not.
     return len(leaves) == whole + times * (1 - own)
-
-
-def _is_among_leaves(instance: Any, name: str) -> bool:
-    """Return whether everything in an attribute is a leaf of the instance."""
-    try:
-        mine = jax.tree_util.tree_leaves(getattr(instance, name))
-        known = {id(leaf) for leaf in jax.tree_util.tree_leaves(instance)}
-    except Exception:  # noqa: BLE001  # the user's own code
-        return False
-    return bool(mine) and all(id(leaf) in known for leaf in mine)
 
 
 _NUMBER: Final = np.float64(1536)

@@ -46,15 +46,11 @@ class Where:
 
     def __and__(self, other: "Where") -> "Where":
         """Return the selection of what both select."""
-        if not isinstance(other, Where):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return NotImplemented
-        return Joined(self, other, both=True)
+        return Joined(self, _condition(other), both=True)
 
     def __or__(self, other: "Where") -> "Where":
         """Return the selection of what one of them selects."""
-        if not isinstance(other, Where):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return NotImplemented
-        return Joined(self, other, both=False)
+        return Joined(self, _condition(other), both=False)
 
     def __invert__(self) -> "Where":
         """Return the selection of everything else."""
@@ -358,13 +354,8 @@ def _condition(given: Any) -> Where:
         return AtPath(given, parse(given))
     if isinstance(given, bool | np.bool_):
         return LikeTree(given)
-    origin = typing.get_origin(given)
-    if isinstance(given, type | types.UnionType) or origin is typing.Union:
+    if isinstance(given, type | types.UnionType) or typing.get_origin(given) is typing.Union:
         return OfClass(given)
-    if origin is not None:
-        raise TypeError(
-            f"isinstance cannot test for {given}\n  fix: pass the class itself: {origin.__name__}"
-        )
     if not jax.tree_util.all_leaves([given]):
         return LikeTree(given)
     if callable(given):
