@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     """The parts of one value."""
 
     steps: tuple[str, ...]
-    read: Callable[[int], Any]
+    values: tuple[Any, ...]
     opened: tuple[Node, Sequence[Any]] | None = None
 
 
@@ -41,14 +41,12 @@ def parts_of(value: Any) -> Parts | None:
     if opened is None:
         return _plain_parts(value)
     node, children = opened
-    values = (*children, *node.values)
-    return Parts((*node.steps, *node.names), values.__getitem__, opened)
+    return Parts((*node.steps, *node.names), (*children, *node.values), opened)
 
 
 def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
-    found = list(pairs)
-    values = [part for _, part in found]
-    return Parts(tuple([step for step, _ in found]), values.__getitem__)
+    parts = list(pairs)
+    return Parts(tuple(step for step, _ in parts), tuple(part for _, part in parts))
 
 
 def _plain_parts(value: Any) -> Parts | None:

@@ -20,7 +20,6 @@ from leafwise._jax import compat
 from leafwise._objects.attributes import slots_of
 from leafwise._objects.classes import per_class
 from leafwise._statics.key import KEY
-from leafwise.errors import StaticFieldError
 
 _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -213,18 +212,6 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     if key_in(made) is not None:
         seal(made)
     return made
-
-
-def try_exchange(base: Any, name: str, value: Any) -> Any | None:
-    """Return what `exchange` does, or None if the class takes no such static.
-
-    There are functions that can be compared by content, and their copies cannot. This is not a
-    fault of the class.
-    """
-    try:
-        return exchange(base, name, value)
-    except StaticFieldError:
-        return None
 
 
 def duplicate(base: Any) -> Any:
