@@ -189,7 +189,8 @@ def _converted(path: str, leaf: Any, wanted: Any) -> Any:
 
 def _cast(path: str, leaf: Any, array: jax.Array, dtype: Any) -> jax.Array:
     """Return an array in another dtype, or raise if a value would change."""
-    old, new = np.dtype(array.dtype), np.dtype(dtype)
+    old: Any = np.dtype(array.dtype)
+    new = np.dtype(dtype)
     drops = old.kind == "c" and not jnp.issubdtype(new, jnp.complexfloating)
     cast: jax.Array = (array.real if drops else array).astype(new)
     if is_tracer(array) or not array.is_fully_addressable:

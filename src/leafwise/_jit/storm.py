@@ -38,7 +38,7 @@ def _from_environment() -> int | None:
 _PROCESS: Final = _from_environment()
 """The number that holds outside any block."""
 
-_blocks: "Final[list[storm_guard]]" = []
+_blocks: Final[list["storm_guard"]] = []
 """The blocks that are open, the innermost first."""
 
 
