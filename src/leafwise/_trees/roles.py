@@ -3,9 +3,6 @@
 import copy
 import dataclasses
 import enum
-import functools
-import inspect
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -17,7 +14,7 @@ from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
-from leafwise._objects.attributes import slots_of
+from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._statics.key import KEY
 
@@ -57,7 +54,7 @@ def field_order(instance: Any) -> list[str]:
     registered = registered_names(cls)
     if registered is not None:
         return [*registered[1], *registered[0]]
-    return [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
+    return [name for name in own_attributes(instance) if name != KEY]
 
 
 def undeclared(instance: Any) -> list[str]:
@@ -65,14 +62,8 @@ def undeclared(instance: Any) -> list[str]:
     cls: Any = type(instance)
     if not dataclasses.is_dataclass(cls):
         return []
-    found = [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
     known = {KEY, *cls.__dataclass_fields__}
-    cached = functools.cached_property
-    return [
-        name
-        for name in found
-        if name not in known and not isinstance(inspect.getattr_static(cls, name, None), cached)
-    ]
+    return [name for name in stored_attributes(instance) if name not in known]
 
 
 def names_of(instance: Any) -> Names:
@@ -221,19 +212,13 @@ def duplicate(base: Any) -> Any:
     if solid is not object:  # a dict, say, with content outside attributes
         return copy.copy(base)
     made = object.__new__(cls)
-    for name in _filled_slots(base):
-        object.__setattr__(made, name, getattr(base, name))
-    vars_of_base = getattr(base, "__dict__", None)
-    if vars_of_base is not None:
-        made.__dict__.update(vars_of_base)
+    in_dict = dict_of(base)
+    for name, value in own_attributes(base).items():
+        if name in in_dict:
+            made.__dict__[name] = value
+        elif name != KEY:
+            object.__setattr__(made, name, value)
     return made
-
-
-def _filled_slots(instance: Any) -> Iterator[str]:
-    """Yield the slots of an instance that are filled, those of base classes first."""
-    for name in slots_of(type(instance)):
-        if name != KEY and hasattr(instance, name):
-            yield name
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:
