@@ -21,11 +21,10 @@ params = Params(jnp.ones((2, 2)))
 mesh = jax.make_mesh((1,), ("data",))
 
 assert_type(lw.shardings(params, mesh), Params)
-assert_type(lw.shardings(Params, mesh), Params)
 assert_type(lw.shardings([params]), list[Params])
 assert_type(lw.shard(params, mesh, paths={"w": P()}, default=P()), Params)
 assert_type(lw.shard(params, rules={"a": None, "b": "data", "c": ("x", "y")}), Params)
 assert_type(lw.shard(params, mesh.abstract_mesh, rules=[("a", None), ("a", "data")]), Params)
 lw.shard(params, "data")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-lw.shardings(params, mesh, rule={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+lw.shardings(params, mesh, rule={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 lw.static_field(default=1, sharding=P())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leafwise._captures.captures import Capture, CapturedAt, Captures
     from leafwise._captures.treatment import CapturedLeaf, Treatment
-    from leafwise._compare.carry import CarryChange
     from leafwise._compare.diff import Diff
     from leafwise._compare.signature import Signature
     from leafwise._display.diagram import Diagram
@@ -28,7 +27,6 @@ _MODULES = {
     "CapturedAt": "_captures.captures",
     "CapturedLeaf": "_captures.treatment",
     "Captures": "_captures.captures",
-    "CarryChange": "_compare.carry",
     "Diagram": "_display.diagram",
     "Diff": "_compare.diff",
     "Difference": "errors",
@@ -74,7 +72,6 @@ __all__ = [
     "CapturedAt",
     "CapturedLeaf",
     "Captures",
-    "CarryChange",
     "Diagram",
     "Diff",
     "Difference",

@@ -58,20 +58,19 @@ jax.tree_util.register_pytree_node(Own, lambda o: ((o.x,), o.data), lambda d, c:
 
 
 class Listed:
-    """A node whose data lists its attributes with their names, as pairs or as two tuples."""
+    """A node whose data lists its attributes, after their names."""
 
-    def __init__(self, x: Any, pairs: bool = True, **attributes: Any) -> None:  # noqa: FBT002
+    def __init__(self, x: Any, **attributes: Any) -> None:
         self.x = x
-        self.pairs = pairs
         vars(self).update(attributes)
 
     def flatten(self) -> Any:
-        rest = {name: value for name, value in vars(self).items() if name not in {"x", "pairs"}}
-        return (self.x,), tuple(rest.items()) if self.pairs else (tuple(rest), tuple(rest.values()))
+        rest = {name: value for name, value in vars(self).items() if name != "x"}
+        return (self.x,), (tuple(rest), tuple(rest.values()))
 
 
 jax.tree_util.register_pytree_node(Listed, Listed.flatten, lambda _, c: Listed(*c))
-LISTS = Listed(1.0, False, n=1, _cache=0), Listed(1.0, False, n=True, _cache=0)
+LISTS = Listed(1.0, n=1, _cache=0), Listed(1.0, n=True, _cache=0)
 
 
 def redefined() -> Any:
@@ -108,7 +107,7 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
         ["[0].n (static): 1 -> 4", "[0][<flat index 0>]: dtype float32 -> int32"],
     ),
     "listed and absent": (
-        *(Listed(None, False, n="a"), Listed(1.0, False, n="a", m=3)),
+        *(Listed(None, n="a"), Listed(1.0, n="a", m=3)),
         ["m (static): (absent) -> 3", "[<flat index 0>] (structure): None -> float32[]"],
     ),
     "listed by type": (*LISTS, ["n (static): 1 -> True"]),

@@ -12,7 +12,6 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 import leafwise as lw
-from leafwise._compare.carry import always_exact
 from leafwise._jax.events import RawEvent, subscribe, unsubscribe
 
 Step = Callable[..., Any]
@@ -107,34 +106,23 @@ def test_a_python_loop_finds_one_program(kind: str) -> None:
     assert without[1] != without[0] or step._cache_size() > 1
     step = make_step()
     with events_of_step() as counts:
-        carry, changes = lw.stable_carry(step, make_carry(), x)
-        carry_again, none = lw.stable_carry(step, carry, x)
+        carry, _ = lw.stable_carry(step, make_carry(), x)
+        carry_again, _ = lw.stable_carry(step, carry, x)
     with_it = rounds(step, carry, x)
     assert with_it[0] == with_it[1] == with_it[2]
     assert step._cache_size() == 1
     # JAX takes the program that placement was read off: one is compiled, or two if it moves.
     assert counts["compile"] + with_it[0][1] == (2 if kind in MOVES else 1)
     assert counts["trace"] + with_it[0][0] <= without[1][0] + (kind in MOVES)
-    assert changes
-    assert not none
     assert jax.tree.all(jax.tree.map(lambda one, other: one is other, carry, carry_again))
 
 
-def test_changes_are_said_by_path() -> None:
-    """Each change names the path, what was there, what is there now, and what it saves."""
-    carry, changes = lw.stable_carry(
-        jax.jit(train), State(np.ones(3, np.float32), 0.5), jnp.ones(3)
-    )
-    assert [(each.path, each.outcome) for each in changes] == [
-        ("state.w", lw.types.Outcome.DISPATCH),
-        ("state.rate", lw.types.Outcome.RETRACE),
-        ("state.count", lw.types.Outcome.DISPATCH),
-    ]
-    assert changes[1].before.kind is lw.types.LeafKind.PYTHON_SCALAR
-    assert not changes[1].after.weak_type
-    assert str(changes[1]) == (
-        "state.rate: float32[] (Python scalar, weakly typed) -> float32[] (jax array). "
-        "Saves a trace and a compile."
+def test_changes_are_named_by_path() -> None:
+    """Each leaf of another type has its first difference, as `lw.diff` words it."""
+    start = State(np.ones(3, np.float32), 0.5, np.int32(0))
+    carry, changes = lw.stable_carry(jax.jit(train), start, jnp.ones(3))
+    assert str(changes) == (
+        "state.rate: weak type float32[] (Python scalar, weakly typed) -> float32[] (jax array)"
     )
     assert isinstance(carry, State)
     assert carry.act == "relu"
@@ -212,7 +200,7 @@ def test_x64_is_another_fixed_point() -> None:
     with jax.enable_x64(True):
         carry, changes = lw.stable_carry(lambda c, x: c + x, 0.5, np.float64(1))
         assert (str(carry.dtype), carry.weak_type) == ("float64", False)
-        assert "float64[] (Python scalar, weakly typed) -> float64[] (jax array)" in str(changes[0])
+        assert "float64[] (Python scalar, weakly typed) -> float64[] (jax array)" in str(changes)
         with pytest.raises(lw.errors.CarryError, match="9007199254740993 would become 9007"):
             lw.stable_carry(lambda c, x: c + x, 2**53 + 1, np.float64(1))
         with pytest.raises(
@@ -233,11 +221,11 @@ class Twin:
 
 
 REFUSED: dict[str, tuple[Step, Any, str]] = {
-    "shape": (grow, jnp.ones(3), r"carry: its shape changes: float32\[3\] goes .* float32\[6\]"),
+    "shape": (grow, jnp.ones(3), r"carry: the step changes it\n  carry: shape \(3,\) -> \(6,\)"),
     "dtype": (
         lambda c: c.astype("int32" if c.dtype == jnp.float32 else "float32"),
         jnp.ones(3),
-        "c: its type never settles: .*\n  fix: return it with one dtype",
+        "c: its type never settles\n  c: dtype .*\n  fix: return it with one dtype",
     ),
     "value": (
         lambda c: {"n": c["n"] + jnp.float32(1)},
@@ -251,15 +239,11 @@ REFUSED: dict[str, tuple[Step, Any, str]] = {
         State(1.0, 1.0),
         r"s.act \(static\): 'relu' -> ",
     ),
-    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), r"s \(structure\): State -> Twin"),
+    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), r"s \(class\): State -> Twin"),
     "structure": (lambda s: [*s, 1.0], [1.0], r"s \(structure\): 1 element -> 2 elements"),
-    "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, r"s\['m'\] \(structure\): None -> "),
     "pair": (lambda s: (s, s), jnp.ones(2), "fix: .* pass has_aux=True"),
-    "no pair": (lambda s: s, jnp.ones(2), "returns a pair .* got ShapeDtype"),
-    "no leaf": (lambda s: s, {"f": print, "w": 1}, r"s\['f'\]: not a leaf of a carry: <built-in"),
-    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), "s: not a leaf of a carry: float32"),
-    "masked": (lambda s: s, {"m": np.ma.ones(2)}, r"s\['m'\]: not a leaf of a carry: float"),
-    "too large": (lambda s: s, 2**40, "s: not a leaf of a carry: 1099511627776"),
+    "no leaf": (lambda s: s, {"f": print, "w": 1}, r"s\['f'\]: an array or .* got <built-in"),
+    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), "s: an array or a number is wanted"),
 }
 
 
@@ -268,17 +252,10 @@ def test_no_fixed_point_is_said_by_path(kind: str) -> None:
     """Where there is no carry, the error says where, what goes in, what comes out, and a fix."""
     step, start, message = REFUSED[kind]
     with pytest.raises(lw.errors.CarryError, match=message) as caught:
-        lw.stable_carry(step, start, has_aux=kind == "no pair")
-    assert "fix: " in str(caught.value) or kind == "no pair"
+        lw.stable_carry(step, start)
+    assert "fix: " in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
     assert str(again) == str(caught.value)
-
-
-def test_what_the_step_raises_comes_out_with_a_note() -> None:
-    """An exception of the step is its own, and says that lw.stable_carry traced it."""
-    with pytest.raises(ZeroDivisionError) as caught:
-        lw.stable_carry(lambda c: 1 / 0, 1.0)
-    assert any("lw.stable_carry" in note for note in caught.value.__notes__)
 
 
 def test_inside_of_a_trace_no_value_is_guessed() -> None:
@@ -297,29 +274,6 @@ def test_inside_of_a_trace_no_value_is_guessed() -> None:
         run("int32")
 
 
-def ends_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    if dtype.kind in "iu":
-        return np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1], dtype)
-    if dtype.kind == "b":
-        return np.array([False, True])
-    info = np.finfo(dtype)
-    ends = np.array([info.max, info.tiny, 1 + info.eps], dtype)
-    return ends * dtype.type(1j) if dtype.kind == "c" else ends
-
-
-def test_exact_conversions_keep_every_value() -> None:
-    """A dtype that is said to hold another's values does so at its ends; others lose one."""
-    dtypes = [np.dtype(code) for code in "?bBhHiIefF"]
-    for source in dtypes:
-        ends = ends_of(source)
-        for target in dtypes:
-            drops = source.kind == "c" != target.kind
-            with np.errstate(all="ignore"):
-                there = (ends.real if drops else ends).astype(target)
-            exact = np.array_equal(there.astype(np.complex128), ends.astype(np.complex128))
-            assert always_exact(source, target) == exact, (source, target)
-
-
 def test_an_explicit_mesh_is_settled() -> None:
     """Under an explicit mesh the carry lies where the step leaves it."""
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -330,12 +284,6 @@ def test_an_explicit_mesh_is_settled() -> None:
         found = rounds(step, carry, x)
     assert found[0] == found[2]
     assert step._cache_size() == 1
-
-
-def test_what_is_no_step() -> None:
-    """What cannot be called is refused."""
-    with pytest.raises(TypeError, match=r"takes the function of a loop, got 3 \(int\)"):
-        lw.stable_carry(3, 1.0)  # type: ignore[arg-type]
 
 
 def test_static_arguments_stay_static() -> None:

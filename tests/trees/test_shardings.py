@@ -128,7 +128,7 @@ def test_mesh_of_the_context() -> None:
     with pytest.raises(ShardingError, match="there is no mesh"):
         lw.shardings(model())
     with pytest.raises(TypeError, match=r"got .*Model"):
-        lw.shardings(mesh, model())  # type: ignore[call-overload]
+        lw.shardings(mesh, model())  # type: ignore[arg-type]
 
 
 def test_inside_a_trace(mesh: jax.sharding.Mesh) -> None:
@@ -149,12 +149,10 @@ def test_inside_a_trace(mesh: jax.sharding.Mesh) -> None:
 
 
 def test_an_abstract_mesh_is_for_what_has_no_devices() -> None:
-    """An abstract tree takes an abstract mesh; arrays are refused."""
+    """An abstract tree takes an abstract mesh."""
     mesh = mesh_of().abstract_mesh
     placed = lw.shard(jax.eval_shape(model), mesh)
     assert placed.hidden.w.sharding.mesh == mesh
-    with pytest.raises(TypeError, match="an AbstractMesh has no devices"):
-        lw.shard(model(), mesh)
 
 
 # ----------------------------------------------------------------- abstract instances
@@ -183,80 +181,6 @@ def test_an_abstract_instance_is_sharded_first(mesh: jax.sharding.Mesh) -> None:
         made = init(key)
     assert made.hidden.w.sharding == placed.hidden.w.sharding
     assert not lw.diff(made.hidden, create(key).hidden, values=True)
-
-
-# ----------------------------------------------------------------- classes
-
-
-@lw.pytree
-class Box:
-    inner: Layer
-    n: int = lw.static_field(default=1)
-
-
-@lw.pytree
-class Filled(Box):
-    more: Layer = lw.field(kw_only=True)
-    x: "jax.typing.ArrayLike" = 0.0
-    pairs: tuple[jax.Array, ...] = ()
-
-
-def test_a_class_gives_what_it_declares(mesh: jax.sharding.Mesh) -> None:
-    """Of a class: statics by default, fields of the annotated classes, one leaf for each array."""
-    found = lw.shardings(Filled, mesh)
-    assert type(found) is Filled
-    assert found.n == 1
-    assert found.inner.w == found.more.w == NamedSharding(mesh, P("data", "model"))
-    assert found.pairs.spec == found.x.spec == P()  # type: ignore[attr-defined, union-attr]
-    tree = Filled(
-        Layer(jnp.ones((8, 4))), more=Layer(jnp.ones((8, 4))), pairs=(jnp.ones(2), jnp.ones(3))
-    )
-    # `b` is None there: a prefix leaf stands for that, too.
-    assert jax.device_put(tree, found).inner.w.sharding == found.inner.w
-    out = jax.jit(lambda m: m, in_shardings=(found,), out_shardings=found)(tree)
-    assert out.inner.w.sharding.is_equivalent_to(found.inner.w, 2)
-    assert lw.shardings(Box, mesh).inner.b.spec == P("model")
-    with pytest.raises(
-        ShardingError,
-        match=r"Layer\.w, at Filled\.inner\.w and 1 more: the mesh has no axis 'data'",
-    ):
-        lw.shardings(Filled, jax.make_mesh((8,), ("x",)))
-
-
-def test_a_class_that_does_not_say_enough() -> None:
-    """What depends on the instance is an error: counts, statics without a default."""
-
-    @lw.pytree
-    class Vague(Box):
-        size: int = lw.static_field(kw_only=True)
-        maybe: Layer | None = None
-        anything: Any = None
-        known: Any = lw.field(default=None, sharding=P("data"))
-
-    @lw.pytree
-    class Own:
-        n: int = lw.static_field(default=1)
-
-        def __init__(self) -> None:
-            self.n = 2
-
-    with pytest.raises(ShardingError) as caught:
-        lw.shardings(Vague, mesh_of())
-    problems = caught.value.message.splitlines()
-    assert [line.partition(":")[0] for line in problems[:-1]] == [
-        *("Vague.size", "Vague.maybe", "Vague.anything")
-    ]
-    assert "jax.eval_shape(Vague, ...)" in problems[-1]
-    with pytest.raises(ShardingError, match=r"Own\.n: a static that the class's own __init__"):
-        lw.shardings(Own, mesh_of())
-    with pytest.raises(TypeError, match=r"int is not a class that lw\.pytree decorated"):
-        lw.shardings(int, mesh_of())
-    with pytest.raises(TypeError, match=r"got .*\n  fix: `lw.shardings\(jax.eval_shape\(list, "):
-        lw.shardings(list[Layer], mesh_of())
-    with pytest.raises(TypeError, match="takes an instance, got the class Layer"):
-        lw.shard(Layer, mesh_of())
-    with pytest.raises(ValueError, match=r"lw\.shard\(timeout=0\): the timeout is a positive"):
-        lw.shard(Layer(jnp.ones((2, 4))), mesh_of(), timeout=0)
 
 
 def test_inheritance_slots_and_other_libraries() -> None:
@@ -316,53 +240,42 @@ def test_every_problem_is_named_at_once() -> None:
         lw.shardings(tree, mesh_of(), paths={"scale": P("data"), "hidden.b": P("modle", "data")})
     assert (
         caught.value.message
-        == """\
+        == f"""\
 Layer.w, at Model.hidden.w: dimension 0 of size 6 is not divisible by 'data' (4)
-  got: PartitionSpec('data', 'model') for float32[6,4] on a mesh (data: 4, model: 2)
-  fix: `w: ... = lw.field(sharding=PartitionSpec(None, 'model'))`
+  got: {P("data", "model")} for float32[6,4] on a mesh (data: 4, model: 2)
 paths['hidden.b'], at Model.hidden.b: the mesh has no axis 'modle'; dimension 1 of size 3 is not \
 divisible by 'data' (4)
-  got: PartitionSpec('modle', 'data') for float32[2,3] on a mesh (data: 4, model: 2)
-  fix: `paths={'hidden.b': PartitionSpec('model', None)}`
+  got: {P("modle", "data")} for float32[2,3] on a mesh (data: 4, model: 2)
 Layer.w, at Model.layers[0].w and 1 more: 2 entries for 1 dimensions
-  got: PartitionSpec('data', 'model') for float32[4] on a mesh (data: 4, model: 2)
-  fix: `w: ... = lw.field(sharding=PartitionSpec('data'))`
+  got: {P("data", "model")} for float32[4] on a mesh (data: 4, model: 2)
 Model.table, at Model.table['in']: dimension 0 of size 3 is not divisible by 'model' (2)
-  got: PartitionSpec('model') for float32[3] on a mesh (data: 4, model: 2)
-  fix: `PartitionSpec(None)` at ['in'] in the sharding of Model.table
-Model.table, at Model.table['other']: its sharding has nothing for this part, where a \
-PartitionSpec is wanted
-  fix: `PartitionSpec(...)` at ['other'] in the sharding of Model.table
-Model.table, at Model.table['out']: its sharding has {'deep': P()} (dict), where a PartitionSpec \
-is wanted
-  fix: `PartitionSpec(...)` at ['out'] in the sharding of Model.table
-Model.moments[0]: not an array: 'text' (str)
+  got: {P("model")} for float32[3] on a mesh (data: 4, model: 2)
+Model.table, at Model.table['other']: a PartitionSpec is wanted, got nothing for this part
+Model.table, at Model.table['out']: a PartitionSpec is wanted, got {{'deep': {P()}}} (dict)
+Model.moments, at Model.moments[0]: an array is wanted, got 'text' (str)
   fix: make it static, or take it out with `lw.partition`
 paths['scale'], at Model.scale: 1 entries for 0 dimensions
-  got: PartitionSpec('data') for float32[] on a mesh (data: 4, model: 2)
-  fix: `paths={'scale': PartitionSpec()}`""".replace("{'deep': P()}", repr({"deep": P()}))
+  got: {P("data")} for float32[] on a mesh (data: 4, model: 2)"""
     )
 
 
 @pytest.mark.message
 @pytest.mark.parametrize(
-    ("spec", "shape", "why", "fix"),
+    ("spec", "shape", "why"),
     [
-        (P("data", "data"), (4, 4), "axis 'data' is used twice", "PartitionSpec('data', None)"),
-        (P(("data", "model")), (4,), "by 'data' (4) * 'model' (2)", "PartitionSpec(None)"),
-        (P(None, None), (4,), "2 entries for 1 dimensions", "PartitionSpec(None)"),
-        (P("nowhere"), (4,), "the mesh has no axis 'nowhere'", "PartitionSpec(None)"),
+        (P("data", "data"), (4, 4), "axis 'data' is used twice"),
+        (P(("data", "model")), (4,), "by 'data' (4) * 'model' (2)"),
+        (P(None, None), (4,), "2 entries for 1 dimensions"),
+        (P("nowhere"), (4,), "the mesh has no axis 'nowhere'"),
     ],
 )
-def test_what_jax_refuses_is_refused(spec: Any, shape: Any, why: str, fix: str) -> None:
-    """Each problem is one for JAX, too, and the spec in the fix is not."""
+def test_what_jax_refuses_is_refused(spec: Any, shape: Any, why: str) -> None:
+    """Each problem is one for JAX, too."""
     array = jnp.ones(shape)
-    with pytest.raises(ShardingError, match=re.escape(why)) as caught:
+    with pytest.raises(ShardingError, match=re.escape(why)):
         lw.shard([array], mesh_of(), paths={"": spec})
     with pytest.raises(Exception, match=r"."):  # of several classes
         jax.device_put(array, NamedSharding(mesh_of(), spec))
-    assert fix in caught.value.message
-    lw.shard([array], mesh_of(), paths={"": eval(fix, {"PartitionSpec": P})})  # noqa: S307
 
 
 def test_unreduced_axes_are_kept() -> None:
@@ -375,20 +288,12 @@ def test_unreduced_axes_are_kept() -> None:
         lw.shardings(array, mesh, paths={"": P("data", unreduced={"nowhere"})})
 
 
-@pytest.mark.message
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("paths", "w", "paths= takes a mapping from paths to shardings, got 'w' (str)"),
-        ("default", ("data",), "default= takes a PartitionSpec, got ('data',) (tuple)"),
-        ("rules", ["heads"], "rules= takes logical names and the axes that they stand for"),
-        ("rules", None, "rules= takes logical names and the axes that they stand for"),
-    ],
-)
-def test_arguments_of_the_wrong_type(option: str, value: Any, message: str) -> None:
-    """The message names the argument, and what it takes."""
-    with pytest.raises(TypeError, match=re.escape(message)):
-        lw.shardings(model(), mesh_of(), **{option: value})
+def test_a_class_has_no_shardings() -> None:
+    """A class in place of an instance is an error that says how to get an abstract one."""
+    with pytest.raises(TypeError, match=r"got the class Layer\n  fix: .*`jax.eval_shape\(Layer"):
+        lw.shardings(Layer, mesh_of())
+    with pytest.raises(ValueError, match=r"lw\.shard\(timeout=0\): the timeout is a positive"):
+        lw.shard(Layer(jnp.ones((4, 4))), mesh_of(), timeout=0)
 
 
 @pytest.mark.message
@@ -422,13 +327,9 @@ def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
         assert spec("heads", P.UNCONSTRAINED) == P("model", P.UNCONSTRAINED)
     mapping = lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "model"})
     assert mapping["w"].spec == P("model")
-    words = (
-        r"no axis 'modle', which a rule for 'heads' names\n.*\n  fix: `rules={'heads': 'model'}`"
-    )
-    with pytest.raises(ShardingError, match=words):
+    words = f"no axis 'modle'\n  got: {P('heads')}, by rules {P('modle')} for"
+    with pytest.raises(ShardingError, match=re.escape(words)):
         lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "modle"})
-    with pytest.raises(ShardingError, match=r"the mesh has no axis 'head'\n.*\n.*'heads'"):
-        lw.shardings(tree, mesh, paths={"": P("head")}, rules={"heads": "model"})
 
 
 # ----------------------------------------------------------------- the oracle

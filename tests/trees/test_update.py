@@ -351,24 +351,6 @@ def test_static_values_of_every_kind() -> None:
             lw.update([whole], {"[0].a": 1})
 
 
-class DictOfMine(dict[str, int]):
-    pass
-
-
-@dataclasses.dataclass(frozen=True)
-class Inherits(DictOfMine):
-    a: int
-
-    def __init__(self, a: str) -> None:
-        object.__setattr__(self, "a", int(a))
-
-
-def test_what_cannot_be_copied() -> None:
-    """A class with content outside its fields and its own constructor is refused."""
-    with pytest.raises(TypeError, match="make a new Inherits"):
-        lw.update([Inherits("1")], {"[0].a": 2})
-
-
 def test_a_class_is_no_instance() -> None:
     """A class has fields as well: it came back as it was."""
     with pytest.raises(TypeError, match="changes an instance, got the class Layer"):

@@ -468,14 +468,6 @@ def is_array(annotation: Any) -> bool:
     return _all_members(annotation, _is_array_type)
 
 
-def is_array_or_number(annotation: Any) -> bool:
-    """Return whether values are arrays or numbers (or None), or containers of them."""
-    return _all_members(annotation, lambda kind: _is_array_type(kind) or kind in _ARRAY_LIKE)
-
-
-_ARRAY_LIKE: Final = typing.get_args(jax.typing.ArrayLike)
-
-
 def is_text(annotation: Any) -> bool:
     """Return whether values are text, enum members or dtypes (or None).
 

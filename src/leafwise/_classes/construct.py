@@ -197,47 +197,31 @@ def finish(spec: ClassSpec, self: Any) -> None:
         if field.options.prepares and (spec.has_own_init or not given):
             set_field(self, field.name, field.prepare(getattr(self, field.name)))
     for name in spec.dynamic_names:
-        value = getattr(self, name)
-        found = _way_back(value, self, _DEEPEST)
-        if found is None:
-            continue
-        place = f"{spec.cls.__name__}.{name}"
-        what, fix = "the instance itself", f"leave {name} out: a method has it as self"
-        if type(found) is BoundMethod:
-            method, cls = found.__name__, spec.cls.__name__
-            what = f"its own method {method}"
-            fix = f"call self.{method} instead; or store {cls}.{method} in a static field"
-        contains = "" if value is found else "it contains "
-        raise TreeError(
-            f"{place}: {contains}{what}, so that the tree would never end\n  fix: {fix}"
-        )
+        _refuse_way_back(spec.cls, name, getattr(self, name), self)
     store_key(spec, self)
 
 
-_DEEPEST: Final = 4
-"""How deep a way back is looked for: no deeper than somebody writes it in a constructor."""
-
-
-def _way_back(value: Any, self: Any, deepest: int) -> Any:
-    """Return the part of a child that is the instance or a method of it; None if there is none."""
-    if value is self:
-        return value
-    kind = type(value)
-    inside: Iterable[Any] = ()
-    if kind is BoundMethod:
-        if value.__self__ is self:
-            return value
-        inside = value.args
-    elif kind is list or kind is tuple:
-        inside = value
-    elif kind is dict:
-        inside = value.values()
-    elif is_decorated(kind):
-        inside = getattr(value, "__dict__", {}).values()
-    if not deepest:
-        return None
-    ways = (_way_back(each, self, deepest - 1) for each in inside)
-    return next((way for way in ways if way is not None), None)
+def _refuse_way_back(cls: type, name: str, value: Any, self: Any) -> None:
+    """Refuse a child that is the instance or its method, or a list or mapping that has one."""
+    parts: Iterable[Any] = [value]
+    if type(value) in (list, tuple):
+        parts = value
+    elif type(value) is dict:
+        parts = value.values()
+    for part in parts:
+        is_method = type(part) is BoundMethod and part.__self__ is self
+        if part is not self and not is_method:
+            continue
+        what, fix = "the instance itself", f"leave {name} out: a method has it as self"
+        if is_method:
+            method = part.__name__
+            what = f"its own method {method}"
+            fix = f"call self.{method} instead; or store {cls.__name__}.{method} in a static field"
+        contains = "" if part is value else "it contains "
+        raise TreeError(
+            f"{cls.__name__}.{name}: {contains}{what}, so that the tree would never end\n"
+            f"  fix: {fix}"
+        )
 
 
 def check_all_set(spec: ClassSpec, self: Any) -> None:

@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     """The parts of one value."""
 
     steps: tuple[str, ...]
-    read: Callable[[int], Any]
+    values: tuple[Any, ...]
     opened: tuple[Node, Sequence[Any]] | None = None
 
 
@@ -41,14 +41,12 @@ def parts_of(value: Any) -> Parts | None:
     if opened is None:
         return _plain_parts(value)
     node, children = opened
-    values = (*children, *node.values)
-    return Parts((*node.steps, *node.names), values.__getitem__, opened)
+    return Parts((*node.steps, *node.names), (*children, *node.values), opened)
 
 
 def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
-    found = list(pairs)
-    values = [part for _, part in found]
-    return Parts(tuple([step for step, _ in found]), values.__getitem__)
+    parts = list(pairs)
+    return Parts(tuple(step for step, _ in parts), tuple(part for _, part in parts))
 
 
 def _plain_parts(value: Any) -> Parts | None:
@@ -78,8 +76,8 @@ def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any
         return maker(value, changes)
     names = {field_name(step): new for step, new in changes.items()}
     made = None if None in names else _with_fields(value, parts, names)
-    if made is None:
-        made = _with_children(value, parts, changes)
+    if made is None and parts.opened is not None:
+        made = _with_children(value, parts.opened, changes)
     if not is_decorated(kind) and registered_names(kind) is not None:
         open_node(made)  # flattening it validates its statics
     return made
@@ -132,11 +130,11 @@ def _parameters(kind: Any) -> dict[str, str]:
     return takes if len(required) <= 1 else {}  # self is one
 
 
-def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
+def _with_children(
+    value: Any, opened: tuple[Node, Sequence[Any]], changes: Mapping[str, Any]
+) -> Any:
     """Return a copy that JAX makes from other children, and set its new statics."""
-    if parts.opened is None:
-        raise _no_copy(value)
-    node, children = parts.opened
+    node, children = opened
     # What equinox does at the end of every construction: convert, and check. A module with a key
     # rebuilds it in its first check.
     fields = dataclasses.fields(node.cls) if dataclasses.is_dataclass(node.cls) else ()
@@ -158,21 +156,10 @@ def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
 def _with_attributes(value: Any, names: Mapping[str, Any]) -> Any:
     """Return a copy without running a constructor that was written by hand."""
     kind: Any = type(value)
-    if kind.__new__ is not object.__new__:
-        raise _no_copy(value)
     made = object.__new__(kind)
     for name, item in {**dict(attributes(value)), **names}.items():
         object.__setattr__(made, name, item)
     return made
-
-
-def _no_copy(value: Any) -> TypeError:
-    name = type(value).__qualname__
-    msg = (
-        f"there is no way to copy a {name} with other parts: its constructor was written by hand"
-        f"\n  fix: make a new {name} and put that in the old one's place"
-    )
-    return TypeError(msg)
 
 
 def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:

@@ -197,26 +197,16 @@ def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
 
 
 def _named_data(value: Any, aux: Any) -> Data | None:
-    """Return the attributes that aux_data lists with their names, as that of flax.nnx does.
+    """Return statics that aux_data lists after their names, as that of flax.nnx does.
 
-    It has them as pairs, or as a tuple of names before a tuple of values. Pairs that are not
-    attributes of the value with just this content do not count.
+    ``(("w",), ("act", "n"), ("tanh", 3))`` has the names of children, those of statics, and these.
     """
-    own = getattr(value, "__dict__", None) if isinstance(aux, tuple) and aux else None
-    if not own:
-        return None
-    parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
-    lists: list[Any] = [aux, *parts, *(zip(*two, strict=False) for two in pairwise(parts))]
-    for each in lists[::-1]:
-        pairs = list(each)
-        if pairs and all(
-            isinstance(pair, tuple)
-            and len(pair) == 2  # noqa: PLR2004
-            and isinstance(pair[0], str)
-            and own.get(pair[0], MISSING) is pair[1]
-            for pair in pairs
-        ):
-            return {f".{name}": item for name, item in pairs}
+    own: Any = getattr(value, "__dict__", {})
+    parts = [part for part in aux if isinstance(part, tuple)] if isinstance(aux, tuple) else []
+    for names, items in pairwise(parts):
+        data = dict(zip(map(str, names), items, strict=False))
+        if data and all(own.get(name, MISSING) is item for name, item in data.items()):
+            return {f".{name}": item for name, item in data.items()}
     return None
 
 

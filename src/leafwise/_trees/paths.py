@@ -139,11 +139,6 @@ _FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
 def place_of(steps: Sequence[str], wanted: str) -> int | None:
     """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list."""
     if wanted in steps:
-        several = steps.count(wanted)
-        if several > 1:
-            raise PathError(
-                f"{wanted} names {several} parts, whose keys print alike: it leads to neither"
-            )
         return steps.index(wanted)
     if wanted.startswith(".") and wanted[1:] in steps:  # the text of a key of the user's own
         return steps.index(wanted[1:])

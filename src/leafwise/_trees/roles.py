@@ -3,9 +3,6 @@
 import copy
 import dataclasses
 import enum
-import functools
-import inspect
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -17,10 +14,9 @@ from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
-from leafwise._objects.attributes import slots_of
+from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._statics.key import KEY
-from leafwise.errors import StaticFieldError
 
 _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -58,7 +54,7 @@ def field_order(instance: Any) -> list[str]:
     registered = registered_names(cls)
     if registered is not None:
         return [*registered[1], *registered[0]]
-    return [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
+    return [name for name in own_attributes(instance) if name != KEY]
 
 
 def undeclared(instance: Any) -> list[str]:
@@ -66,14 +62,8 @@ def undeclared(instance: Any) -> list[str]:
     cls: Any = type(instance)
     if not dataclasses.is_dataclass(cls):
         return []
-    found = [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
     known = {KEY, *cls.__dataclass_fields__}
-    cached = functools.cached_property
-    return [
-        name
-        for name in found
-        if name not in known and not isinstance(inspect.getattr_static(cls, name, None), cached)
-    ]
+    return [name for name in stored_attributes(instance) if name not in known]
 
 
 def names_of(instance: Any) -> Names:
@@ -162,7 +152,7 @@ def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
     try:
         leaves = leaves_of(exchange(instance, name, _Sentinel.LEAF))
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
-        return _is_among_leaves(instance, name) or _is_converted(instance, name)
+        return _is_converted(instance, name)
     times = sum(leaf is _Sentinel.LEAF for leaf in leaves)
     if not times:
         return False
@@ -172,16 +162,6 @@ def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
         return True
     # Distrax decides by the value: numbers of Python are static, arrays and `object()` are not.
     return len(leaves) == whole + times * (1 - own)
-
-
-def _is_among_leaves(instance: Any, name: str) -> bool:
-    """Return whether everything in an attribute is a leaf of the instance."""
-    try:
-        mine = jax.tree_util.tree_leaves(getattr(instance, name))
-        known = {id(leaf) for leaf in jax.tree_util.tree_leaves(instance)}
-    except Exception:  # noqa: BLE001  # the user's own code
-        return False
-    return bool(mine) and all(id(leaf) in known for leaf in mine)
 
 
 _NUMBER: Final = np.float64(1536)
@@ -225,18 +205,6 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     return made
 
 
-def try_exchange(base: Any, name: str, value: Any) -> Any | None:
-    """Return what `exchange` does, or None if the class takes no such static.
-
-    There are functions that can be compared by content, and their copies cannot. This is not a
-    fault of the class.
-    """
-    try:
-        return exchange(base, name, value)
-    except StaticFieldError:
-        return None
-
-
 def duplicate(base: Any) -> Any:
     """Return a copy with the same attributes; no code of its class runs."""
     cls = type(base)
@@ -244,19 +212,13 @@ def duplicate(base: Any) -> Any:
     if solid is not object:  # a dict, say, with content outside attributes
         return copy.copy(base)
     made = object.__new__(cls)
-    for name in _filled_slots(base):
-        object.__setattr__(made, name, getattr(base, name))
-    vars_of_base = getattr(base, "__dict__", None)
-    if vars_of_base is not None:
-        made.__dict__.update(vars_of_base)
+    in_dict = dict_of(base)
+    for name, value in own_attributes(base).items():
+        if name in in_dict:
+            made.__dict__[name] = value
+        elif name != KEY:
+            object.__setattr__(made, name, value)
     return made
-
-
-def _filled_slots(instance: Any) -> Iterator[str]:
-    """Yield the slots of an instance that are filled, those of base classes first."""
-    for name in slots_of(type(instance)):
-        if name != KEY and hasattr(instance, name):
-            yield name
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:

@@ -1,31 +1,17 @@
 """`shardings`, what fields declare as a tree of shardings, and `shard`, which applies it."""
 
-import dataclasses
-import difflib
 import hashlib
 import math
-import operator
-import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from leafwise._classes.annotations import (
-    annotations_of,
-    is_array_or_number,
-    resolve_known,
-    unwrap,
-    written_annotations,
-)
 from leafwise._classes.fields import SHARDING
-from leafwise._classes.instance import rebuild
-from leafwise._classes.registry import spec_of
-from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
 from leafwise._jax.processes import (
@@ -38,7 +24,7 @@ from leafwise._jax.processes import (
     processes,
 )
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import describe_array, got, shorten
+from leafwise._objects.text import describe_array, got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
@@ -47,39 +33,25 @@ from leafwise.errors import DifferentProcessesError, ShardingError
 
 T = TypeVar("T")
 
-MeshAxes: TypeAlias = str | Sequence[str] | None
-"""What a rule puts a logical axis on: one axis of the mesh, several, or none."""
-
-Rules: TypeAlias = Mapping[str, MeshAxes] | Iterable[tuple[str, MeshAxes]]
+_MeshAxes: TypeAlias = str | Sequence[str] | None
+Rules: TypeAlias = Mapping[str, _MeshAxes] | Iterable[tuple[str, _MeshAxes]]
 """Logical axis names, and the axes of the mesh that they stand for, the most important first."""
 
+_Axes: TypeAlias = Sequence[tuple[str, ...]]
+_Rules: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 _NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
 _make_spec: Any = PartitionSpec  # which has no types
 _WHOLE: Final[PartitionSpec] = _make_spec()
 
 
-class _Options(TypedDict, total=False):
-    paths: Mapping[Any, Any]
-    rules: Rules
-    default: PartitionSpec
-
-
-@overload
 def shardings(
-    tree: type[T], mesh: Mesh | AbstractMesh | None = None, **options: Unpack[_Options]
-) -> T: ...
-@overload
-def shardings(
-    tree: T, mesh: Mesh | AbstractMesh | None = None, **options: Unpack[_Options]
-) -> T: ...
-def shardings(
-    tree: Any,
+    tree: T,
     mesh: Mesh | AbstractMesh | None = None,
     *,
     paths: Mapping[Any, Any] = _NO_PATHS,
     rules: Rules = (),
     default: PartitionSpec = _WHOLE,
-) -> Any:
+) -> T:
     """Return a tree with the sharding of each leaf, as the fields on the way to it declare.
 
     The innermost field on the way to a leaf that declares a sharding decides, as
@@ -90,9 +62,6 @@ def shardings(
 
     Args:
         tree: Any tree of arrays, or of `jax.ShapeDtypeStruct`, as `jax.eval_shape` returns it.
-            Or a leafwise class: its statics are the defaults, its fields those of the classes in
-            its annotations, and each array one leaf of unknown shape, so that only the names of
-            axes are checked. What the class alone does not say is an error.
         mesh: The devices and their axes; by default the mesh that `jax.set_mesh` has set.
         paths: Shardings by path, in place of those declared: a `PartitionSpec` or any
             `jax.sharding.Sharding` for all that stands there. ``*`` in a path is any one step,
@@ -130,29 +99,32 @@ def shardings(
         )
     if not isinstance(mesh, Mesh | AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
-    if not isinstance(paths, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"paths= takes a mapping from paths to shardings, got {got(paths)}")
-    if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"default= takes a PartitionSpec, got {got(default)}")
-    if (cls := typing.get_origin(tree)) is not None:
-        raise TypeError(
-            f"lw.shardings takes a tree, or a class as it is, got {tree}\n"
-            f"  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
-        )
     if isinstance(tree, type):
-        tree = _of_class(tree)
+        raise TypeError(
+            f"shardings are for an instance, got the class {tree.__name__}\n"
+            f"  fix: take an abstract one: `jax.eval_shape({tree.__name__}, ...)`"
+        )
+    pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
+    axes_of_names = [(name, _names(axes)) for name, axes in pairs]
     flat = FlatTree(tree)
-    declared = _declared(flat, _Declared("default", default, f"`default={_SPEC}`"))
-    for path, given in paths.items():
+    declarations = _declared(flat, _Declaration("default", default))
+    for path, spec in paths.items():
         steps = steps_of(path)
         text = path if isinstance(path, str) else format_path(steps)
-        found = _Declared(f"paths[{text!r}]", given, f"`paths={{{text!r}: {_SPEC}}}`")
-        for leaf, chosen in enumerate(AtPath(text, steps).select(flat)):
-            declared[leaf] = found if chosen else declared[leaf]
-    judge = _Judge(mesh, rules)
-    made = [judge.sharding(flat, leaf, each) for leaf, each in enumerate(declared)]
-    judge.raise_problems()
-    return flat.treedef.unflatten(made)
+        for place, is_there in enumerate(AtPath(text, steps).select(flat)):
+            if is_there:
+                declarations[place] = _Declaration(f"paths[{text!r}]", spec)
+    leaves: list[Sharding] = []
+    problems: dict[tuple[str, str], list[str]] = {}
+    for place, (where, spec) in enumerate(declarations):
+        try:
+            leaves.append(_sharding_of(flat.leaves[place], spec, mesh, axes_of_names))
+        except ValueError as error:
+            problems.setdefault((where, str(error)), []).append(flat.name_of(place))
+    if problems:
+        raise ShardingError("\n".join(_format_problem(*item) for item in problems.items()))
+    places: T = flat.treedef.unflatten(leaves)
+    return places
 
 
 def shard(
@@ -188,33 +160,25 @@ def shard(
         >>> shard({"w": jnp.ones(4)}, mesh)["w"].sharding.spec
         P()
     """
-    if isinstance(tree, type):
-        raise TypeError(f"lw.shard takes an instance, got the class {tree.__name__}")
     check_timeout(timeout, "lw.shard(timeout")
     places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
     wanted: list[Any] = jax.tree_util.tree_leaves(places)
-    flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
-    leaves, treedef = flattened
+    flat = FlatTree(tree)
+    # While JAX traces, `device_put` leaves a constant where it is, if axes are not explicit.
+    traces = is_tracing()
     data = {
         place: leaf
-        for place, leaf in enumerate(leaves)
-        if not is_tracer(leaf) and not isinstance(leaf, jax.ShapeDtypeStruct)
+        for place, leaf in enumerate(flat.leaves)
+        if not (traces or is_tracer(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
     }
-    if is_tracing():  # there `device_put` leaves a constant where it is, if axes are not explicit
-        data = {}
-    elif data and isinstance(mesh, AbstractMesh):
-        raise TypeError(
-            f"an AbstractMesh has no devices to put arrays on, got {got(mesh)}\n"
-            f"  fix: give the Mesh; an abstract one is for an abstract tree: `jax.eval_shape`"
-        )
     far = {place: data.pop(place) for place in [*data] if not wanted[place].is_fully_addressable}
     # All at once, which is faster.
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
     if far:
-        arrays |= spread(tree, far, wanted, timeout)
-    placed: T = treedef.unflatten(
+        arrays |= _spread(flat, far, wanted, timeout)
+    placed: T = flat.treedef.unflatten(
         arrays[place] if place in arrays else _promise(leaf, wanted[place])
-        for place, leaf in enumerate(leaves)
+        for place, leaf in enumerate(flat.leaves)
     )
     return placed
 
@@ -232,11 +196,8 @@ def _promise(leaf: Any, sharding: Any) -> Any:
     return jax_.lax.with_sharding_constraint(leaf, sharding)
 
 
-# ------------------------------------------------------------------- several processes
-
-
-def spread(
-    tree: Any, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
+def _spread(
+    flat: FlatTree, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
 ) -> dict[int, Any]:
     """Put leaves where not all devices are of this process; each process gives all of a leaf.
 
@@ -248,7 +209,7 @@ def spread(
     }
     owners = {device.process_index for place in here for device in shardings[place].device_set}
     if len(owners) == jax.process_count():  # else some process may not come here
-        _check_equal(tree, here, timeout)
+        _check_equal({flat.name_of(place): leaf for place, leaf in here.items()}, timeout)
     return {place: put(leaf, shardings[place]) for place, leaf in leaves.items()}
 
 
@@ -269,8 +230,7 @@ def put(leaf: Any, sharding: Any) -> Any:
     )
 
 
-def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
-    flat = FlatTree(tree)
+def _check_equal(leaves: Mapping[str, Any], timeout: float) -> None:
     here = processes()
     if here is None:
         raise RuntimeError(
@@ -278,23 +238,18 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
             "  fix: call `jax.distributed.initialize()` first"
         )
     words = Words("lw.shard", "", "does not call lw.shard for this mesh as often as the others")
-
-    def make() -> dict[str, str]:
-        found: dict[str, str] = {}
-        for place, leaf in leaves.items():
-            aval: Any = jax.typeof(leaf)
-            data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-            digest = _digest(f"{aval} {data.dtype}".encode() + data.tobytes())
-            found[flat.name_of(place)] = f"{describe_array(aval)} of digest {digest}"
-        return found
-
     texts, groups = grouped_by_digest(
-        here, "lw.shard", make, lambda texts: _digest(repr(texts).encode()), timeout, words
+        here,
+        "lw.shard",
+        lambda: {path: _described(leaf) for path, leaf in leaves.items()},
+        lambda texts: _digest(repr(texts).encode()),
+        timeout,
+        words,
     )
     if len(groups) == 1:
         return
     sent = exchange_in_groups(here, "lw.shard", groups, lambda _: texts)
-    lines, found = differences_between(groups, sent, _differing)
+    lines, differences = differences_between(groups, sent, _differing)
     raise DifferentProcessesError(
         (
             f"lw.shard: the mesh spans processes, and these have different values"
@@ -303,15 +258,22 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
             f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
             f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
         ),
-        found,
+        differences,
     )
 
 
 def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Pairs:
     for path in {**one, **other}:
-        mine, its = (each.get(path, "no such leaf") for each in (one, other))
+        mine, its = (texts.get(path, "no such leaf") for texts in (one, other))
         if mine != its:
             yield path, mine, its
+
+
+def _described(leaf: Any) -> str:
+    aval: Any = jax.typeof(leaf)
+    data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    digest = _digest(f"{aval} {data.dtype}".encode() + data.tobytes())
+    return f"{describe_array(aval)} of digest {digest}"
 
 
 def _digest(data: bytes) -> str:
@@ -322,176 +284,62 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(jax.typeof(leaf).dtype, jax.dtypes.prng_key)
 
 
-# ------------------------------------------------------------------- what is declared
-
-
-_SPEC: Final = "<spec>"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Declared:
-    """What is declared for a part of a tree."""
+class _Declaration(NamedTuple):
+    """What is declared for a part of a tree, and where: a spec, or a tree of them."""
 
     where: str
     spec: Any
-    code: str
 
-    def part(self, step: str) -> "_Declared":
-        """Return what a tree of specs says of one part of the value; itself for one spec."""
+    def part(self, step: str) -> "_Declaration":
+        """Return what is declared for one part of the value."""
         if isinstance(self.spec, PartitionSpec | Sharding):
             return self
-        opened = open_node(self.spec)
-        inside = {} if opened is None else dict(zip(opened[0].steps, opened[1], strict=True))
-        code = f"`{_SPEC}` at {step.removeprefix('.')} in the sharding of {self.where}"
-        return _Declared(self.where, inside.get(step, MISSING), code)
+        node = open_node(self.spec)
+        parts = {} if node is None else dict(zip(node[0].steps, node[1], strict=True))
+        return _Declaration(self.where, parts.get(step, MISSING))
 
 
-def _declared(flat: FlatTree, default: _Declared) -> list[_Declared]:
+def _declared(flat: FlatTree, default: _Declaration) -> list[_Declaration]:
     """Return what is declared for each leaf: by the innermost field on the way to it."""
-    found = [default] * len(flat.leaves)
+    declarations = [default] * len(flat.leaves)
     todo = [(flat.root, default)]
     while todo:
-        part, given = todo.pop()
+        part, outer = todo.pop()
         if isinstance(part, int):
-            found[part] = given
+            declarations[part] = outer
             continue
         fields = field_metadata(part.cls)
         for step, child in zip(part.steps, part.children, strict=True):
-            own = fields.get(step, _NO_PATHS).get(SHARDING)
-            inner = given.part(step)
-            if own is not None:
-                code = f"`{step[1:]}: ... = lw.field(sharding={_SPEC})`"
-                inner = _Declared(f"{part.cls.__name__}{step}", own, code)
+            spec = fields.get(step, _NO_PATHS).get(SHARDING)
+            own = None if spec is None else _Declaration(f"{part.cls.__name__}{step}", spec)
+            inner = own or outer.part(step)
             todo.append((child, default if inner.spec is None else inner))
-    return found
+    return declarations
 
 
-# ------------------------------------------------------------------- what a mesh can do
+def _by_rules(spec: Any, rules: _Rules) -> Any:
+    """Return a spec of axes of the mesh, as flax's `logical_to_mesh_axes` does."""
+    entries = _entries(spec)
+    names = {name for entry in entries for name in _names(entry)}
+    waiting = names.intersection(name for name, _ in rules)
+    if not waiting:
+        return spec
+    axes_of: dict[str, tuple[str, ...]] = dict.fromkeys(waiting, ())
+    taken = names - waiting
+    for name, axes in rules:
+        if name in waiting and taken.isdisjoint(axes):
+            axes_of[name] = axes
+            taken.update(axes)
+            waiting.remove(name)
+    partitions: list[Any] = []
+    for entry in entries:
+        chosen = [axis for name in _names(entry) for axis in axes_of.get(name, (name,))]
+        whole = entry if entry is PartitionSpec.UNCONSTRAINED else None
+        partitions.append(tuple(chosen) if len(chosen) > 1 else next(iter(chosen), whole))
+    return spec.update(partitions=tuple(partitions))
 
 
-class _Judge:
-    """Makes shardings for one mesh, and collects what stands in their way."""
-
-    def __init__(self, mesh: Any, rules: Rules) -> None:
-        pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
-        try:
-            self._rules = [(name, _names(axes)) for name, axes in pairs]
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"rules= takes logical names and the axes that they stand for, got {got(rules)}\n"
-                f"  fix: `rules={{'embed': None, 'heads': 'model'}}`, or pairs of them"
-            ) from None
-        self._mesh = mesh
-        self._sizes: dict[Any, int] = dict(mesh.shape)
-        self._ruled = {name for name, _ in self._rules}
-        self._problems: dict[tuple[str, str], list[str]] = {}
-
-    def raise_problems(self) -> None:
-        texts: list[str] = []
-        for (where, problem), paths in self._problems.items():
-            at = "" if paths[0] == where else f", at {paths[0]}"
-            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-            texts.append(f"{where}{at}{more}: {problem}")
-        if texts:
-            raise ShardingError("\n".join(texts))
-
-    def sharding(self, flat: FlatTree, leaf: int, declared: _Declared) -> Any:
-        """Return the sharding of a leaf, or note its problem."""
-        value, spec, where = flat.leaves[leaf], declared.spec, declared.where
-        problem: str | None
-        try:
-            aval: Any = None if value is MISSING else jax.typeof(value)
-        except Exception:  # noqa: BLE001  # whatever the type's own handler raises
-            where = flat.name_of(leaf)
-            problem = (
-                f"not an array: {got(value)}\n"
-                f"  fix: make it static, or take it out with `lw.partition`"
-            )
-        else:
-            if isinstance(spec, Sharding):
-                return spec
-            if isinstance(spec, PartitionSpec):
-                entries = self._entries(_partitions(spec))
-                problem = self._misfit(declared, entries, aval)
-                try:
-                    if problem is None:
-                        return NamedSharding(self._mesh, _on_mesh(spec, entries))
-                except ValueError as error:  # of what a spec says besides its entries
-                    problem = str(error)
-            else:
-                what = "nothing for this part" if spec is MISSING else got(spec)
-                problem = (
-                    f"its sharding has {what}, where a PartitionSpec is wanted\n"
-                    f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
-                )
-        self._problems.setdefault((where, problem), []).append(flat.name_of(leaf))
-        return None
-
-    def _entries(self, spec: Sequence[Any]) -> list[Any]:
-        """Return for each dimension the axes of the mesh, as a tuple, or what is no axis."""
-        written = [_names(entry) for entry in spec]
-        logical = [name for names in written for name in names if name in self._ruled]
-        taken = {name for names in written for name in names} - self._ruled
-        chosen: dict[Any, tuple[Any, ...]] = dict.fromkeys(logical, ())
-        waiting = set(logical)
-        for name, axes in self._rules:  # as flax's `logical_to_mesh_axes`
-            if name in waiting and taken.isdisjoint(axes):
-                chosen[name] = axes
-                taken.update(axes)
-                waiting.remove(name)
-        return [
-            entry
-            if entry is PartitionSpec.UNCONSTRAINED
-            else tuple(axis for name in names for axis in chosen.get(name, (name,)))
-            for entry, names in zip(spec, written, strict=True)
-        ]
-
-    def _misfit(self, declared: _Declared, entries: list[Any], aval: Any) -> str | None:
-        """Return why an array cannot be sharded so, and how it could; None if it can."""
-        spec, sizes = _partitions(declared.spec), self._sizes
-        shape: Any = None if aval is None else aval.shape
-        reasons: list[str] = []
-        repaired = list(spec)
-        rule = ""
-        seen: set[Any] = set()
-        for place, axes in enumerate(entries):
-            if axes is PartitionSpec.UNCONSTRAINED:
-                continue
-            for axis in axes:
-                if axis not in sizes:
-                    written = _names(spec[place])
-                    names = ", ".join(map(repr, written))
-                    whence = "" if axis in written else f", which a rule for {names} names"
-                    reasons.append(f"the mesh has no axis {axis!r}{whence}")
-                    near = difflib.get_close_matches(str(axis), [*map(str, sizes), *self._ruled], 1)
-                    close = near[0] if near and len(axes) == 1 else None
-                    repaired[place] = None if whence else close
-                    if whence and len(written) == 1:
-                        rule = f"`rules={{{names}: {close if close in sizes else None!r}}}`"
-                elif axis in seen:
-                    reasons.append(f"axis {axis!r} is used twice")
-                    repaired[place] = None
-                seen.add(axis)
-            parts = math.prod(sizes.get(axis, 1) for axis in axes)
-            if shape is not None and place < len(shape) and shape[place] % parts:
-                by = " * ".join(f"{axis!r} ({sizes[axis]})" for axis in axes if axis in sizes)
-                reasons.append(f"dimension {place} of size {shape[place]} is not divisible by {by}")
-                repaired[place] = None
-        if shape is not None and len(spec) > len(shape):
-            reasons.append(f"{len(spec)} entries for {len(shape)} dimensions")
-            repaired = repaired[: len(shape)]
-        if not reasons:
-            return None
-        of = "" if aval is None else f" for {describe_array(aval)}"
-        mesh = ", ".join(f"{name}: {size}" for name, size in sizes.items())
-        return (
-            f"{'; '.join(reasons)}\n"
-            f"  got: {_as_code(spec)}{of} on a mesh ({mesh})\n"
-            f"  fix: {rule or declared.code.replace(_SPEC, _as_code(repaired))}"
-        )
-
-
-def _partitions(spec: Any) -> tuple[Any, ...]:
+def _entries(spec: Any) -> tuple[Any, ...]:
     """Return the entries of a spec: JAX 0.12 refuses to iterate over one that is unreduced."""
     return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
 
@@ -503,93 +351,65 @@ def _names(entry: Any) -> tuple[Any, ...]:
     return tuple(entry) if isinstance(entry, tuple | list) else (entry,)
 
 
-def _on_mesh(spec: Any, entries: list[Any]) -> PartitionSpec:
-    """Return a spec of axes of the mesh, with what else the given one says."""
-    if all(map(operator.eq, map(_names, _partitions(spec)), map(_names, entries))):
-        made: PartitionSpec = spec
-        return made
-    partitions = [
-        (each or (None,))[0] if isinstance(each, tuple) and len(each) <= 1 else each
-        for each in entries
+def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
+    """Return the sharding of one leaf; raise ValueError if it cannot have it."""
+    try:
+        aval: Any = jax.typeof(leaf)
+    except Exception:  # noqa: BLE001  # whatever the type's own handler raises
+        raise ValueError(
+            f"an array is wanted, got {got(leaf)}\n"
+            f"  fix: make it static, or take it out with `lw.partition`"
+        ) from None
+    if isinstance(spec, Sharding):
+        return spec
+    if not isinstance(spec, PartitionSpec):
+        what = "nothing for this part" if spec is MISSING else got(spec)
+        raise ValueError(f"a PartitionSpec is wanted, got {what}")  # noqa: TRY004
+    spec_of_mesh = _by_rules(spec, rules)
+    axes = [_names(entry) for entry in _entries(spec_of_mesh)]
+    sizes = dict(mesh.shape)
+    problems = [
+        *_axis_problems(axes, sizes),
+        *_rank_problems(axes, aval.shape),
+        *_size_problems(axes, sizes, aval.shape),
     ]
-    whole: PartitionSpec = spec.update(partitions=tuple(partitions))
-    return whole
-
-
-def _as_code(entries: Iterable[Any]) -> str:
-    unconstrained = PartitionSpec.UNCONSTRAINED
-    texts = [
-        "PartitionSpec.UNCONSTRAINED" if each is unconstrained else repr(each) for each in entries
-    ]
-    return f"PartitionSpec({', '.join(texts)})"
-
-
-# ------------------------------------------------------------------- a class without instance
-
-
-def _of_class(cls: type) -> Any:
-    """Return an instance with `MISSING` for each array, as far as the class says what is in it."""
-    if not is_decorated(cls):
-        raise TypeError(
-            f"{cls.__name__} is not a class that lw.pytree decorated, so that only an instance "
-            f"says what is in it\n  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
-        )
-    problems: list[str] = []
-    made = _skeleton(cls, problems)
     if problems:
-        fix = f"lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)"
-        problems.append(f"  fix: an instance says it, or an abstract one: `{fix}`")
-        raise ShardingError("\n".join(problems))
-    return made
+        by_rules = "" if spec_of_mesh == spec else f", by rules {spec_of_mesh}"
+        of_mesh = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        raise ValueError(
+            f"{'; '.join(problems)}\n"
+            f"  got: {spec}{by_rules} for {describe_array(aval)} on a mesh ({of_mesh})"
+        )
+    return NamedSharding(mesh, spec_of_mesh)
 
 
-def _skeleton(cls: type, problems: list[str]) -> Any:
-    values: dict[str, Any] = {}
-    before = len(problems)
-    spec = spec_of(cls)
-    for field in spec.fields:
-        where = f"{cls.__name__}.{field.name}"
-        definition = field.definition
-        if not field.static:
-            values[field.name] = _skeleton_of_field(cls, field, where, problems)
-        elif spec.has_own_init:
-            problems.append(f"{where}: a static that the class's own __init__ decides about")
-        elif not field.has_default:
-            problems.append(f"{where}: a static without a default, which the class does not know")
-        else:
-            factory: Any = definition.default_factory
-            is_plain = definition.default is not dataclasses.MISSING
-            value = definition.default if is_plain else factory()
-            values[field.name] = field.prepare(value) if field.options.prepares else value
-    return MISSING if len(problems) > before else rebuild(cls, values)
+def _axis_problems(axes: _Axes, sizes: Mapping[str, int]) -> Iterator[str]:
+    """Yield axes that the mesh lacks, or that are used twice: ``P("data", "data")``."""
+    used = [axis for names in axes for axis in names]
+    for axis in dict.fromkeys(used):
+        if axis not in sizes:
+            yield f"the mesh has no axis {axis!r}"
+        elif used.count(axis) > 1:
+            yield f"axis {axis!r} is used twice"
 
 
-def _skeleton_of_field(cls: type, field: FieldSpec, where: str, problems: list[str]) -> Any:
-    declared = field.definition.metadata.get(SHARDING)
-    kind = unwrap(_annotation_of(cls, field.definition))
-    if isinstance(kind, type) and is_decorated(kind):
-        return _skeleton(kind, problems)
-    if not (is_array_or_number(kind) or (declared is not None and not _has_class(kind))):
-        text = shorten(kind.__name__ if isinstance(kind, type) else kind)
-        problems.append(f"{where}: what is in it depends on the instance: {text}")
-    if declared is None or isinstance(declared, PartitionSpec):
-        return MISSING
-    parts: Any = jax.tree_util.tree_structure(declared)
-    return parts.unflatten([MISSING] * parts.num_leaves)
+def _rank_problems(axes: _Axes, shape: Sequence[int]) -> Iterator[str]:
+    """Yield that there are too many entries: ``P("data", None)`` for a vector."""
+    if len(axes) > len(shape):
+        yield f"{len(axes)} entries for {len(shape)} dimensions"
 
 
-def _annotation_of(cls: Any, definition: "dataclasses.Field[Any]") -> Any:
-    name = definition.name
-    base, kind = written_annotations(cls).get(name, (cls, definition.type))
-    kind = resolve_known(base, kind, [])
-    if isinstance(kind, str):  # it names what only a function sees
-        kind = annotations_of(cls.__init__).get(name, kind)
-    return kind
+def _size_problems(axes: _Axes, sizes: Mapping[str, int], shape: Sequence[int]) -> Iterator[str]:
+    """Yield dimensions that are not divisible: ``P("data")`` for 6 elements on 4 devices."""
+    for place, (size, names) in enumerate(zip(shape, axes, strict=False)):
+        known = [name for name in names if name in sizes]
+        if size % math.prod(sizes[name] for name in known):
+            parts = " * ".join(f"{name!r} ({sizes[name]})" for name in known)
+            yield f"dimension {place} of size {size} is not divisible by {parts}"
 
 
-def _has_class(kind: Any) -> bool:
-    """Return whether instances of a class with fields may be in values of an annotation."""
-    kind = unwrap(kind)
-    if dataclasses.is_dataclass(typing.get_origin(kind) or kind):
-        return True
-    return any(_has_class(each) for each in typing.get_args(kind))
+def _format_problem(problem: tuple[str, str], paths: Sequence[str]) -> str:
+    """Return a line for all leaves that have one problem."""
+    where, text = problem
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{where}, at {paths[0]}{more}: {text}"

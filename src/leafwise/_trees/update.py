@@ -71,7 +71,7 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
     changes: dict[str, Any] = {}
     for place, inside in places.items():
         step = parts.steps[place]
-        changes[step] = _updated(parts.read(place), inside, (*path, step), tree)
+        changes[step] = _updated(parts.values[place], inside, (*path, step), tree)
     try:
         return copy_with_parts(value, parts, changes)
     except Exception as error:
@@ -88,8 +88,8 @@ def _paths(tree: Any) -> Iterator[Steps]:
             yield path
             parts = parts_of(value)
             if parts is not None:
-                steps = enumerate(parts.steps)
-                below += [((*path, step), parts.read(place)) for place, step in steps]
+                steps = [(*path, step) for step in parts.steps]
+                below += zip(steps, parts.values, strict=True)
         level = below
 
 

@@ -46,15 +46,11 @@ class Where:
 
     def __and__(self, other: "Where") -> "Where":
         """Return the selection of what both select."""
-        if not isinstance(other, Where):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return NotImplemented
-        return Joined(self, other, both=True)
+        return Joined(self, _condition(other), both=True)
 
     def __or__(self, other: "Where") -> "Where":
         """Return the selection of what one of them selects."""
-        if not isinstance(other, Where):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return NotImplemented
-        return Joined(self, other, both=False)
+        return Joined(self, _condition(other), both=False)
 
     def __invert__(self) -> "Where":
         """Return the selection of everything else."""
@@ -163,22 +159,8 @@ class OfClass(Where):
         return flags
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ByTest(Where):
-    """Selects the leaves for which a function returns True."""
-
-    test: Callable[[Any], object]
-
-    def __repr__(self) -> str:
-        return f"where({_named(self.test)})"
-
-    def select(self, flat: FlatTree) -> list[bool]:
-        """Return what the function returns for each leaf."""
-        return _answers(self.test, flat.leaves, flat)
-
-
 def _answers(
-    test: Callable[[Any], Any], leaves: list[Any], flat: FlatTree, start: int = 0
+    test: Callable[[Any], Any], leaves: list[Any], flat: FlatTree, start: int
 ) -> list[bool]:
     """Return what a function returns for leaves, of which `start` is the place of the first."""
     answers: list[bool] = []
@@ -253,15 +235,19 @@ def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LikeTree(Where):
-    """Selects by a tree of bools, or of functions, that is a prefix of the tree: one bool is."""
+    """Selects by a tree of bools, or of functions of a leaf, that is a prefix: one of them is."""
 
     prefix: Any
 
     def __repr__(self) -> str:
-        return f"where({shorten(self.prefix)})"
+        return f"where({_named(self.prefix)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
         """Return for each leaf what stands in its place, or above."""
+        # A bound method of a pytree is a function and a tree. Only for a tree of its own type can
+        # it be a tree of bools.
+        if callable(self.prefix) and type(self.prefix) is not type(flat.tree):
+            return _answers(self.prefix, flat.leaves, flat, 0)
         flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(self.prefix)
         given, structure = flattened
         try:
@@ -275,7 +261,7 @@ class LikeTree(Where):
         for flag, part in zip(given, parts, strict=True):
             below = jax.tree_util.tree_leaves(part)
             if not isinstance(flag, bool) and callable(flag):
-                flags += _answers(flag, below, flat, start=len(flags))
+                flags += _answers(flag, below, flat, len(flags))
             elif below:
                 flag = _as_bool(flag, "the tree of bools has", flat, len(flags))  # noqa: PLW2901
                 flags += [flag] * len(below)
@@ -356,33 +342,15 @@ def _condition(given: Any) -> Where:
         return given
     if isinstance(given, str):
         return AtPath(given, parse(given))
-    if isinstance(given, bool | np.bool_):
-        return LikeTree(given)
-    origin = typing.get_origin(given)
-    if isinstance(given, type | types.UnionType) or origin is typing.Union:
+    if isinstance(given, type | types.UnionType) or typing.get_origin(given) is typing.Union:
         return OfClass(given)
-    if origin is not None:
-        raise TypeError(
-            f"isinstance cannot test for {given}\n  fix: pass the class itself: {origin.__name__}"
-        )
-    if not jax.tree_util.all_leaves([given]):
+    is_test = callable(given) or isinstance(given, bool | np.bool_)
+    if is_test or not jax.tree_util.all_leaves([given]):
         return LikeTree(given)
-    if callable(given):
-        return ByTest(given)
     raise TypeError(
         f"leaves are selected by a path, a class, a function of a leaf, a bool or a tree of "
         f"bools: got {got(given)}"
     )
-
-
-def _select(flat: FlatTree, selection: Any) -> list[bool]:
-    condition = _condition(selection)
-    # A bound method of a pytree is a tree and a function. Only for a tree of its own type can it
-    # be a tree of bools.
-    as_tree = type(selection) is type(flat.tree)
-    if isinstance(condition, LikeTree) and callable(selection) and not as_tree:
-        condition = ByTest(selection)
-    return condition.select(flat)
 
 
 def mask(tree: T, where: Any) -> T:
@@ -408,7 +376,7 @@ def mask(tree: T, where: Any) -> T:
         {'b': False, 'w': True}
     """
     flat = FlatTree(tree)
-    made: T = flat.treedef.unflatten(_select(flat, where))
+    made: T = flat.treedef.unflatten(_condition(where).select(flat))
     return made
 
 
@@ -439,7 +407,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
             raise TypeError(f"labels: a label is a leaf, as a text is: got {got(label)}")
-        for place, flag in enumerate(_select(flat, selection)):
+        for place, flag in enumerate(_condition(selection).select(flat)):
             if flag and given[place] is not MISSING:
                 raise TreeError(
                     f"{flat.name_of(place)} has two labels, {given[place]!r} and {label!r}\n"
@@ -480,7 +448,7 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
         ({'b': None, 'w': 1.0}, {'b': 2.0, 'w': None})
     """
     flat = FlatTree(tree)
-    pairs = list(zip(_select(flat, where), flat.leaves, strict=True))
+    pairs = list(zip(_condition(where).select(flat), flat.leaves, strict=True))
     selected: T = flat.treedef.unflatten([leaf if flag else None for flag, leaf in pairs])
     rest: T = flat.treedef.unflatten([None if flag else leaf for flag, leaf in pairs])
     return selected, rest

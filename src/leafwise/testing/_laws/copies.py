@@ -10,7 +10,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._objects.code import is_importable
-from leafwise._trees.roles import try_exchange
+from leafwise._trees.roles import exchange
 from leafwise.testing._format import format_error
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
@@ -71,10 +71,10 @@ def _check_copy(case: Case, made: Any, how: str, do_part: _Copy) -> None:
 
     def is_kept(name: str) -> bool:  # a copied function may be another one
         try:
-            alone = try_exchange(x, name, do_part(getattr(x, name)))
+            alone = exchange(x, name, do_part(getattr(x, name)))
         except Exception:  # noqa: BLE001  # the user's own code
             return False
-        return alone is not None and difference(x, alone, names, (name,)) is None
+        return difference(x, alone, names, (name,)) is None
 
     if difference(x, made, names) is not None:
         case.check_same(made, how, tuple(filter(is_kept, (*names.static, *names.dynamic))))

@@ -248,4 +248,4 @@ def _parts(value: Any) -> Iterator[tuple[str, Any, Change]]:
             def copy(new: Any, step: str = step) -> Any:
                 return copy_with_parts(value, parts, {step: new})
 
-            yield step, parts.read(place), copy
+            yield step, parts.values[place], copy
