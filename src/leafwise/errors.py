@@ -4,12 +4,10 @@ All of them survive pickling, so that a worker process can send them back whole.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 __all__ = [
-    "ArrayInStaticError",
     "CannotBuildError",
     "CarryError",
     "CheckpointError",
@@ -21,7 +19,6 @@ __all__ = [
     "FieldCheckError",
     "FieldNotSetError",
     "FrozenInstanceError",
-    "InconsistentHashError",
     "LawViolation",
     "LeafwiseError",
     "PathError",
@@ -36,10 +33,8 @@ __all__ = [
     "StaticMutatedError",
     "StructureMismatchError",
     "TracerComparisonError",
-    "TracerInStaticError",
     "TreeError",
     "UndecoratedSubclassError",
-    "UnhashableStaticError",
 ]
 
 
@@ -58,7 +53,7 @@ class _Linked:
 
     def __str__(self) -> str:
         """Return the message, and the link that tells more."""
-        # A subclass, and an error of several kinds, leads to the section of a class above it.
+        # A subclass leads to the section of a class above it.
         named = next(each.__name__ for each in type(self).__mro__ if each.__name__ in __all__)
         return f"{self.message}\nSee {DOCS}reference/errors/#{named.lower()}"
 
@@ -293,16 +288,28 @@ class StaleCaptureWarning(_Linked, UserWarning):
     """A jitted function answers for the old value of something that it captures."""
 
 
+StaticKind: TypeAlias = Literal["unhashable", "array", "tracer", "inconsistent"]
+"""Why a value cannot be static.
+
+- ``"unhashable"``: it can change in place, or has no hash.
+- ``"array"``: it is an array, or holds one.
+- ``"tracer"``: it is a tracer, or holds one.
+- ``"inconsistent"``: its ``__hash__`` or ``__eq__`` cannot be relied upon.
+"""
+
+
 class Finding(NamedTuple):
     """One static value that cannot be part of a jit cache key.
 
     Attributes:
+        kind: Why it cannot: ``"unhashable"``, ``"array"``, ``"tracer"`` or ``"inconsistent"``.
         path: Where it stands: ``Class.field`` and the way into the value.
         got: The value, shortened, with its type.
-        reason: Why it cannot be static.
+        reason: Why it cannot be static, in words.
         fix: Code or words that repair it.
     """
 
+    kind: StaticKind
     path: str
     got: str
     reason: str
@@ -317,15 +324,11 @@ class Finding(NamedTuple):
 class StaticFieldError(LeafwiseError, TypeError):
     """One or more static values cannot be part of a jit cache key.
 
-    The error that is raised is an instance of the class of every finding in it, so an
-    ``except ArrayInStaticError`` also sees an error that names a list as well as an array.
-
     Attributes:
         findings: What was found, in field order.
     """
 
     findings: tuple[Finding, ...]
-    kinds: ClassVar[tuple[type["StaticFieldError"], ...]] = ()
 
     def __init__(self, *findings: Finding) -> None:
         """Keep the findings; the message is made from them."""
@@ -333,42 +336,11 @@ class StaticFieldError(LeafwiseError, TypeError):
         self.findings = findings
 
     @property
+    def kind(self) -> StaticKind:
+        """The kind of the first finding: others may be of another one."""
+        return self.findings[0].kind
+
+    @property
     def message(self) -> str:
         """All findings, one below the other."""
         return "\n".join(map(str, self.findings))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through the classes, as the mixed ones are made on the fly."""
-        state = {name: item for name, item in vars(self).items() if name != "findings"}
-        return static_field_error, (self.kinds or (type(self),), self.findings), state
-
-
-class UnhashableStaticError(StaticFieldError):
-    """A static value can change in place, or has no hash."""
-
-
-class ArrayInStaticError(StaticFieldError):
-    """A static value is an array, or holds one."""
-
-
-class TracerInStaticError(StaticFieldError):
-    """A static value is a tracer, or holds one."""
-
-
-class InconsistentHashError(StaticFieldError):
-    """A static value's ``__hash__`` or ``__eq__`` cannot be relied upon."""
-
-
-def static_field_error(
-    kinds: Iterable[type[StaticFieldError]], findings: Iterable[Finding]
-) -> StaticFieldError:
-    """Return one error that is an instance of every kind and names every finding."""
-    return _class_of(tuple(dict.fromkeys(kinds)))(*findings)
-
-
-@functools.cache
-def _class_of(kinds: tuple[type[StaticFieldError], ...]) -> type[StaticFieldError]:
-    if len(kinds) == 1:
-        return kinds[0]
-    name = "And".join(kind.__name__.removesuffix("Error") for kind in kinds) + "Error"
-    return type(name, kinds, {"__doc__": StaticFieldError.__doc__, "kinds": kinds})

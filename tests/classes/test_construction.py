@@ -50,7 +50,7 @@ def test_own_init() -> None:
     assert (p.x.shape, p.a, p.d) == ((3,), 7, 5)
     assert len(jax.tree.leaves(p)) == 2
     assert jax.tree.map(str, p).a == 7  # it does not run again, which would fail
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"P\.a"):
         P(3, a=[])
 
 

@@ -154,10 +154,6 @@ HIERARCHY: dict[type, tuple[type, ...]] = {
     lw.errors.TracerComparisonError: (lw.LeafwiseError, TypeError),
     lw.errors.StaticMutatedError: (lw.LeafwiseError,),
     lw.errors.StaticFieldError: (lw.LeafwiseError, TypeError),
-    lw.errors.UnhashableStaticError: (lw.errors.StaticFieldError,),
-    lw.errors.ArrayInStaticError: (lw.errors.StaticFieldError,),
-    lw.errors.TracerInStaticError: (lw.errors.StaticFieldError,),
-    lw.errors.InconsistentHashError: (lw.errors.StaticFieldError,),
 }
 
 

@@ -7,10 +7,8 @@ import tomllib
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import leafwise as lw
 from leafwise import errors
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +24,7 @@ def link_of(name: str) -> str:
 def made(name: str) -> Exception:
     """Return an error or warning of this class."""
     kind = getattr(errors, name)
-    found = errors.Finding("P.a", "1", "no", "2")
+    found = errors.Finding("array", "P.a", "1", "no", "2")
     if issubclass(kind, ExceptionGroup):
         return kind("no", [ValueError("no")])
     return kind(found if issubclass(kind, errors.StaticFieldError) else "no")
@@ -43,20 +41,12 @@ def test_message_ends_with_the_link(name: str) -> None:
         assert str(each) == f"{each.message}\n{link_of(name)}"
 
 
-def test_an_error_of_two_kinds_and_a_subclass() -> None:
+def test_a_subclass() -> None:
     """The link is that of the first class which has a section."""
-
-    @lw.pytree
-    class P:
-        a: lw.Static[object]
-        b: lw.Static[object]
 
     class Mine(errors.PathError):
         """An error of a user's."""
 
-    with pytest.raises(errors.ArrayInStaticError) as caught:
-        P([1], np.ones(3))
-    assert str(caught.value).endswith(link_of("UnhashableStaticError"))
     assert str(Mine("x")) == f"x\n{link_of('PathError')}"
 
 

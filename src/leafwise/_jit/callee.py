@@ -26,7 +26,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import KeyTable, StaticKey, key_of, verify
-from leafwise.errors import DefinitionError, StaticFieldError, static_field_error
+from leafwise.errors import DefinitionError, StaticFieldError
 
 
 class Marked(NamedTuple):
@@ -289,8 +289,7 @@ def _key(table: KeyTable, value: Any) -> StaticKey:
     try:
         key = key_of(table, (value,))
     except StaticFieldError as error:
-        found = [of_argument(each) for each in error.findings]
-        raise static_field_error([type(error)], found) from None
+        raise StaticFieldError(*map(of_argument, error.findings)) from None
     if is_checking():
         verify(key)
     return key
