@@ -9,15 +9,11 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 __all__ = [
     "CannotBuildError",
-    "CarryError",
     "CheckpointError",
-    "CheckpointMismatchError",
     "DefinitionError",
     "DifferentProcessesError",
-    "DigestError",
     "DynamicFunctionWarning",
     "FieldCheckError",
-    "FieldNotSetError",
     "FrozenInstanceError",
     "LawViolation",
     "LeafwiseError",
@@ -26,15 +22,12 @@ __all__ = [
     "ProcessTimeoutError",
     "RetraceError",
     "RetraceStormWarning",
-    "ShardingError",
     "StaleCaptureError",
     "StaleCaptureWarning",
     "StaticFieldError",
     "StaticMutatedError",
     "StructureMismatchError",
-    "TracerComparisonError",
     "TreeError",
-    "UndecoratedSubclassError",
 ]
 
 
@@ -91,18 +84,11 @@ _OWN: Final = ("leafwise", "dataclasses", "copy", "functools")
 
 
 class DefinitionError(LeafwiseError, TypeError):
-    """A class cannot become a pytree dataclass as it is written.
+    """A class cannot be a pytree dataclass as it is written.
 
-    Raised while the class is being decorated or registered, never later.
+    Raised while the class is being decorated or registered, and by a constructor for what shows
+    only then: a subclass without a decorator, or a field that was given no value.
     """
-
-
-class UndecoratedSubclassError(LeafwiseError, TypeError):
-    """A subclass of a pytree dataclass was instantiated without being decorated."""
-
-
-class FieldNotSetError(LeafwiseError, TypeError):
-    """Construction ended with a field that has no value."""
 
 
 class FieldCheckError(LeafwiseError, ValueError):
@@ -113,20 +99,15 @@ class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
     """A field was assigned or deleted after construction (an `AttributeError`)."""
 
 
-class TracerComparisonError(LeafwiseError, TypeError):
-    """``==`` between instances would have to compare traced values."""
-
-
 class PathError(LeafwiseError, LookupError):
     """A path leads nowhere in the tree, or is not a path."""
 
 
 class TreeError(LeafwiseError, ValueError):
-    """Trees, selections or changes do not fit together."""
+    """Trees, selections, changes, a loop's carry or a mesh do not fit together.
 
-
-class ShardingError(LeafwiseError, ValueError):
-    """Fields declare shardings that their arrays, or the mesh, cannot have; all are named."""
+    Raised, too, where trees cannot be compared: ``==`` of traced values.
+    """
 
 
 class StructureMismatchError(TreeError, AssertionError):
@@ -139,10 +120,6 @@ class StructureMismatchError(TreeError, AssertionError):
     def __init__(self, message: str, differences: tuple[Any, ...] = ()) -> None:
         super().__init__(message, differences)
         self.differences = differences
-
-
-class CarryError(LeafwiseError, TypeError):
-    """A loop's step does not give its carry back as it got it, and no carry makes it do so."""
 
 
 class StaticMutatedError(LeafwiseError, RuntimeError):
@@ -178,14 +155,6 @@ class RetraceError(LeafwiseError, AssertionError):
         self.explanations = explanations
 
 
-class CheckpointError(LeafwiseError, ValueError):
-    """A tree cannot be saved, or a checkpoint cannot be read.
-
-    It names the leaf or the static that stands in the way, or the file that is damaged, or
-    was written by something else.
-    """
-
-
 class Difference(NamedTuple):
     """One place where a saved tree is not the target of its restoring.
 
@@ -204,11 +173,15 @@ class Difference(NamedTuple):
         return f"{self.path}: saved {self.saved}, target {self.target}"
 
 
-class CheckpointMismatchError(CheckpointError):
-    """What was saved has another class, structure, static or array than the target.
+class CheckpointError(LeafwiseError, ValueError):
+    """A tree cannot be saved, or a checkpoint cannot be read.
+
+    It names the leaf or the static that stands in the way, or the file that is damaged, or
+    was written by something else.
 
     Attributes:
-        differences: All of them.
+        differences: All places where what was saved has another class, structure, static or
+            array than the target; empty if there is another reason.
     """
 
     def __init__(self, message: str, differences: tuple[Difference, ...] = ()) -> None:
@@ -216,12 +189,11 @@ class CheckpointMismatchError(CheckpointError):
         self.differences = differences
 
 
-class DigestError(LeafwiseError, TypeError):
-    """A static value means nothing to another process, so a tree with it has no digest."""
-
-
 class PortableError(LeafwiseError, ValueError):
-    """A class or a static value means nothing to another process, or not what it meant there."""
+    """A class or a static value means nothing to another process, or not what it meant there.
+
+    So a tree with it has no digest, and a function that takes it cannot be exported.
+    """
 
 
 class DifferentProcessesError(LeafwiseError, AssertionError):

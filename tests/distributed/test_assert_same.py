@@ -125,11 +125,11 @@ def test_planted_differences_between_two_processes() -> None:
     assert "more" in first["class"]["message"]
     assert first["refused in one"]["error"] == "DifferentProcessesError"
     assert (
-        "process 1: DigestError: P.n: object compares by identity"
+        "process 1: PortableError: P.n: object compares by identity"
         in first["refused in one"]["message"]
     )
-    assert second["refused in one"]["error"] == "DigestError"
-    assert first["refused in all"]["error"] == second["refused in all"]["error"] == "DigestError"
+    assert second["refused in one"]["error"] == "PortableError"
+    assert first["refused in all"]["error"] == second["refused in all"]["error"] == "PortableError"
     other = "DifferentProcessesError"
     assert first["threads"]["errors"] == [None, other] * 3 == second["threads"]["errors"]
     assert first["late"]["error"] == second["late"]["error"] == "ProcessTimeoutError"
@@ -172,7 +172,7 @@ def test_less_is_sent_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_process_compares_with_nobody() -> None:
     """Before `jax.distributed.initialize` nothing is exchanged; what has no digest is refused."""
     lw.distributed.assert_same({"a": 1.0}, name="alone")
-    with pytest.raises(lw.errors.DigestError):
+    with pytest.raises(lw.errors.PortableError):
         lw.distributed.assert_same(object())
     for timeout in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="positive"):

@@ -387,7 +387,7 @@ def test_a_description_that_is_none_is_refused(content: Any, message: str) -> No
 
 def test_errors_survive_pickling() -> None:
     """The error, its message and its differences arrive whole in another process."""
-    error = lw.errors.CheckpointMismatchError("no", (lw.types.Difference("P.a", "1", "2"),))
+    error = lw.errors.CheckpointError("no", (lw.types.Difference("P.a", "1", "2"),))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
     assert (again.message, again.differences) == ("no", error.differences)
     assert str(again.differences[0]) == "P.a: saved 1, target 2"

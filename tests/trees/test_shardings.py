@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import leafwise as lw
-from leafwise.errors import DefinitionError, PathError, ShardingError
+from leafwise.errors import DefinitionError, PathError, TreeError
 
 TYPES = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
 
@@ -125,7 +125,7 @@ def test_mesh_of_the_context() -> None:
     with jax.set_mesh(mesh):
         assert lw.shardings(model()).hidden.w.mesh == mesh
         assert lw.shard(model()).hidden.w.sharding.spec == P("data", "model")
-    with pytest.raises(ShardingError, match="there is no mesh"):
+    with pytest.raises(TreeError, match="there is no mesh"):
         lw.shardings(model())
     with pytest.raises(TypeError, match=r"got .*Model"):
         lw.shardings(mesh, model())  # type: ignore[call-overload]
@@ -217,7 +217,7 @@ def test_a_class_gives_what_it_declares(mesh: jax.sharding.Mesh) -> None:
     assert out.inner.w.sharding.is_equivalent_to(found.inner.w, 2)
     assert lw.shardings(Box, mesh).inner.b.spec == P("model")
     with pytest.raises(
-        ShardingError,
+        TreeError,
         match=r"Layer\.w, at Filled\.inner\.w and 1 more: the mesh has no axis 'data'",
     ):
         lw.shardings(Filled, jax.make_mesh((8,), ("x",)))
@@ -240,14 +240,14 @@ def test_a_class_that_does_not_say_enough() -> None:
         def __init__(self) -> None:
             self.n = 2
 
-    with pytest.raises(ShardingError) as caught:
+    with pytest.raises(TreeError) as caught:
         lw.shardings(Vague, mesh_of())
     problems = caught.value.message.splitlines()
     assert [line.partition(":")[0] for line in problems[:-1]] == [
         *("Vague.size", "Vague.maybe", "Vague.anything")
     ]
     assert "jax.eval_shape(Vague, ...)" in problems[-1]
-    with pytest.raises(ShardingError, match=r"Own\.n: a static that the class's own __init__"):
+    with pytest.raises(TreeError, match=r"Own\.n: a static that the class's own __init__"):
         lw.shardings(Own, mesh_of())
     with pytest.raises(TypeError, match=r"int is not a class that lw\.pytree decorated"):
         lw.shardings(int, mesh_of())
@@ -312,7 +312,7 @@ def test_every_problem_is_named_at_once() -> None:
         {"in": jnp.ones(3), "other": jnp.ones(1), "out": jnp.ones(1)},
         ["text", jnp.ones(8)],
     )
-    with pytest.raises(ShardingError) as caught:
+    with pytest.raises(TreeError) as caught:
         lw.shardings(tree, mesh_of(), paths={"scale": P("data"), "hidden.b": P("modle", "data")})
     assert (
         caught.value.message
@@ -357,7 +357,7 @@ paths['scale'], at Model.scale: 1 entries for 0 dimensions
 def test_what_jax_refuses_is_refused(spec: Any, shape: Any, why: str, fix: str) -> None:
     """Each problem is one for JAX, too, and the spec in the fix is not."""
     array = jnp.ones(shape)
-    with pytest.raises(ShardingError, match=re.escape(why)) as caught:
+    with pytest.raises(TreeError, match=re.escape(why)) as caught:
         lw.shard([array], mesh_of(), paths={"": spec})
     with pytest.raises(Exception, match=r"."):  # of several classes
         jax.device_put(array, NamedSharding(mesh_of(), spec))
@@ -371,7 +371,7 @@ def test_unreduced_axes_are_kept() -> None:
     spec = P("rows", unreduced={"model"})
     found = lw.shardings(array, mesh, paths={"": spec}, rules={"rows": "data"})
     assert found[0].spec == P("data", unreduced={"model"})
-    with pytest.raises(ShardingError, match=r"at list\[0\]: .*nowhere"):
+    with pytest.raises(TreeError, match=r"at list\[0\]: .*nowhere"):
         lw.shardings(array, mesh, paths={"": P("data", unreduced={"nowhere"})})
 
 
@@ -425,9 +425,9 @@ def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
     words = (
         r"no axis 'modle', which a rule for 'heads' names\n.*\n  fix: `rules={'heads': 'model'}`"
     )
-    with pytest.raises(ShardingError, match=words):
+    with pytest.raises(TreeError, match=words):
         lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "modle"})
-    with pytest.raises(ShardingError, match=r"the mesh has no axis 'head'\n.*\n.*'heads'"):
+    with pytest.raises(TreeError, match=r"the mesh has no axis 'head'\n.*\n.*'heads'"):
         lw.shardings(tree, mesh, paths={"": P("head")}, rules={"heads": "model"})
 
 

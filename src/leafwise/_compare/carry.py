@@ -17,7 +17,7 @@ from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.leaves import Leaf, LeafKind, weakly_typed
-from leafwise.errors import CarryError
+from leafwise.errors import TreeError
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def stable_carry(
         The carry, and a `CarryChange` for each leaf that was changed.
 
     Raises:
-        CarryError: There is no such carry: its structure, class, statics or shapes change from
+        TreeError: There is no such carry: its structure, class, statics or shapes change from
             step to step, its dtypes never settle, or a value would be rounded.
         TypeError: `step` cannot be called.
         Exception: What the step raises while it is traced, with a note.
@@ -108,7 +108,7 @@ def stable_carry(
     )
     try:
         state = loop.place(loop.settle(start))
-    except CarryError:
+    except TreeError:
         raise
     except Exception as error:
         error.add_note("in lw.stable_carry, which traces the step with this carry")
@@ -116,7 +116,7 @@ def stable_carry(
     named = list(zip(before.leaves, leaves, state, strict=True))
     losses = [loss for path, leaf, spec in named if (loss := _loss_of(path, leaf, spec.dtype))]
     if losses:
-        raise CarryError("\n".join(losses))
+        raise TreeError("\n".join(losses))
     stable: T = treedef.unflatten([_converted(leaf, spec) for _, leaf, spec in named])
     return stable, tuple(_carry_changes(before, _recorded(step, stable)))
 
@@ -137,7 +137,7 @@ def _check_leaves(before: Signature) -> None:
             "  fix: carry arrays and numbers only: make the rest static (`lw.static_field`), or "
             "keep it out of the carry"
         )
-        raise CarryError("\n".join(wrong))
+        raise TreeError("\n".join(wrong))
 
 
 def _carry_changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
@@ -169,7 +169,7 @@ class _Loop:
                 return state
             before, state = state, new
         fix = "return it with one dtype: `.astype(carry.dtype)` in the step"
-        raise CarryError(self._format_changes(before, state, "its type never settles", fix))
+        raise TreeError(self._format_changes(before, state, "its type never settles", fix))
 
     def _after(self, state: _State) -> _State:
         """Return the types of the carry that the step returns."""
@@ -179,7 +179,7 @@ class _Loop:
         pairs = zip(jax.tree.leaves(out), state, strict=True)
         new = tuple(leaf.update(sharding=spec.sharding) for leaf, spec in pairs)
         if any(one.shape != other.shape for one, other in zip(state, new, strict=True)):
-            raise CarryError(self._format_changes(state, new, "its shape changes", _FIX_SHAPE))
+            raise TreeError(self._format_changes(state, new, "its shape changes", _FIX_SHAPE))
         return new
 
     def _eval_shape(self, carry: Any) -> Any:
@@ -206,7 +206,7 @@ class _Loop:
             return out
         if _is_pair(out):
             return out[0]
-        raise CarryError(
+        raise TreeError(
             f"has_aux=True: the step returns a pair of carry and result, got {got(out)}"
         )
 
@@ -223,7 +223,7 @@ class _Loop:
         else:
             fix = "start with the structure, class and statics that the step returns"
         head = f"{name}: the step returns another tree than it gets"
-        raise CarryError("\n".join([head, *(f"  {each}" for each in wrong), f"  fix: {fix}"]))
+        raise TreeError("\n".join([head, *(f"  {each}" for each in wrong), f"  fix: {fix}"]))
 
     def _format_changes(self, state: _State, new: _State, what: str, fix: str) -> str:
         """Return a message with a line for each leaf that changes."""
@@ -256,7 +256,7 @@ class _Loop:
             if new == state:
                 return state
             state = new
-        raise CarryError(
+        raise TreeError(
             "the step never leaves its results where it finds the carry\n"
             "  fix: give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
         )

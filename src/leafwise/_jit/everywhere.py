@@ -388,7 +388,7 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
         DifferentProcessesError: (in every process) the trees differ; it names the fields, and the
             values with the processes that have them.
         ProcessTimeoutError: Some process did not come in time; it names which.
-        DigestError: A static means nothing to another process. Those raise a
+        PortableError: A static means nothing to another process. Those raise a
             `DifferentProcessesError` which says so, instead of waiting.
         ValueError: The timeout is not positive.
 

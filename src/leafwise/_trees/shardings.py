@@ -43,7 +43,7 @@ from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
 from leafwise._trees.where import AtPath, field_metadata
-from leafwise.errors import DifferentProcessesError, ShardingError
+from leafwise.errors import DifferentProcessesError, TreeError
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ def shardings(
         The tree, with a `jax.sharding.NamedSharding` in the place of each leaf.
 
     Raises:
-        ShardingError: A spec has more entries than the array has dimensions, an axis that the
+        TreeError: A spec has more entries than the array has dimensions, an axis that the
             mesh has not, or one twice, or a dimension cannot be divided by its axes; or a leaf
             is not an array, or there is no mesh. All leaves are named.
         PathError: A path leads nowhere.
@@ -124,7 +124,7 @@ def shardings(
     """
     mesh = current_mesh() if mesh is None else mesh
     if mesh is None:
-        raise ShardingError(
+        raise TreeError(
             "there is no mesh to shard over\n"
             "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
         )
@@ -176,7 +176,7 @@ def shard(
         The tree, with the same values and statics. No constructor of a leafwise class runs.
 
     Raises:
-        ShardingError: As in `shardings`.
+        TreeError: As in `shardings`.
         DifferentProcessesError: The mesh spans processes, which have different values.
         ProcessTimeoutError: The mesh spans processes, and some of them did not come in time.
         ValueError: The timeout is not positive.
@@ -393,7 +393,7 @@ class _Judge:
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
             texts.append(f"{where}{at}{more}: {problem}")
         if texts:
-            raise ShardingError("\n".join(texts))
+            raise TreeError("\n".join(texts))
 
     def sharding(self, flat: FlatTree, leaf: int, declared: _Declared) -> Any:
         """Return the sharding of a leaf, or note its problem."""
@@ -539,7 +539,7 @@ def _of_class(cls: type) -> Any:
     if problems:
         fix = f"lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)"
         problems.append(f"  fix: an instance says it, or an abstract one: `{fix}`")
-        raise ShardingError("\n".join(problems))
+        raise TreeError("\n".join(problems))
     return made
 
 
