@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise.testing import Law, LawViolation, check_pytree, strategies
+from leafwise.errors import LawViolation
+from leafwise.testing import Law, check_pytree, strategies
 
 from . import specimens
 from .specimens import Params
