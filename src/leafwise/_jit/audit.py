@@ -28,13 +28,11 @@ from leafwise._compare.diff import compare
 from leafwise._compare.fixes import distinct_names
 from leafwise._compare.reasons import ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.callee import Callee
-from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._objects.attributes import (
@@ -59,20 +57,16 @@ _MOST_KNOWN: Final = 1024
 
 
 class _Here(threading.local):
-    """The innermost call of one thread, and whether one is being replayed."""
+    """The innermost call of one thread."""
 
     call: "_Call | None" = None
-    replays: bool = False
 
 
 class Audit:
     """Compares the calls of all functions that it is given, and gives `note` what was answered."""
 
-    def __init__(self, note: Callable[[str, Site | None], None], *, replays: bool = False) -> None:
+    def __init__(self, note: Callable[[str, Site | None], None]) -> None:
         self.note = note
-        self.replays = replays
-        if replays:
-            make_context()  # before the script has traced anything
         self.here = _Here()
         self.calls = 0
         self.seconds = 0.0
@@ -92,12 +86,13 @@ class Audit:
                 text += f" (assigned at {', '.join(lines)})"
             if call is not None and (frame := call.calls.previous):
                 text += f"; the call before it was at {short_file(frame[0])}:{frame[1]}"
-            (self.note if call is None else call.add)(text, each.call)
+            if call is None:
+                self.note(text, each.call)
+            else:
+                call.found.append((text, each.call))
 
     def add_exchange(self, found: Exchange) -> None:
         """Note classes and statics that `cond` or a loop has exchanged, if it has."""
-        if self.here.replays:
-            return
         try:
             if content_of([found.before]) == content_of([found.after]):
                 return
@@ -123,7 +118,7 @@ class AuditedFunction(StaleCheckedFunction):
 
     def __init__(self, jitted: StaleCheckedFunction, audit: Audit) -> None:
         own = vars(jitted)
-        self._leafwise_calls = _Calls(audit, own["_leafwise_log"], own["_leafwise_jax"])
+        self._leafwise_calls = _Calls(audit, own["_leafwise_log"])
         guard = own["_leafwise_guard"]
         super().__init__(own["_leafwise_jax"], own["_leafwise_body"], guard.stale)
 
@@ -142,36 +137,7 @@ class _Call:
     """One call that is being made, and what was found wrong with its answer."""
 
     calls: "_Calls"
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
     found: list[tuple[str, Site | None]] = dataclasses.field(default_factory=list)
-    replayed: str = ""
-
-    def add(self, text: str, site: Site | None) -> None:
-        """Add what its program was made for; the first time, before it is made, replay it."""
-        audit = self.calls.audit
-        if audit.replays and not self.found:
-            audit.here.replays = True
-            try:
-                self.replayed = self._replay()
-            finally:
-                audit.here.replays = False
-        self.found.append((text, site))
-
-    def _replay(self) -> str:
-        """Trace the call afresh; return what that says of the answer."""
-        if is_part_of_trace(self.args, self.kwargs):
-            return "; not replayed: it is a part of another trace"
-        made, callee = self.calls.made, self.calls.log.callee
-        try:
-            change = program_change(made, callee, self.args, self.kwargs)
-        except Exception as error:  # noqa: BLE001  # the user's own code
-            return f"; not replayed: its trace raised {type(error).__name__}"
-        if change is None:
-            return "; the answer is right"
-        file, _, line = change.line.rpartition(":")
-        where = f" at {short_file(file)}:{line}" if file else ""
-        return f"; wrong answer: `{change.before}` would be `{change.after}`{where}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -180,7 +146,6 @@ class _Calls:
 
     audit: Audit
     log: ProgramLog
-    made: Any  # what `jax.jit` returned
     inner: Any = None  # what makes a call
     previous: tuple[str, int] | None = None  # the file and the line of the last call
     known: dict[Any, list[str]] = dataclasses.field(default_factory=dict)
@@ -191,13 +156,11 @@ class _Calls:
         __tracebackhide__ = True
         audit = self.audit
         here = audit.here
-        if here.replays:  # JAX would take up what it has traced for another value
-            return self.log.callee.fun(*args, **kwargs)
         start = time.perf_counter()
-        call = _Call(self, args, kwargs)
+        call = _Call(self)
         frame = user_frame(inspect.currentframe())
         try:
-            wrong = self._compare(call)
+            wrong = self._compare(args, kwargs)
         except Exception:  # noqa: BLE001  # code of the values' own classes: the call says it better
             wrong = []
         around, here.call = here.call, call
@@ -205,8 +168,7 @@ class _Calls:
             audit.calls += 1
             audit.seconds += time.perf_counter() - start
         try:
-            for text in wrong:
-                call.add(text, site_of(frame))
+            call.found += [(text, site_of(frame)) for text in wrong]
             result = self.inner(*args, **kwargs)
         except BaseException as error:
             # A script that prints the traceback finds its own line, and then JAX.
@@ -217,10 +179,10 @@ class _Calls:
         if frame is not None:
             self.previous = frame.f_code.co_filename, frame.f_lineno
         for text, site in call.found:
-            audit.note(text + call.replayed, site)
+            audit.note(text, site)
         return result
 
-    def _compare(self, call: _Call) -> list[str]:
+    def _compare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """Return for which other values of its statics the program of a call was made."""
         log = self.log
         if log.keys is None:
@@ -228,9 +190,9 @@ class _Calls:
         if len(log.programs) != self.programs or len(self.known) > _MOST_KNOWN:
             self.known.clear()  # another program may answer now
             self.programs = len(log.programs)
-        key = log.keys.key(call.args, call.kwargs)
+        key = log.keys.key(args, kwargs)
         if key not in self.known:
-            signature = log.callee.record(call.args, call.kwargs)
+            signature = log.callee.record(args, kwargs)
             program, now = log.trace_for(signature), log.keys.contents(signature)
             then = (program and program.contents) or {}
             self.known[key] = [
