@@ -14,7 +14,7 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
@@ -362,34 +362,60 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
 
     Those with a ``==`` of their own answer for themselves, unless they are pytrees.
     """
-    params = read(kind, "__dataclass_params__", None)
-    if params is not None and dataclasses.is_dataclass(kind):
-        generated = has_generated_eq(kind)
+    for mark, fields_of in _RECORDS.items():
+        declared: Any = read(kind, mark, None)
+        if declared is not None:
+            return fields_of(kind, declared)
+    return None
+
+
+def _dataclass_fields(kind: Any, params: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``@dataclass(frozen=True)``, or of a module of equinox or flax.linen."""
+    if has_generated_eq(kind):
+        is_record = params.frozen
+    else:
         # A module of equinox guards its attributes itself.
         guarded = params.frozen or kind.__setattr__ is not object.__setattr__
-        is_node = is_tree_node(kind)
-        if params.frozen if generated else guarded and is_node:
-            return tuple(field.name for field in dataclasses.fields(kind))
-        if params.unsafe_hash and generated:  # a module of flax.linen
-            return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
-        return None
-    struct: Any = read(kind, "__struct_config__", None)
-    if struct is not None:
-        own = not struct.eq or type(kind.__eq__) is not types.WrapperDescriptorType
-        return None if own or not struct.frozen else read(kind, "__struct_fields__")
-    fields: Any = read(kind, "__pydantic_fields__", None)
-    if fields is not None and str(read(kind.__eq__, "__module__", None)).startswith("pydantic."):
-        config: Any = read(kind, "model_config", {})
-        private: Any = read(kind, "__private_attributes__", {})
-        return (*fields, *private) if config.get("frozen") else None
-    attributes_of = read(kind, "__attrs_attrs__", None)
-    if attributes_of is None or not _of_code(kind.__eq__).startswith(_ATTRS):
+        is_record = guarded and is_tree_node(kind)
+    if is_record:
+        return tuple(field.name for field in dataclasses.fields(kind))
+    if params.unsafe_hash and has_generated_eq(kind):  # a module of flax.linen
+        return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    return None
+
+
+def _msgspec_fields(kind: Any, config: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``class Config(msgspec.Struct, frozen=True)``."""
+    is_generated = config.eq and type(kind.__eq__) is types.WrapperDescriptorType
+    return read(kind, "__struct_fields__") if is_generated and config.frozen else None
+
+
+def _pydantic_fields(kind: Any, fields: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``class Config(pydantic.BaseModel, frozen=True)``."""
+    is_generated = str(read(kind.__eq__, "__module__", None)).startswith("pydantic.")
+    config: Any = read(kind, "model_config", {})
+    private: Any = read(kind, "__private_attributes__", {})
+    return (*fields, *private) if is_generated and config.get("frozen") else None
+
+
+def _attrs_fields(kind: Any, attributes: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``@attrs.frozen``, or those compared by ``@attrs.define(hash=True)``."""
+    if not _of_code(kind.__eq__).startswith(_ATTRS):
         return None
     if is_frozen(kind):
-        return tuple(attribute.name for attribute in attributes_of)
+        return tuple(attribute.name for attribute in attributes)
     if _of_code(kind.__hash__).startswith(_ATTRS):
-        return tuple(attribute.name for attribute in attributes_of if attribute.eq)
+        return tuple(attribute.name for attribute in attributes if attribute.eq)
     return None
+
+
+_RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {
+    "__dataclass_params__": _dataclass_fields,
+    "__struct_config__": _msgspec_fields,
+    "__pydantic_fields__": _pydantic_fields,
+    "__attrs_attrs__": _attrs_fields,
+}
+"""Who reads the fields of a class, by the attribute that shows which library it is of."""
 
 
 def is_frozen(kind: Any) -> bool:
