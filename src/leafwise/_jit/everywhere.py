@@ -26,25 +26,21 @@ from leafwise._compare.program import LoweredProgram, first_differences, read_pr
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
-from leafwise._jax.processes import (
+from leafwise._jax.host_differences import (
     Pairs,
-    Processes,
     Words,
-    announce,
     as_told,
     check_timeout,
     count_of,
-    count_of_exchanges,
     differences_between,
     exchange_in_groups,
     exchange_json,
     grouped_by_digest,
     groups_of,
-    leave,
     list_of,
-    processes,
     raise_what_is_told,
 )
+from leafwise._jax.processes import Processes, announce, count_of_exchanges, leave, processes
 from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh

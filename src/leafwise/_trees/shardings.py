@@ -28,15 +28,15 @@ from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
-from leafwise._jax.processes import (
+from leafwise._jax.host_differences import (
     Pairs,
     Words,
     check_timeout,
     differences_between,
     exchange_in_groups,
     grouped_by_digest,
-    processes,
 )
+from leafwise._jax.processes import processes
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
