@@ -53,28 +53,30 @@ def grouped_by_digest(  # noqa: PLR0917
 ) -> tuple[T, list[list[int]]]:
     """Return what this process has, and the processes that have the same, by digest."""
     try:
-        made = make()
+        own = make()
     except Exception as error:
-        exchange_json(here, name, as_told(error), timeout, words)
+        exchange_json(here, name, error_answer(error), timeout, words)
         raise
-    found = exchange_json(here, name, {"digest": digest(made)}, timeout, words)
-    raise_what_is_told(words.head, "could not describe the tree", found)
-    return made, groups_of({index: each["digest"] for index, each in found.items()})
+    answers = exchange_json(here, name, {"digest": digest(own)}, timeout, words)
+    raise_errors(words.head, "could not describe the tree", answers)
+    return own, groups_of({index: answer["digest"] for index, answer in answers.items()})
 
 
-def as_told(error: BaseException) -> dict[str, str]:
-    """Return an error as what `exchange_json` tells the others."""
+def error_answer(error: BaseException) -> dict[str, str]:
+    """Return what `exchange_json` sends to the others in place of an answer."""
     return {"error": f"{type(error).__name__}: {message_of(error)}"[:_MOST_OF_ERROR]}
 
 
 _MOST_OF_ERROR: Final = 4000
 
 
-def raise_what_is_told(
-    head: str, what: str, found: Mapping[int, Mapping[str, str]], fix: str = ""
+def raise_errors(
+    head: str, what: str, answers: Mapping[int, Mapping[str, str]], fix: str = ""
 ) -> None:
-    """Raise if some process has told an error."""
-    errors = {index: each["error"] for index, each in sorted(found.items()) if "error" in each}
+    """Raise if some process has sent an error."""
+    errors = {
+        index: answer["error"] for index, answer in sorted(answers.items()) if "error" in answer
+    }
     if errors:
         reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
         reasons += f"\n  fix: {fix}" if fix else ""
@@ -84,9 +86,9 @@ def raise_what_is_told(
 def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
     """Return the processes that have the same, the largest group first."""
     groups: dict[str, list[int]] = {}
-    for index, each in sorted(by_process.items()):
-        groups.setdefault(each, []).append(index)
-    return sorted(groups.values(), key=lambda each: (-len(each), each))
+    for index, digest in sorted(by_process.items()):
+        groups.setdefault(digest, []).append(index)
+    return sorted(groups.values(), key=lambda group: (-len(group), group))
 
 
 def count_of(groups: Sequence[Sequence[int]]) -> str:
@@ -104,15 +106,15 @@ def exchange_in_groups(
     """
     text, limit = "", _LONGEST_TEXT // len(groups)
     if any(here.index == group[0] for group in groups):
-        made = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
-        packed = (base64.b85encode(zlib.compress(each)).decode() for each in made)
-        text = next((each for each in packed if len(each) <= limit), "")
+        records = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
+        packed = (base64.b85encode(zlib.compress(record)).decode() for record in records)
+        text = next((record for record in packed if len(record) <= limit), "")
     try:
-        found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
+        answers = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
     except MissingError:  # it has ended since
-        found = {}
-    texts = [found.get(group[0], "") for group in groups]
-    return [json.loads(zlib.decompress(base64.b85decode(each))) if each else None for each in texts]
+        answers = {}
+    texts = [answers.get(group[0], "") for group in groups]
+    return [json.loads(zlib.decompress(base64.b85decode(text))) if text else None for text in texts]
 
 
 def exchange_json(  # noqa: PLR0917
@@ -125,11 +127,11 @@ def exchange_json(  # noqa: PLR0917
 ) -> dict[int, dict[str, str]]:
     """Return what all processes have sent under a name."""
     try:
-        found = exchange(here, name, json.dumps(value), timeout, start)
+        answers = exchange(here, name, json.dumps(value), timeout, start)
     except MissingError as error:
         message = _late(here, words, error, timeout)
         raise ProcessTimeoutError(message, error.missing or ()) from error
-    return {index: json.loads(text) for index, text in found.items()}
+    return {index: json.loads(text) for index, text in answers.items()}
 
 
 def _late(here: Processes, words: Words, error: MissingError, timeout: float) -> str:
@@ -159,7 +161,7 @@ def list_of(indices: Sequence[int]) -> str:
             spans[-1][1:] = [index]
         else:
             spans.append([index])
-    text = ", ".join("-".join(map(str, each)) for each in spans)
+    text = ", ".join("-".join(map(str, span)) for span in spans)
     return f"process{'es' if len(indices) > 1 else ''} {text}"
 
 
@@ -178,30 +180,30 @@ def differences_between(
 
     Where a path is not shared, it means something else for each group.
     """
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    differences: dict[str, dict[str, tuple[int, ...]]] = {}
     largest = sent[0] if sent else None
     for group, other in zip(groups[1:], sent[1:], strict=True):
         pairs = compare(largest, other) if largest is not None and other is not None else ()
         for path, usual, its in pairs:
-            texts = found.setdefault(path, {})
+            texts = differences.setdefault(path, {})
             texts[its] = (*texts.get(its, ()), *group)
             texts.setdefault(usual, ())
-    known = [group for group, each in zip(groups, sent, strict=True) if each is not None]
-    for path, texts in found.items():
+    known = [group for group, record in zip(groups, sent, strict=True) if record is not None]
+    for path, texts in differences.items():
         differing = {index for group in texts.values() for index in group}
         having = itertools.chain(*known) if is_shared else groups[0]
         rest = tuple(sorted({*having} - differing))
         by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
-        found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
+        differences[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
     lines: list[str] = []
-    for path, texts in list(found.items())[:_MOST_SHOWN]:
+    for path, texts in list(differences.items())[:_MOST_SHOWN]:
         lines += [f"\n  {path}:"]
         lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
-    if len(found) > _MOST_SHOWN:
-        lines += [f"\n  and {len(found) - _MOST_SHOWN} more, which `differences` of this error has"]
-    missing = [group for group, each in zip(groups, sent, strict=True) if each is None]
+    if (more := len(differences) - _MOST_SHOWN) > 0:
+        lines += [f"\n  and {more} more, which `differences` of this error has"]
+    missing = [group for group, record in zip(groups, sent, strict=True) if record is None]
     lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
-    return lines, found
+    return lines, differences
 
 
 _MOST_SHOWN: Final = 20

@@ -29,16 +29,16 @@ from leafwise._jax.events import LOCK
 from leafwise._jax.host_differences import (
     Pairs,
     Words,
-    as_told,
     check_timeout,
     count_of,
     differences_between,
+    error_answer,
     exchange_in_groups,
     exchange_json,
     grouped_by_digest,
     groups_of,
     list_of,
-    raise_what_is_told,
+    raise_errors,
 )
 from leafwise._jax.processes import Processes, announce, count_of_exchanges, leave, processes
 from leafwise._jax.stack import current_work, shows_work
@@ -168,7 +168,7 @@ def _tell(body: Body, lowered: str, error: BaseException) -> None:
     here = processes()
     if here is not None and here.count > 1:
         name, start = _exchange_of(here, body, lowered)
-        announce(here, name, json.dumps(as_told(error)), body.callee.timeout, start)
+        announce(here, name, json.dumps(error_answer(error)), body.callee.timeout, start)
         _HERE.forget(body)
 
 
@@ -271,9 +271,7 @@ def _compare_programs(
     if any("error" in each for each in found.values()):
         _HERE.forget(body)
         what = "failed while tracing, so that the others do not compile"
-        raise_what_is_told(
-            words.head, what, found, "fix that error: the next call is traced by all"
-        )
+        raise_errors(words.head, what, found, "fix that error: the next call is traced by all")
     groups = groups_of({index: each["digest"] for index, each in found.items()})
     if len(groups) == 1:
         return

@@ -78,22 +78,30 @@ def member_of(value: Any, name: str) -> Member:
 
 def _from_class(raw: Any, value: Any) -> Member:
     """Return what an object has from its class."""
-    kind: Any = type(raw)
-    if not hasattr(kind, "__get__") or is_a(raw, staticmethod | type | types.BuiltinFunctionType):
+    descriptor: Any = type(raw)
+    # `rate = 0.1`, `class Inner: ...`, `act = staticmethod(relu)`
+    if not hasattr(descriptor, "__get__") or is_a(
+        raw, staticmethod | type | types.BuiltinFunctionType
+    ):
         return Member(MemberKind.VALUE, function_in(raw), not is_a(raw, staticmethod))
-    getter, is_bound = in_class(kind, "__get__"), is_a(raw, property | classmethod) or callable(raw)
+    getter = in_class(descriptor, "__get__")
+    runs_code = is_a(raw, property | classmethod) or callable(raw)
     is_static = is_a(raw, property) and _of_code(raw.fget).startswith("<leafwise ")
-    if is_static or (is_a(getter, types.WrapperDescriptorType) and not is_bound):
+    # `__slots__ = ("rate",)`, a static field of `@lw.pytree`
+    if is_static or (is_a(getter, types.WrapperDescriptorType) and not runs_code):
         try:
             return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
         except AttributeError:  # a slot that is not set, or a static of an unfinished instance
             return Member(MemberKind.VALUE)
+    # `rate = Descriptor()`, whose `__get__` the user wrote
     if is_a(getter, types.FunctionType) and not is_installed(getter):
         return Member(MemberKind.PROPERTY, raw)
-    found = next((each for each in functions_behind(raw) if not is_installed(each)), None)
+    # `@property def rate(self)`, `@classmethod def make(cls)`, `@jax.jit def step(self)`
+    functions = (function for function in functions_behind(raw) if not is_installed(function))
+    function = next(functions, None)
     is_property = is_a(raw, property | functools.cached_property)
     kind = MemberKind.PROPERTY if is_property else MemberKind.METHOD
-    return HIDDEN if found is None else Member(kind, found)
+    return HIDDEN if function is None else Member(kind, function)
 
 
 def in_class(cls: type, name: str) -> Any:

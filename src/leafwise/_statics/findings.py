@@ -60,8 +60,8 @@ def bad_hash(path: str, value: Any) -> Finding | None:
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
-        if (found := _bad_item(path, value)) is not None:
-            return found
+        if (finding := _bad_item(path, value)) is not None:
+            return finding
         raised = f"{type(error).__name__}: {message_of(error)}"
         if isinstance(kind.__hash__, types.FunctionType):
             fix = f"make {name}.__hash__ return one int, from values that never change"
@@ -85,9 +85,9 @@ def _bad_item(path: str, value: Any) -> Finding | None:
     """Return why an item of a mapping cannot be static, if one cannot."""
     for key, item in value.items() if is_a(value, Mapping) else ():
         where = f"{path}[{key!r}]"
-        found = refused(where, item) or bad_hash(where, item)
-        if found is not None:
-            return found
+        finding = refused(where, item) or bad_hash(where, item)
+        if finding is not None:
+            return finding
     return None
 
 
@@ -132,17 +132,17 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
     )
 
 
-def of_argument(found: Finding) -> Finding:
+def of_argument(finding: Finding) -> Finding:
     """Return a finding of a static argument, for which no field can be declared otherwise."""
-    name = field_of(found.path)
-    fix = re.sub(r" or `[^`]*static_field[^`]*`", "", found.fix)
-    fixes = [each for each in fix.split(",\nor") if "field" not in each]
-    if not fixes or found.fix.startswith("make the field dynamic"):
+    name = field_of(finding.path)
+    fix = re.sub(r" or `[^`]*static_field[^`]*`", "", finding.fix)
+    fixes = [line for line in fix.split(",\nor") if "field" not in line]
+    if not fixes or finding.fix.startswith("make the field dynamic"):
         fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
-    return found._replace(fix=",\nor".join(fixes))
+    return finding._replace(fix=",\nor".join(fixes))
 
 
-def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> Finding:
+def with_declaration(finding: Finding, declaration: Callable[[str, str], str]) -> Finding:
     """Return a finding that shows how the field is declared in the place of three dots."""
 
     def written(match: re.Match[str]) -> str:
@@ -151,8 +151,8 @@ def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> 
         except Exception:  # noqa: BLE001  # the repr of a default is the user's own code
             return match[0]
 
-    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, found.fix)
-    return found._replace(fix=fix)
+    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, finding.fix)
+    return finding._replace(fix=fix)
 
 
 def field_of(path: str) -> str:
@@ -167,8 +167,8 @@ def _is_in_containers(path: str) -> bool:
 
 def _derive_it(path: str) -> str:
     """Return the fix for what an object stores beside its fields, as ``__post_init__`` may."""
-    found = re.search(r"\.(?!__)(\w+)$", path)
-    return f",\nor, if it follows from the rest, make {found[1]} a cached_property" if found else ""
+    last = re.search(r"\.(?!__)(\w+)$", path)
+    return f",\nor, if it follows from the rest, make {last[1]} a cached_property" if last else ""
 
 
 def _make_dynamic(path: str) -> str:
