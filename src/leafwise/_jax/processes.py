@@ -76,7 +76,7 @@ def exchange(
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
         here.client.wait_at_barrier(key, _milliseconds(timeout))
-        found = _read(here.client, key)
+        texts = _read(here.client, key)
     except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
         came: dict[int, str] | None = None
         with contextlib.suppress(Exception):
@@ -86,7 +86,7 @@ def exchange(
     if previous is not None:  # all have read the texts before: they are here
         with contextlib.suppress(Exception):
             here.client.key_value_delete(f"{previous}/{here.index}")
-    return found
+    return texts
 
 
 def announce(here: Processes, name: str, text: str, timeout: float, start: int = 0) -> None:
@@ -143,7 +143,7 @@ def leave() -> None:
 
 def _read(client: Any, key: str) -> dict[int, str]:
     pairs: list[tuple[str, str]] = client.key_value_dir_get(f"{key}/")
-    return {int(each.rpartition("/")[2]): text for each, text in pairs}
+    return {int(key.rpartition("/")[2]): text for key, text in pairs}
 
 
 _LOCK: Final = new_lock()
@@ -179,12 +179,12 @@ def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
     threading.Thread(target=gather, daemon=True).start()
     end = time.monotonic() + timeout
     try:
-        found = answers.get(timeout=max(0.001, end - time.monotonic()))
+        answer = answers.get(timeout=max(0.001, end - time.monotonic()))
     except queue.Empty:
         raise MissingError(None, f"no answer within {timeout:g} s") from None
-    if isinstance(found, Exception):
-        raise MissingError(None, str(found)) from found
-    return dict(enumerate(found[: here.count]))
+    if isinstance(answer, Exception):
+        raise MissingError(None, str(answer)) from answer
+    return dict(enumerate(answer[: here.count]))
 
 
 def _allgather(text: str) -> list[str]:

@@ -76,38 +76,38 @@ class Audit:
         """Return a jitted function, each call of which is compared."""
         return AuditedFunction(jitted, self)
 
-    def add_stale(self, found: Iterable[StaleCapture]) -> None:
-        """Add captures for whose old values the call that is being made is answered."""
+    def add_stale(self, captures: Iterable[StaleCapture]) -> None:
+        """Add the captures whose old values answer the call that is being made."""
         call = self.here.call
-        for each in found:
-            text = f"{each.function} answered for `{each.name}={each.before}`"
-            text += f", which is {each.after} now"
-            if lines := assignments(each.name, each.line.rpartition(":")[0]):
+        for capture in captures:
+            text = f"{capture.function} answered for `{capture.name}={capture.before}`"
+            text += f", which is {capture.after} now"
+            if lines := assignments(capture.name, capture.line.rpartition(":")[0]):
                 text += f" (assigned at {', '.join(lines)})"
             if call is not None and (frame := call.calls.previous):
                 text += f"; the call before it was at {short_file(frame[0])}:{frame[1]}"
             if call is None:
-                self.note(text, each.call)
+                self.note(text, capture.call)
             else:
-                call.found.append((text, each.call))
+                call.found.append((text, capture.call))
 
-    def add_exchange(self, found: Exchange) -> None:
+    def add_exchange(self, exchange: Exchange) -> None:
         """Note classes and statics that `cond` or a loop has exchanged, if it has."""
         try:
-            if content_of([found.before]) == content_of([found.after]):
+            if content_of([exchange.before]) == content_of([exchange.after]):
                 return
             with ignore_events():
-                label = "out" if found.names else "carry"
-                reasons = compare(label, found.make_before(), found.make_after())
+                label = "out" if exchange.names else "carry"
+                reasons = compare(label, exchange.make_before(), exchange.make_after())
         except Exception:  # noqa: BLE001  # code of the user's classes
             return
         site = site_of(inspect.currentframe())
-        one, other = found.names or ("", "its body")
+        one, other = exchange.names or ("", "its body")
         of = f" of {one}" if one else ""
         for reason in reasons:
             if reason.kind in (ReasonKind.STATIC, ReasonKind.CLASS, ReasonKind.STRUCTURE):
                 before, after = _words(reason.before, reason.after)
-                answered = f"{found.operation} answered for `{reason.path}={before}`{of}"
+                answered = f"{exchange.operation} answered for `{reason.path}={before}`{of}"
                 self.note(f"{answered}, but {other} returned {after}", site)
 
 
@@ -183,7 +183,7 @@ class _Calls:
         return result
 
     def _compare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """Return for which other values of its statics the program of a call was made."""
+        """Return a line for each static that has another value in the program of a call."""
         log = self.log
         if log.keys is None:
             log.keys = CallKeys(log.callee)
@@ -252,16 +252,16 @@ class CallKeys:
         """Return what a call is made of: its statics, and the abstract values of its leaves."""
         statics = self._callee.statics
         numbers, names = statics.resolved(len(args)), statics.names
-        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        known = [each for each in given if each in numbers or each in names]
-        static = [(each, given.pop(each)) for each in known]
-        leaves, treedef = jax.tree_util.tree_flatten(list(given.values()))
+        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        places = [place for place in arguments if place in numbers or place in names]
+        static = [(place, arguments.pop(place)) for place in places]
+        leaves, treedef = jax.tree_util.tree_flatten(list(arguments.values()))
         avals = [
             getattr(leaf, "aval", None)
             or (type(leaf), getattr(leaf, "dtype", None), getattr(leaf, "shape", None))
             for leaf in leaves
         ]
-        return (*content_of([static, [*given], treedef], self._reads), *avals)
+        return (*content_of([static, [*arguments], treedef], self._reads), *avals)
 
     def contents(self, call: Signature) -> dict[str, Content]:
         """Return the classes and the statics of a call, and all that is inside them, by path."""
@@ -374,7 +374,7 @@ _MOST_LINES: Final = 8
 
 @functools.lru_cache(maxsize=256)
 def assignments(name: str, reader: str) -> tuple[str, ...]:
-    """Return the lines of the user's code that assign something, or change it in place."""
+    """Return the lines of user code that assign something, or change it in place."""
     text, files = name.partition(" (")[0], [reader]
     *owner, own = _names(text)
     if not own.isidentifier():

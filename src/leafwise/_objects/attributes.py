@@ -1,6 +1,6 @@
 """What an object holds: its attributes, the functions behind them, and what its class promises.
 
-No code of the user's runs: no property, no ``__getattr__``.
+No user code runs: no property, no ``__getattr__``.
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ class MemberKind(Enum):
     """What was found under the name of an attribute."""
 
     VALUE = "value"  # or `MISSING`
-    METHOD = "method"  # a function of the user's that takes the object, or its class, when called
-    PROPERTY = "property"  # a function of the user's that runs when it is read; or a descriptor
+    METHOD = "method"  # a user's function that takes the object, or its class, when called
+    PROPERTY = "property"  # a user's function that runs when it is read; or a descriptor
     HIDDEN = "hidden"  # only code could say what it is, or a package has it: it counts as a whole
 
 
@@ -62,7 +62,7 @@ HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 
 def member_of(value: Any, name: str) -> Member:
-    """Return what `value.name` is, found without running code of the user's."""
+    """Return what `value.name` is, found without running user code."""
     is_class = is_a(value, type)
     own = in_class(value, name) if is_class else dict_of(value).get(name, MISSING)
     raw = in_class(type(value), name)
@@ -113,7 +113,7 @@ def in_class(cls: type, name: str) -> Any:
 
 
 def is_plain(value: Any, name: str) -> bool:
-    """Return whether reading an attribute runs no code of the user's, if it is there."""
+    """Return whether reading an attribute runs no user code, if it is there."""
     own: Any = type(value).__getattribute__
     return type(own) is types.WrapperDescriptorType and member_of(value, name).kind is (
         MemberKind.VALUE
@@ -131,7 +131,7 @@ def keeps_in_dict(kind: Any) -> bool:
 
 
 def hides(value: Any) -> bool:
-    """Return whether reading any attribute of an object runs code of the user's."""
+    """Return whether reading any attribute of an object runs user code."""
     own: Any = type(value).__getattribute__
     return is_a(own, types.FunctionType) and not is_installed(own)
 
@@ -262,7 +262,7 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
 
 
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
-    """Return the functions among which one of the user's of `singledispatch` chooses, or None."""
+    """Return the functions that a user's `singledispatch` function chooses from, or None."""
     is_own = function.__code__ is _DISPATCHER and not is_installed_module(function.__module__)
     found = vars(function).get("registry") if is_own else None
     return found if type(found) is types.MappingProxyType else None
@@ -271,11 +271,11 @@ def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
 _DISPATCHER: Final = cast("types.FunctionType", functools.singledispatch(len)).__code__
 
 DISPATCH: Final = frozenset({"register", "dispatch", "registry", "_clear_cache"})
-"""The attributes of a function of `functools.singledispatch`, beside ``__wrapped__``."""
+"""The attributes of a function of `functools.singledispatch`, next to ``__wrapped__``."""
 
 
 def user_function(function: types.FunctionType) -> types.FunctionType:
-    """Return the function of the user's that a package has wrapped, as flax wraps methods."""
+    """Return the user's function that a package has wrapped, as flax wraps methods."""
     found: Any = function
     while is_a(found, types.FunctionType) and is_installed(found):
         found = wrapped_by(found)
@@ -334,7 +334,7 @@ def is_tree(value: Any) -> bool:
     """Return whether a value is a pytree node to JAX, not a leaf."""
     try:
         return not jax.tree_util.all_leaves((value,))
-    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
+    except Exception:  # noqa: BLE001  # a user's flatten may raise anything
         return False
 
 
@@ -441,7 +441,7 @@ def never_changes(kind: Any) -> bool:
 
 
 def is_plain_object(kind: type) -> bool:
-    """Return whether only code of the user's reads the attributes of an object."""
+    """Return whether only user code reads the attributes of an object."""
     if any(map(is_installed_module, map(module_of, kind.__mro__[:-1]))):
         return False
     is_record = dataclasses.is_dataclass(kind) or record_fields(kind) is not None

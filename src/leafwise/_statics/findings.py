@@ -166,7 +166,7 @@ def _is_in_containers(path: str) -> bool:
 
 
 def _derive_it(path: str) -> str:
-    """Return the fix for what an object stores beside its fields, as ``__post_init__`` may."""
+    """Return the fix for what an object stores next to its fields, as ``__post_init__`` may."""
     last = re.search(r"\.(?!__)(\w+)$", path)
     return f",\nor, if it follows from the rest, make {last[1]} a cached_property" if last else ""
 
