@@ -1,6 +1,5 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
-import dataclasses
 import re
 import runpy
 import textwrap
@@ -139,28 +138,6 @@ def test_fix_of_a_definition_is_code_that_works() -> None:
         either: lw.Static[str | None] = None
 
     assert jax.tree.leaves(Params("a", "b")) == []
-
-
-HIERARCHY: dict[type, tuple[type, ...]] = {
-    lw.errors.DefinitionError: (lw.LeafwiseError, TypeError),
-    lw.errors.FieldCheckError: (lw.LeafwiseError, ValueError),
-    lw.errors.FrozenInstanceError: (
-        lw.LeafwiseError,
-        dataclasses.FrozenInstanceError,
-        AttributeError,
-    ),
-    lw.errors.TreeError: (lw.LeafwiseError, ValueError),
-    lw.errors.StaticMutatedError: (lw.LeafwiseError,),
-    lw.errors.StaticFieldError: (lw.LeafwiseError, TypeError),
-}
-
-
-@pytest.mark.parametrize("kind", HIERARCHY, ids=lambda kind: kind.__name__)
-def test_hierarchy(kind: type) -> None:
-    """Every error is a `LeafwiseError` and the builtin error that fits."""
-    for base in HIERARCHY[kind]:
-        assert issubclass(kind, base)
-    assert issubclass(kind, lw.LeafwiseError)
 
 
 def test_a_function_as_the_default_of_a_dynamic_field() -> None:

@@ -260,25 +260,6 @@ def test_cloudpickle_of_a_class_in_main(tmp_path: Path, slots: bool) -> None:
     run(LOAD, file)
 
 
-@pytest.mark.parametrize("way", [through_pickle, copy.copy, copy.deepcopy])
-def test_static_field_errors_survive(way: Any) -> None:
-    """An error keeps its kind, findings, message and notes."""
-
-    def bad() -> Any:
-        return P({"k": jnp.ones(2)}, ([1], np.ones(2)))
-
-    with pytest.raises(lw.errors.StaticFieldError) as caught:
-        bad()
-    error = caught.value
-    error.add_note("a note")
-    again = way(error)
-    assert type(again) is type(error)
-    assert again.kind == error.kind == "unhashable"
-    assert again.findings == error.findings
-    assert str(again) == str(error)
-    assert again.__notes__ == ["a note"]
-
-
 @lw.pytree
 class Layer:
     w: Any

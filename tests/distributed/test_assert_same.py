@@ -1,6 +1,5 @@
 """`lw.distributed.assert_same` between real processes on this machine."""
 
-import pickle
 from typing import Any
 
 import pytest
@@ -177,15 +176,6 @@ def test_one_process_compares_with_nobody() -> None:
     for timeout in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="positive"):
             lw.distributed.assert_same(1, timeout=timeout)
-
-
-def test_the_errors_survive_pickling() -> None:
-    """What they know of processes does, too."""
-    found: Any = lw.errors.DifferentProcessesError("no", {"P.n": {"1": (0,), "2": (1,)}})
-    assert pickle.loads(pickle.dumps(found)).differences == found.differences  # noqa: S301
-    late = pickle.loads(pickle.dumps(lw.errors.ProcessTimeoutError("no", (3,))))  # noqa: S301
-    assert late.missing == (3,)
-    assert isinstance(late, TimeoutError)
 
 
 def test_processes_are_listed_in_spans() -> None:
