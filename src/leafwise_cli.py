@@ -239,17 +239,8 @@ def _add_explain(commands: Any) -> None:
     add("--captures", action="store_true", help="also check what the jitted functions capture")
     add(
         "--audit",
-        action="store_const",
-        const="compare",
+        action="store_true",
         help="also compare each call with the program that answers it, types and all",
-    )
-    # An option of its own: one whose value may be left out would take the script for it.
-    add(
-        "--audit=replay",
-        dest="audit",
-        action="store_const",
-        const="replay",
-        help="also trace such a call afresh, and compare the programs",
     )
     add("-o", "--output", metavar="FILE", help="write the report there, not to standard error")
     add("-q", "--quiet", action="store_true", help="print no report: for the files alone")

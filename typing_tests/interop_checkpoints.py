@@ -33,6 +33,6 @@ def restored(params: Params, path: Path) -> None:
     orbax.restore(params, path, migrate=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def refused(error: lw.errors.CheckpointMismatchError) -> None:
+def refused(error: lw.errors.CheckpointError) -> None:
     assert_type(error.differences, tuple[lw.types.Difference, ...])
     assert_type(error.differences[0].path, str)

@@ -58,6 +58,6 @@ def drawn(params: Params) -> None:
     assert_type(edits.example().kind, strategies.EditKind)
 
 
-def broken(error: testing.LawViolation) -> None:
+def broken(error: lw.errors.LawViolation) -> None:
     assert_type(error.law, str)
     assert_type(error.path, str)

@@ -47,9 +47,8 @@ def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, 
     right for any code of Python, and slow. The function's Python side effects happen twice.
 
     It covers all functions, those made before the block and in other threads included, and can
-    be nested: the innermost block counts. The environment variable
-    ``LEAFWISE_CHECK_CAPTURES=1`` turns it on for a whole process; ``warn`` and the other words
-    do so with that ``stale=``. What is in a NumPy array is known from the first call in the block.
+    be nested: the innermost block counts. What is in a NumPy array is known from the first call in
+    the block.
 
     Args:
         stale: What happens to a call whose program is of an old value: ``"raise"``; ``"warn"`` and

@@ -4,24 +4,17 @@ All of them survive pickling, so that a worker process can send them back whole.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 __all__ = [
-    "ArrayInStaticError",
     "CannotBuildError",
-    "CarryError",
     "CheckpointError",
-    "CheckpointMismatchError",
     "DefinitionError",
     "DifferentProcessesError",
-    "DigestError",
     "DynamicFunctionWarning",
     "FieldCheckError",
-    "FieldNotSetError",
     "FrozenInstanceError",
-    "InconsistentHashError",
     "LawViolation",
     "LeafwiseError",
     "PathError",
@@ -29,17 +22,12 @@ __all__ = [
     "ProcessTimeoutError",
     "RetraceError",
     "RetraceStormWarning",
-    "ShardingError",
     "StaleCaptureError",
     "StaleCaptureWarning",
     "StaticFieldError",
     "StaticMutatedError",
     "StructureMismatchError",
-    "TracerComparisonError",
-    "TracerInStaticError",
     "TreeError",
-    "UndecoratedSubclassError",
-    "UnhashableStaticError",
 ]
 
 
@@ -58,7 +46,7 @@ class _Linked:
 
     def __str__(self) -> str:
         """Return the message, and the link that tells more."""
-        # A subclass, and an error of several kinds, leads to the section of a class above it.
+        # A subclass leads to the section of a class above it.
         named = next(each.__name__ for each in type(self).__mro__ if each.__name__ in __all__)
         return f"{self.message}\nSee {DOCS}reference/errors/#{named.lower()}"
 
@@ -96,18 +84,11 @@ _OWN: Final = ("leafwise", "dataclasses", "copy", "functools")
 
 
 class DefinitionError(LeafwiseError, TypeError):
-    """A class cannot become a pytree dataclass as it is written.
+    """A class cannot be a pytree dataclass as it is written.
 
-    Raised while the class is being decorated or registered, never later.
+    Raised while the class is being decorated or registered, and by a constructor for what shows
+    only then: a subclass without a decorator, or a field that was given no value.
     """
-
-
-class UndecoratedSubclassError(LeafwiseError, TypeError):
-    """A subclass of a pytree dataclass was instantiated without being decorated."""
-
-
-class FieldNotSetError(LeafwiseError, TypeError):
-    """Construction ended with a field that has no value."""
 
 
 class FieldCheckError(LeafwiseError, ValueError):
@@ -118,20 +99,15 @@ class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
     """A field was assigned or deleted after construction (an `AttributeError`)."""
 
 
-class TracerComparisonError(LeafwiseError, TypeError):
-    """``==`` between instances would have to compare traced values."""
-
-
 class PathError(LeafwiseError, LookupError):
     """A path leads nowhere in the tree, or is not a path."""
 
 
 class TreeError(LeafwiseError, ValueError):
-    """Trees, selections or changes do not fit together."""
+    """Trees, selections, changes, a loop's carry or a mesh do not fit together.
 
-
-class ShardingError(LeafwiseError, ValueError):
-    """Fields declare shardings that their arrays, or the mesh, cannot have; all are named."""
+    Raised, too, where trees cannot be compared: ``==`` of traced values.
+    """
 
 
 class StructureMismatchError(TreeError, AssertionError):
@@ -144,10 +120,6 @@ class StructureMismatchError(TreeError, AssertionError):
     def __init__(self, message: str, differences: tuple[Any, ...] = ()) -> None:
         super().__init__(message, differences)
         self.differences = differences
-
-
-class CarryError(LeafwiseError, TypeError):
-    """A loop's step does not give its carry back as it got it, and no carry makes it do so."""
 
 
 class StaticMutatedError(LeafwiseError, RuntimeError):
@@ -183,14 +155,6 @@ class RetraceError(LeafwiseError, AssertionError):
         self.explanations = explanations
 
 
-class CheckpointError(LeafwiseError, ValueError):
-    """A tree cannot be saved, or a checkpoint cannot be read.
-
-    It names the leaf or the static that stands in the way, or the file that is damaged, or
-    was written by something else.
-    """
-
-
 class Difference(NamedTuple):
     """One place where a saved tree is not the target of its restoring.
 
@@ -209,11 +173,15 @@ class Difference(NamedTuple):
         return f"{self.path}: saved {self.saved}, target {self.target}"
 
 
-class CheckpointMismatchError(CheckpointError):
-    """What was saved has another class, structure, static or array than the target.
+class CheckpointError(LeafwiseError, ValueError):
+    """A tree cannot be saved, or a checkpoint cannot be read.
+
+    It names the leaf or the static that stands in the way, or the file that is damaged, or
+    was written by something else.
 
     Attributes:
-        differences: All of them.
+        differences: All places where what was saved has another class, structure, static or
+            array than the target; empty if there is another reason.
     """
 
     def __init__(self, message: str, differences: tuple[Difference, ...] = ()) -> None:
@@ -221,12 +189,11 @@ class CheckpointMismatchError(CheckpointError):
         self.differences = differences
 
 
-class DigestError(LeafwiseError, TypeError):
-    """A static value means nothing to another process, so a tree with it has no digest."""
-
-
 class PortableError(LeafwiseError, ValueError):
-    """A class or a static value means nothing to another process, or not what it meant there."""
+    """A class or a static value means nothing to another process, or not what it meant there.
+
+    So a tree with it has no digest, and a function that takes it cannot be exported.
+    """
 
 
 class DifferentProcessesError(LeafwiseError, AssertionError):
@@ -293,16 +260,28 @@ class StaleCaptureWarning(_Linked, UserWarning):
     """A jitted function answers for the old value of something that it captures."""
 
 
+StaticKind: TypeAlias = Literal["unhashable", "array", "tracer", "inconsistent"]
+"""Why a value cannot be static.
+
+- ``"unhashable"``: it can change in place, or has no hash.
+- ``"array"``: it is an array, or holds one.
+- ``"tracer"``: it is a tracer, or holds one.
+- ``"inconsistent"``: its ``__hash__`` or ``__eq__`` cannot be relied upon.
+"""
+
+
 class Finding(NamedTuple):
     """One static value that cannot be part of a jit cache key.
 
     Attributes:
+        kind: Why it cannot: ``"unhashable"``, ``"array"``, ``"tracer"`` or ``"inconsistent"``.
         path: Where it stands: ``Class.field`` and the way into the value.
         got: The value, shortened, with its type.
-        reason: Why it cannot be static.
+        reason: Why it cannot be static, in words.
         fix: Code or words that repair it.
     """
 
+    kind: StaticKind
     path: str
     got: str
     reason: str
@@ -317,15 +296,11 @@ class Finding(NamedTuple):
 class StaticFieldError(LeafwiseError, TypeError):
     """One or more static values cannot be part of a jit cache key.
 
-    The error that is raised is an instance of the class of every finding in it, so an
-    ``except ArrayInStaticError`` also sees an error that names a list as well as an array.
-
     Attributes:
         findings: What was found, in field order.
     """
 
     findings: tuple[Finding, ...]
-    kinds: ClassVar[tuple[type["StaticFieldError"], ...]] = ()
 
     def __init__(self, *findings: Finding) -> None:
         """Keep the findings; the message is made from them."""
@@ -333,42 +308,11 @@ class StaticFieldError(LeafwiseError, TypeError):
         self.findings = findings
 
     @property
+    def kind(self) -> StaticKind:
+        """The kind of the first finding: others may be of another one."""
+        return self.findings[0].kind
+
+    @property
     def message(self) -> str:
         """All findings, one below the other."""
         return "\n".join(map(str, self.findings))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through the classes, as the mixed ones are made on the fly."""
-        state = {name: item for name, item in vars(self).items() if name != "findings"}
-        return static_field_error, (self.kinds or (type(self),), self.findings), state
-
-
-class UnhashableStaticError(StaticFieldError):
-    """A static value can change in place, or has no hash."""
-
-
-class ArrayInStaticError(StaticFieldError):
-    """A static value is an array, or holds one."""
-
-
-class TracerInStaticError(StaticFieldError):
-    """A static value is a tracer, or holds one."""
-
-
-class InconsistentHashError(StaticFieldError):
-    """A static value's ``__hash__`` or ``__eq__`` cannot be relied upon."""
-
-
-def static_field_error(
-    kinds: Iterable[type[StaticFieldError]], findings: Iterable[Finding]
-) -> StaticFieldError:
-    """Return one error that is an instance of every kind and names every finding."""
-    return _class_of(tuple(dict.fromkeys(kinds)))(*findings)
-
-
-@functools.cache
-def _class_of(kinds: tuple[type[StaticFieldError], ...]) -> type[StaticFieldError]:
-    if len(kinds) == 1:
-        return kinds[0]
-    name = "And".join(kind.__name__.removesuffix("Error") for kind in kinds) + "Error"
-    return type(name, kinds, {"__doc__": StaticFieldError.__doc__, "kinds": kinds})

@@ -88,7 +88,7 @@ def test_own_constructor_keeps_its_globals() -> None:
     class Undecorated(Own):
         pass
 
-    with pytest.raises(lw.errors.UndecoratedSubclassError):
+    with pytest.raises(lw.errors.DefinitionError):
         Undecorated(1)
 
 

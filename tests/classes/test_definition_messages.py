@@ -1,6 +1,5 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
-import dataclasses
 import re
 import runpy
 import textwrap
@@ -108,7 +107,7 @@ def test_undecorated_in_full() -> None:
     class Sub(Base):
         pass
 
-    with pytest.raises(lw.errors.UndecoratedSubclassError) as error:
+    with pytest.raises(lw.errors.DefinitionError) as error:
         Sub(1.0)
     assert error.value.message == textwrap.dedent("""\
         Sub is a subclass of the pytree class Base, but is not decorated itself: JAX would see its instances as opaque leaves
@@ -118,7 +117,7 @@ def test_undecorated_in_full() -> None:
 
 def test_comparison_in_full() -> None:
     """Comparing tracers: where, and what to do instead."""
-    with pytest.raises(lw.errors.TracerComparisonError) as error:
+    with pytest.raises(lw.errors.TreeError) as error:
         jax.jit(lambda v: Base({"k": v}) == Base({"k": v + 1}))(jnp.ones(3))
     lines = error.value.message.splitlines()
     assert lines[0].startswith("Base.x['k']: == would have to compare traced values (")
@@ -139,34 +138,6 @@ def test_fix_of_a_definition_is_code_that_works() -> None:
         either: lw.Static[str | None] = None
 
     assert jax.tree.leaves(Params("a", "b")) == []
-
-
-HIERARCHY: dict[type, tuple[type, ...]] = {
-    lw.errors.DefinitionError: (lw.LeafwiseError, TypeError),
-    lw.errors.UndecoratedSubclassError: (lw.LeafwiseError, TypeError),
-    lw.errors.FieldNotSetError: (lw.LeafwiseError, TypeError),
-    lw.errors.FieldCheckError: (lw.LeafwiseError, ValueError),
-    lw.errors.FrozenInstanceError: (
-        lw.LeafwiseError,
-        dataclasses.FrozenInstanceError,
-        AttributeError,
-    ),
-    lw.errors.TracerComparisonError: (lw.LeafwiseError, TypeError),
-    lw.errors.StaticMutatedError: (lw.LeafwiseError,),
-    lw.errors.StaticFieldError: (lw.LeafwiseError, TypeError),
-    lw.errors.UnhashableStaticError: (lw.errors.StaticFieldError,),
-    lw.errors.ArrayInStaticError: (lw.errors.StaticFieldError,),
-    lw.errors.TracerInStaticError: (lw.errors.StaticFieldError,),
-    lw.errors.InconsistentHashError: (lw.errors.StaticFieldError,),
-}
-
-
-@pytest.mark.parametrize("kind", HIERARCHY, ids=lambda kind: kind.__name__)
-def test_hierarchy(kind: type) -> None:
-    """Every error is a `LeafwiseError` and the builtin error that fits."""
-    for base in HIERARCHY[kind]:
-        assert issubclass(kind, base)
-    assert issubclass(kind, lw.LeafwiseError)
 
 
 def test_a_function_as_the_default_of_a_dynamic_field() -> None:

@@ -156,7 +156,7 @@ def test_super_init_chain() -> None:
     made = C("c")
     assert (made.x, made.y, made.a, made.c) == (2.0, 3.0, 3, "c")
     assert jax.tree.leaves(made) == [2.0, 3.0]
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"C\.c"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"C\.c"):
         C([])
 
 

@@ -200,5 +200,5 @@ def test_pytree_class_beside_such_a_base() -> None:
         assert jax.jit(Base.doubled)(made).y == 4.0
         assert copy.copy(made) == copy.deepcopy(made) == made
         assert cloudpickle.loads(cloudpickle.dumps(made)).y == 2.0
-    with pytest.raises(lw.errors.UndecoratedSubclassError):
+    with pytest.raises(lw.errors.DefinitionError):
         type("Bare", (Base,), {})()

@@ -35,7 +35,7 @@ def test_tracebacks_show_generated_lines() -> None:
     """An error goes from the user's line to the generated constructor, and shows its code."""
     try:
         Params(1.0, depth=[1])  # type: ignore[arg-type]
-    except lw.errors.UnhashableStaticError as error:
+    except lw.errors.StaticFieldError as error:
         text = "".join(traceback.format_exception(error))
     assert "raise _lw_error.without_own_frames()" in text
     assert "_lw_found = _lw_key_of(_lw_table, (depth,))" in lw.debug.source_of(Params)

@@ -89,7 +89,7 @@ def test_undecorated_subclass(name: str) -> None:
     arguments = (1.0,) if "__init__" not in body and "mixin" not in name else ()
     arguments = () if name == "of a subclass" else arguments
     for _ in range(2):
-        with pytest.raises(lw.errors.UndecoratedSubclassError, match="P is a subclass of") as error:
+        with pytest.raises(lw.errors.DefinitionError, match="P is a subclass of") as error:
             cls(*arguments)
         assert "fix: @lw.pytree\n       class P(Base): ..." in str(error.value)
     assert isinstance(error.value, TypeError)

@@ -70,15 +70,15 @@ class Loose(Setting):
         return 1
 
 
-def audited(explained: Explained, script: Callable[[], Any], audit: str = "compare") -> Any:
-    report = explained(script, audit=audit)
+def audited(explained: Explained, script: Callable[[], Any]) -> Any:
+    report = explained(script, audit=True)
     assert "captures" not in report
     return report["audit"]
 
 
-def said(explained: Explained, script: Callable[[], Any], audit: str = "compare") -> list[str]:
+def said(explained: Explained, script: Callable[[], Any]) -> list[str]:
     """Return what the audit says of a script, in order."""
-    return [each["what"] for each in audited(explained, script, audit)["found"]]
+    return [each["what"] for each in audited(explained, script)["found"]]
 
 
 def of(name: str, before: str, after: str) -> str:
@@ -313,91 +313,3 @@ def test_clean_programs_are_silent(explained: Explained) -> None:
         jax.lax.cond(True, lambda: (optax.EmptyState(), x), lambda: (optax.EmptyState(), x))
 
     assert said(explained, script) == []
-
-
-@pytest.mark.slow
-def test_a_replay_decides(explained: Explained) -> None:
-    """A fresh trace says whether the answer is wrong; no result and no trace is another one."""
-    ran: list[int] = []
-    kept: dict[str, Any] = {}
-
-    def script() -> None:
-        @functools.partial(jax.jit, donate_argnums=0)
-        def donated(config: Any) -> Any:
-            return config.w if config.flag is True else config.w * 3
-
-        @jax.jit
-        def counts(config: Any) -> Any:
-            ran.append(1)
-            return config.w
-
-        @jax.jit
-        def fails(config: Any) -> Any:
-            if config.flag is not True:
-                raise ValueError
-            return config.w
-
-        @jax.jit
-        def quiet(config: Any) -> Any:
-            return config.w / config.w * config.flag
-
-        # JAX's trace of the inner function for the other value does not make the answer right.
-        inner = jax.jit(lambda config: jnp.asarray(3) // config.flag)
-        outer = jax.jit(lambda config: inner(config))
-        for flag in (True, 1):
-            kept["donated"] = donated(Config(jnp.ones(2), flag))
-            counts(Config(1.0, flag))
-            fails(Config(1.0, flag))
-            jax.vmap(lambda w, flag=flag: quiet(Config(w, flag)))(jnp.ones(2))
-            outer(Config(1.0, 2 * flag if flag is True else 2.0))
-
-    found = said(explained, script, "replay")
-    assert [each.partition("; ")[2].partition(" would")[0] for each in found[:4]] == [
-        "wrong answer: `nothing`",
-        "the answer is right",
-        "not replayed: its trace raised ValueError",
-        "not replayed: it is a part of another trace",
-    ]
-    assert "; wrong answer: " in found[4]
-    assert len(ran) == 2
-    assert np.asarray(kept["donated"]).tolist() == [1.0, 1.0]
-
-
-pace = 0.5
-
-
-def decayed(carry: Any, x: Any) -> Any:
-    return carry * pace + x, None
-
-
-def scaled_sum(x: Any) -> Any:
-    return jnp.sum(x) * pace
-
-
-@jax.checkpoint
-def block(x: Any) -> Any:
-    return jnp.sum(jnp.tanh(x * pace))
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        lambda x: jax.lax.scan(decayed, 0.0, x)[0],
-        lambda x: jax.lax.cond(x[0] > 0, scaled_sum, jnp.sum, x),
-        lambda x: jax.grad(block)(x),
-    ],
-    ids=["scan", "cond", "checkpoint"],
-)
-def test_a_replay_traces_bodies(explained: Explained, run: Callable[[Any], Any]) -> None:
-    """A body of which JAX keeps the trace is traced again, and the program is not."""
-
-    def script() -> None:
-        global pace
-        outer = jax.jit(run)
-        for pace in (0.5, 2.0):  # noqa: B007  # the functions read it
-            outer(jnp.ones(2))
-
-    report = explained(script, audit="replay")
-    assert "; wrong answer: " in report["audit"]["found"][0]["what"]
-    (row,) = (each for each in report["functions"] if each["name"] == "<lambda>")
-    assert row["traces"] == 1

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from leafwise.cli.records import ClassReport, Verdict
 from leafwise.cli.run import once_a_library
-from leafwise.testing import Law, LawViolation, check_pytree
+from leafwise.errors import LawViolation
+from leafwise.testing import Law, check_pytree
 
 from .asked import laws_of, report_of
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from leafwise._display.words import cache_lines
 
-from .conftest import Explained, Outcome
+from .conftest import Explained
 
 WIDTH = 91
 
@@ -283,16 +282,6 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     assert not [each for each in found["captures"] if "__qualname__" in each["name"]]
     assert "site-packages" not in str(found)
     assert "<string>" not in str(found)
-
-
-@pytest.mark.parametrize("option", ["--audit", "--audit=replay"])
-def test_the_script_behind_the_option_is_the_script(
-    option: str, leafwise: Callable[..., Outcome]
-) -> None:
-    """`--audit` takes no script for its value."""
-    outcome = leafwise("explain", option, "missing.py", "--audit")
-    assert outcome.code == 2
-    assert "there is no file missing.py" in outcome.err
 
 
 def test_misses_of_the_persistent_cache() -> None:

@@ -257,14 +257,14 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 def test_what_means_nothing_to_another_process_is_refused(name: str) -> None:
     """The message names the field and the way to the value, says why, and what to do."""
     value, where, fix = REFUSED[name]
-    with pytest.raises(lw.errors.DigestError, match=f"^{where}") as caught:
+    with pytest.raises(lw.errors.PortableError, match=f"^{where}") as caught:
         lw.digest(P(X, value))
     assert fix in caught.value.message.partition("fix: ")[2]
 
 
 def test_all_are_named_at_once() -> None:
     """One error names every place of a tree."""
-    with pytest.raises(lw.errors.DigestError) as caught:
+    with pytest.raises(lw.errors.PortableError) as caught:
         lw.digest({"a": P(X, one_field()), "b": [P(X, Plain(1.0)), Plain(2.0)]})
     paths = [line.partition(": ")[0] for line in caught.value.message.splitlines()]
     assert [each for each in paths if each.startswith("dict")] == [

@@ -156,7 +156,7 @@ def test_differences_are_refused_by_path(lib: Library, path: Path) -> None:
     first, _ = net().layers
     target = Net((first, lw.replace(first, act="gelu", b=jnp.ones(4))), jnp.ones(2), True)
     before = jax.tree.leaves(target)
-    with pytest.raises(lw.errors.CheckpointMismatchError) as caught:
+    with pytest.raises(lw.errors.CheckpointError) as caught:
         lib.load(target, path)
     assert [str(each) for each in caught.value.differences] == [
         "Net.depth: saved 2, target True",
@@ -187,7 +187,7 @@ def test_another_target_is_refused(path: Path) -> None:
         if not place:
             assert lst.load(make(), path).scale.dtype == jnp.float16
             continue
-        with pytest.raises(lw.errors.CheckpointMismatchError) as caught:
+        with pytest.raises(lw.errors.CheckpointError) as caught:
             lst.load(make(), path)
         assert place in str(caught.value)
 
@@ -278,7 +278,7 @@ def test_migrate_settles_differences(lib: Library, path: Path) -> None:
 
     back = lib.load(target, path, migrate=migrate)
     assert back == New(old.weight.T, old.layers, target.ema, old.key)
-    with pytest.raises(lw.errors.CheckpointMismatchError, match="after migrate") as caught:
+    with pytest.raises(lw.errors.CheckpointError, match="after migrate") as caught:
         lib.load(lw.replace(target, rate=0.2), path, migrate=migrate)
     assert [each.path for each in caught.value.differences] == ["New.rate"]
 
@@ -316,9 +316,7 @@ def test_modules_and_optimizer_states(lib: Library, path: Path) -> None:
     back, _ = lib.load((filled(mlp, 0.0), state), path)
     assert eqx.tree_equal(back, model)
     changed = filled(functools.partial(mlp, activation=jax.nn.gelu), 0.0)
-    with pytest.raises(
-        lw.errors.CheckpointMismatchError, match=r"tuple\[0\]\.activation: .*relu.*gelu"
-    ):
+    with pytest.raises(lw.errors.CheckpointError, match=r"tuple\[0\]\.activation: .*relu.*gelu"):
         lib.load((changed, state), path)
 
 
@@ -373,7 +371,7 @@ def test_opaque_statics_are_compared_by_name_when_allowed(lib: Library, path: Pa
     """A lambda is saved with `allow_opaque`, and is compared by its type and name."""
     lib.save(net(depth=lambda: 1), path, allow_opaque=True)
     assert lib.load(net(depth=lambda: 2), path).depth() == 2
-    with pytest.raises(lw.errors.CheckpointMismatchError, match=r"Net\.depth: saved opaque"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"Net\.depth: saved opaque"):
         lib.load(net(), path)
 
 

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import pathlib
-import pickle
 import re
 import subprocess
 import sys
@@ -383,14 +382,6 @@ def test_a_description_that_is_none_is_refused(content: Any, message: str) -> No
     """What is not a description of this version is an error that names the file."""
     with pytest.raises(lw.errors.CheckpointError, match=f"the file: .*{message}"):
         from_json(content, "the file")
-
-
-def test_errors_survive_pickling() -> None:
-    """The error, its message and its differences arrive whole in another process."""
-    error = lw.errors.CheckpointMismatchError("no", (lw.types.Difference("P.a", "1", "2"),))
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
-    assert (again.message, again.differences) == ("no", error.differences)
-    assert str(again.differences[0]) == "P.a: saved 1, target 2"
 
 
 def put(value: Any, **attributes: Any) -> Any:

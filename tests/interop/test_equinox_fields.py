@@ -71,26 +71,27 @@ def test_statics_are_static() -> None:
 
 @works("a value that cannot be static in an `lw.static_field` of a module is refused by name")
 @pytest.mark.parametrize(
-    ("value", "error"),
+    ("value", "kind"),
     [
-        ([1], lw.errors.UnhashableStaticError),
-        ({"a": 1}, lw.errors.UnhashableStaticError),
-        ((1, [2]), lw.errors.UnhashableStaticError),
-        (bytearray(b"a"), lw.errors.UnhashableStaticError),
-        (jnp.ones(2), lw.errors.ArrayInStaticError),
-        ((0, jnp.ones(2)), lw.errors.ArrayInStaticError),
-        (Net(1.0), lw.errors.ArrayInStaticError),
+        ([1], "unhashable"),
+        ({"a": 1}, "unhashable"),
+        ((1, [2]), "unhashable"),
+        (bytearray(b"a"), "unhashable"),
+        (jnp.ones(2), "array"),
+        ((0, jnp.ones(2)), "array"),
+        (Net(1.0), "array"),
     ],
     ids=["list", "dict", "in a tuple", "bytearray", "array", "array in a tuple", "module"],
 )
-def test_refused(value: object, error: type[Exception]) -> None:
+def test_refused(value: object, kind: str) -> None:
     """The error is leafwise's own, comes before any warning, and names class and field."""
 
     class Holder(eqx.Module):
         static: Any = lw.static_field()
 
-    with pytest.raises(error, match=r"Holder\.static") as info:
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.static") as info:
         Holder(value)
+    assert info.value.kind == kind
     assert "fix:" in str(info.value)
 
 
@@ -105,7 +106,7 @@ def test_tracers_are_refused() -> None:
         jax.jit(lambda x: Holder(wrap(x)))(1.0)
 
     for wrap in (lambda x: x, lambda x: (x,), lambda x: lambda: x):
-        with pytest.raises(lw.errors.TracerInStaticError, match=r"Holder\.static"):
+        with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.static"):
             hold(wrap)
 
 
@@ -149,7 +150,7 @@ def test_written_constructor() -> None:
     jax.tree.map(lambda x: x, own)
     jax.jit(lambda own: own)(own)
     assert len(calls) == 2
-    with pytest.raises(lw.errors.ArrayInStaticError, match=r"Own\.depth"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Own\.depth"):
         Own(jnp.ones(1))  # pyright: ignore[reportArgumentType]
 
 

@@ -144,23 +144,24 @@ def test_plain_module_is_not_sound() -> None:
 @works(REFUSED)
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize(
-    ("value", "error"),
+    ("value", "kind"),
     [
-        ([1], lw.errors.UnhashableStaticError),
-        ({"a": 1}, lw.errors.UnhashableStaticError),
-        ({1}, lw.errors.UnhashableStaticError),
-        ((1, [2]), lw.errors.UnhashableStaticError),
-        (np.ones(2), lw.errors.ArrayInStaticError),
-        (jnp.ones(2), lw.errors.ArrayInStaticError),
-        (functools.partial(operator.add, jnp.ones(2)), lw.errors.ArrayInStaticError),
-        (Net(jnp.ones(2)), lw.errors.ArrayInStaticError),
+        ([1], "unhashable"),
+        ({"a": 1}, "unhashable"),
+        ({1}, "unhashable"),
+        ((1, [2]), "unhashable"),
+        (np.ones(2), "array"),
+        (jnp.ones(2), "array"),
+        (functools.partial(operator.add, jnp.ones(2)), "array"),
+        (Net(jnp.ones(2)), "array"),
     ],
     ids=["list", "dict", "set", "in a tuple", "numpy", "jax", "in a partial", "module"],
 )
-def test_refused(cls: type, value: object, error: type[Exception]) -> None:
+def test_refused(cls: type, value: object, kind: str) -> None:
     """The error names class and field, however the field is declared."""
-    with pytest.raises(error, match=rf"{cls.__name__}\.static"):
+    with pytest.raises(lw.errors.StaticFieldError, match=rf"{cls.__name__}\.static") as caught:
         cls(1.0, value)
+    assert caught.value.kind == kind
 
 
 @works(REFUSED)
@@ -175,7 +176,7 @@ def test_refused_in_own_constructor() -> None:
             self.first = first
             self.second = 3
 
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Own\.first\[1\]"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Own\.first\[1\]"):
         Own((1, [2]))
     assert (Own(1).first, Own(1).second) == (1, 3)
 
@@ -206,7 +207,7 @@ def test_tracers_are_refused(cls: Callable[..., Any]) -> None:
         def make(x: jax.Array, wrap: Any = wrap) -> Any:
             return cls(1.0, wrap(x))
 
-        with pytest.raises(lw.errors.TracerInStaticError, match=r"\.static"):
+        with pytest.raises(lw.errors.StaticFieldError, match=r"\.static"):
             jax.jit(make)(1.0)
     assert jax.jit(lambda x: cls(x, 3))(1.0).static == 3
 

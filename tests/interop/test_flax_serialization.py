@@ -16,7 +16,7 @@ import pytest
 from flax import serialization
 
 import leafwise as lw
-from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.errors import CheckpointError
 from leafwise.interop.flax import register_serialization
 
 register_serialization()
@@ -129,7 +129,7 @@ def test_other_statics_are_refused(before: Any, now: Any, text: str) -> None:
     saved = {"net": [Layer(jnp.ones(2), **{name: before})]}
     written = serialization.to_bytes(saved)
     same(serialization.from_bytes(saved, written), saved)
-    with pytest.raises(CheckpointMismatchError) as raised:
+    with pytest.raises(CheckpointError) as raised:
         serialization.from_bytes({"net": [Layer(jnp.ones(2), **{name: now})]}, written)
     assert text in str(raised.value)
     assert "./net/0" in str(raised.value)
@@ -180,7 +180,7 @@ def test_registered_classes() -> None:
     lw.register(Point, dynamic=["x"], static=["unit"])
     written = serialization.to_bytes(Point(jnp.ones(2), "m"))
     assert serialization.from_bytes(Point(jnp.zeros(2), "m"), written).x.tolist() == [1, 1]
-    with pytest.raises(CheckpointMismatchError, match=r"Point\.unit: saved 'm', target 'km'"):
+    with pytest.raises(CheckpointError, match=r"Point\.unit: saved 'm', target 'km'"):
         serialization.from_bytes(Point(jnp.zeros(2), "km"), written)
 
 
@@ -246,7 +246,7 @@ def test_opaque_statics_allowed() -> None:
     state = serialization.to_state_dict(Layer(jnp.ones(1), depth=lambda x: x))
     assert serialization.from_state_dict(Layer(jnp.zeros(1), depth=lambda x: x), state).w == 1
     for other in (jnp.tanh, local(1.0), 1):
-        with pytest.raises(CheckpointMismatchError, match="depth"):
+        with pytest.raises(CheckpointError, match="depth"):
             serialization.from_state_dict(Layer(jnp.zeros(1), depth=other), state)
 
 
@@ -261,7 +261,7 @@ def test_opaque_statics_are_not_restored() -> None:
     for opt in (optax.adam(1e-3), optax.sgd(10.0)):
         with pytest.raises(CheckpointError, match=r"allow_opaque=True[\s\S]*at path: ./net"):
             serialization.from_state_dict({"net": Trained(jnp.zeros(2), opt)}, state)
-    with pytest.raises(CheckpointMismatchError, match=r"Trained\.opt: saved"):
+    with pytest.raises(CheckpointError, match=r"Trained\.opt: saved"):
         serialization.from_state_dict({"net": Trained(jnp.zeros(2), 3)}, state)
     del state["net"]["__leafwise__"]
     target = Trained(jnp.zeros(2), optax.sgd(10.0))

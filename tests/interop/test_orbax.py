@@ -59,7 +59,7 @@ def test_a_manager_saves_steps(tmp_path: Path) -> None:
         step = manager.latest_step()
         back = lob.restore(jax.eval_shape(net), manager.directory / str(step))
         assert (back.w == net(fill=2.0).w).all()
-    with pytest.raises(lw.errors.CheckpointMismatchError, match=r"Net\.depth: saved 2, target 3"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"Net\.depth: saved 2, target 3"):
         lob.restore(net(depth=3), tmp_path / "2")
     with pytest.raises(lw.errors.CheckpointError, match=r"not a checkpoint of .*\n.*give the step"):
         lob.restore(net(), tmp_path)

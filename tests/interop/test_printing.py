@@ -251,7 +251,7 @@ def test_treescope_shows_what_cannot_be_flattened() -> None:
 
     texts: list[str] = []
     Late()
-    assert texts[0].endswith("# key: none: FieldNotSetError")
+    assert texts[0].endswith("# key: none: DefinitionError")
 
 
 @pytest.mark.slow

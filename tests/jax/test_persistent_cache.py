@@ -85,7 +85,7 @@ def test_the_part_of_the_key_that_changed() -> None:
     """Of a function that was compiled before, the parts of the key that differ are named."""
     first, second = misses((1.0,), ([1.0, 2.0],))
     assert first == "not found; written now"
-    assert second == "not found, as since the last compile of it the program changed; written now"
+    assert second == "not found: the program changed since it was last compiled; written now"
 
     def step(x: Any) -> Any:
         return x - 1
@@ -94,7 +94,7 @@ def test_the_part_of_the_key_that_changed() -> None:
         jax.jit(step)(1.0)
         jax.jit(step, compiler_options={"xla_embed_ir_in_executable": True})(1.0)
     assert log.compiles[1].miss == (
-        "not found, as since the last compile of it the compile options changed; written now"
+        "not found: the compile options changed since it was last compiled; written now"
     )
 
 

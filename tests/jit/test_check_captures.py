@@ -1,8 +1,5 @@
 """In a block of `lw.debug.check_captures` each program is compared with that of a fresh trace."""
 
-import os
-import subprocess
-import sys
 import types
 from typing import Any
 
@@ -129,29 +126,3 @@ def test_what_cannot_be_traced_again_is_named() -> None:
     with lw.debug.check_captures() as found:
         assert jitted(ONES).tolist() == jitted(ONES).tolist() == [2, 2]
     assert found.not_compared == {"function": "its trace raised KeyError"}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("1", "StaleCaptureError: "),
-        ("warn", "StaleCaptureWarning: "),
-        ("no", "LEAFWISE_CHECK_CAPTURES takes stale= one of"),
-    ],
-)
-def test_the_environment_variable(word: str, said: str) -> None:
-    """It checks a whole process, and a word that it does not know is an error."""
-    code = """if True:
-        import leafwise as lw
-        rate, name = 1.0, "ra" + "te"
-        step = lw.jit(lambda x: x * globals()[name], stale="ignore")
-        step(1.0)
-        rate = 2.0
-        step(1.0)
-    """
-    environment = {**os.environ, "LEAFWISE_CHECK_CAPTURES": word}
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert said in ran.stderr
-    assert (ran.returncode == 0) == (word == "warn")

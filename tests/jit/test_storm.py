@@ -1,8 +1,5 @@
 """One warning where one field or argument causes trace after trace, and only one."""
 
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -227,38 +224,3 @@ def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None
     wanted = f"storm_guard takes a positive number of traces, or None, {words}"
     with pytest.raises(kind, match=wanted):
         lw.storm_guard(wrong)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("3", "3"),
-        ("nonsense", "8"),
-        (None, "8"),
-        ("0", ""),
-    ],
-    ids=str,
-)
-def test_the_environment_variable(setting: str | None, expected: str, tmp_path: Path) -> None:
-    """`LEAFWISE_STORM_GUARD` sets the number for a process; 0 turns the guard off."""
-    script = tmp_path / "storm.py"
-    script.write_text(
-        "import warnings, jax, jax.numpy as jnp, leafwise as lw\n"
-        "f = lw.jit(lambda x: x)\n"
-        "for n in range(12):\n"
-        "    with warnings.catch_warnings(record=True) as given:\n"
-        "        warnings.simplefilter('always')\n"
-        "        f(jnp.ones(n + 1))\n"
-        "    if given: print(n)\n",
-        encoding="utf-8",
-    )
-    environment = {key: value for key, value in os.environ.items() if "STORM" not in key}
-    if setting is not None:
-        environment["LEAFWISE_STORM_GUARD"] = setting
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout.strip() == expected
-    is_wrong = "'nonsense' is not a number of traces: 8 is used" in done.stderr
-    assert is_wrong is (setting == "nonsense")

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import Phase, settings
 
 import leafwise as lw
-from leafwise.testing import LawViolation, check_pytree
+from leafwise.errors import LawViolation
+from leafwise.testing import check_pytree
 from leafwise.testing._laws.other_process import PROCESS, folder_of
 
 from . import travellers
@@ -111,7 +112,7 @@ def test_texts_have_other_hashes_there() -> None:
         import sys
         sys.path.insert(0, {str(ROOT)!r})
         from tests.kit.test_fresh_process import check, travellers
-        from leafwise.testing import LawViolation
+        from leafwise.errors import LawViolation
         try:
             check(travellers.KeepsItsHash)
         except LawViolation as error:

@@ -12,9 +12,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
+from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing import (
-    CannotBuildError,
-    LawViolation,
     _subject,
     check_pytree,
     check_recompilation,

@@ -295,7 +295,7 @@ def test_as_a_static() -> None:
 
     structures = [jax.tree.structure(Uses(Rule(n).apply)) for n in (2, 2, 3)]
     assert structures[0] == structures[1] != structures[2]
-    with pytest.raises(lw.errors.ArrayInStaticError, match=r"Uses\.rule\.__self__\.w"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Uses\.rule\.__self__\.w"):
         Uses(make().by)
 
 

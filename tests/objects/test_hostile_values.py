@@ -163,7 +163,7 @@ def test_too_deep(wrap: str) -> None:
     """What is nested too deeply for a key is refused as that, or read."""
     try:
         Plain(1.0, nested(WRAPS[wrap], 1500))
-    except lw.errors.UnhashableStaticError as error:
+    except lw.errors.StaticFieldError as error:
         assert str(error).startswith("Plain.n")  # noqa: PT017
         assert "nested too deeply" in str(error) or wrap == "list"  # noqa: PT017
 

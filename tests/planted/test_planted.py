@@ -8,7 +8,8 @@ import hypothesis
 import jax
 import pytest
 
-from leafwise.testing import Law, LawViolation, check_pytree
+from leafwise.errors import LawViolation
+from leafwise.testing import Law, check_pytree
 
 from . import (  # noqa: F401  # they fill the table
     caches,

@@ -25,7 +25,7 @@ def digested(tree: Any) -> str | None:
     """Return the digest of a tree; None if it is refused."""
     try:
         return lw.digest(tree)
-    except lw.errors.DigestError:
+    except lw.errors.PortableError:
         return None
 
 

@@ -344,7 +344,7 @@ def test_refused_by_path(name: str) -> None:
 def test_a_list_beside_a_function() -> None:
     """What a function closes over is read with it; what is beside it needs a hash."""
     assert P(1.0, (closing(found=[1]),)).x == 1.0
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.f\[1\]: a list"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"P\.f\[1\]: a list"):
         P(1.0, (closing(found=[1]), [1]))
 
 

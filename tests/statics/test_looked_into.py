@@ -89,7 +89,7 @@ def test_a_tracer_behind_jit() -> None:
     def run(x: Any) -> Any:
         return P(x, jax.jit(lambda y: x * y)).x
 
-    with pytest.raises(lw.errors.TracerInStaticError, match=r"__closure__\['x'\]"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"__closure__\['x'\]"):
         run(1.0)
 
 

@@ -109,7 +109,7 @@ def test_array_in_full() -> None:
 
 def test_tracer_in_full() -> None:
     """The whole message for a tracer: why it cannot be, and what to do."""
-    with pytest.raises(lw.errors.TracerInStaticError) as error:
+    with pytest.raises(lw.errors.StaticFieldError) as error:
         jax.jit(lambda v: Params(1.0, act=v).x)(jnp.ones(3))
     lines = error.value.message.splitlines()
     assert lines[0] == (

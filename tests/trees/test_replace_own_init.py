@@ -42,7 +42,7 @@ def test_changed_fields_are_converted_checked_and_validated() -> None:
     assert lw.replace(LAYER, n=4.0).n == 4
     with pytest.raises(lw.errors.FieldCheckError, match=r"Layer\.n"):
         lw.replace(LAYER, n=-1)
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Layer\.runs"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Layer\.runs"):
         lw.replace(LAYER, runs=[1])
     with pytest.raises(TypeError, match=r"no field 'rusn' \(did you mean 'runs'\?\)"):
         lw.replace(LAYER, rusn=1)

@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import leafwise as lw
-from leafwise.errors import DefinitionError, PathError, ShardingError
+from leafwise.errors import DefinitionError, PathError, TreeError
 
 TYPES = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
 
@@ -125,7 +125,7 @@ def test_mesh_of_the_context() -> None:
     with jax.set_mesh(mesh):
         assert lw.shardings(model()).hidden.w.mesh == mesh
         assert lw.shard(model()).hidden.w.sharding.spec == P("data", "model")
-    with pytest.raises(ShardingError, match="there is no mesh"):
+    with pytest.raises(TreeError, match="there is no mesh"):
         lw.shardings(model())
     with pytest.raises(TypeError, match=r"got .*Model"):
         lw.shardings(mesh, model())  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ def test_every_problem_is_named_at_once() -> None:
         {"in": jnp.ones(3), "other": jnp.ones(1), "out": jnp.ones(1)},
         ["text", jnp.ones(8)],
     )
-    with pytest.raises(ShardingError) as caught:
+    with pytest.raises(TreeError) as caught:
         lw.shardings(tree, mesh_of(), paths={"scale": P("data"), "hidden.b": P("modle", "data")})
     assert (
         caught.value.message
@@ -272,7 +272,7 @@ paths['scale'], at Model.scale: 1 entries for 0 dimensions
 def test_what_jax_refuses_is_refused(spec: Any, shape: Any, why: str) -> None:
     """Each problem is one for JAX, too."""
     array = jnp.ones(shape)
-    with pytest.raises(ShardingError, match=re.escape(why)):
+    with pytest.raises(TreeError, match=re.escape(why)):
         lw.shard([array], mesh_of(), paths={"": spec})
     with pytest.raises(Exception, match=r"."):  # of several classes
         jax.device_put(array, NamedSharding(mesh_of(), spec))
@@ -284,7 +284,7 @@ def test_unreduced_axes_are_kept() -> None:
     spec = P("rows", unreduced={"model"})
     found = lw.shardings(array, mesh, paths={"": spec}, rules={"rows": "data"})
     assert found[0].spec == P("data", unreduced={"model"})
-    with pytest.raises(ShardingError, match=r"at list\[0\]: .*nowhere"):
+    with pytest.raises(TreeError, match=r"at list\[0\]: .*nowhere"):
         lw.shardings(array, mesh, paths={"": P("data", unreduced={"nowhere"})})
 
 
@@ -328,7 +328,7 @@ def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
     mapping = lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "model"})
     assert mapping["w"].spec == P("model")
     words = f"no axis 'modle'\n  got: {P('heads')}, by rules {P('modle')} for"
-    with pytest.raises(ShardingError, match=re.escape(words)):
+    with pytest.raises(TreeError, match=re.escape(words)):
         lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "modle"})
 
 

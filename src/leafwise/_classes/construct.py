@@ -11,11 +11,10 @@ from leafwise._objects.classes import is_tree_node
 from leafwise._objects.methods import BoundMethod
 from leafwise._statics.key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import (
-    FieldNotSetError,
+    DefinitionError,
     FrozenInstanceError,
     LeafwiseError,
     TreeError,
-    UndecoratedSubclassError,
 )
 
 if TYPE_CHECKING:
@@ -133,11 +132,11 @@ def check_decorated(cls: type) -> None:
     """Refuse instances of an undecorated subclass of a pytree class.
 
     Raises:
-        UndecoratedSubclassError: JAX would see an instance of `cls` as one opaque leaf.
+        DefinitionError: JAX would see an instance of `cls` as one opaque leaf.
     """
     if not is_decorated(cls):
         base = next(base for base in cls.__mro__ if is_decorated(base))
-        raise UndecoratedSubclassError(
+        raise DefinitionError(
             f"{cls.__name__} is a subclass of the pytree class {base.__name__}, but is not "
             f"decorated itself: JAX would see its instances as opaque leaves\n"
             f"  fix: @lw.pytree\n       class {cls.__name__}({base.__name__}): ..."
@@ -186,7 +185,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
     """End a construction: prepare the other fields, validate statics, store the key.
 
     Raises:
-        FieldNotSetError: A field has no value.
+        DefinitionError: A field has no value.
         TreeError: A child is the instance itself, or a method of it.
         StaticFieldError: A static value cannot be part of a key.
     """
@@ -232,7 +231,7 @@ def check_all_set(spec: ClassSpec, self: Any) -> None:
             unset[0] in vars(base).get("__dataclass_fields__", ()) for base in spec.cls.__mro__[1:]
         )
         first = "call super().__init__(...), or " if spec.has_own_init and inherited else ""
-        raise FieldNotSetError(
+        raise DefinitionError(
             f"{name}.{unset[0]}: the field has no value at the end of construction"
             + (f" (nor have {', '.join(unset[1:])})" if unset[1:] else "")
             + f"\n  fix: {first}assign self.{unset[0]} in __init__ or __post_init__, or give the "
@@ -258,7 +257,7 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
     """Return children and key of an instance whose ``__post_init__`` is running.
 
     Raises:
-        FieldNotSetError: A field has no value yet.
+        DefinitionError: A field has no value yet.
     """
     check_all_set(spec, self)
     children = tuple(getattr(self, name) for name in spec.dynamic_names)

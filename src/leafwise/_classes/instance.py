@@ -24,7 +24,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
-from leafwise.errors import DefinitionError, LeafwiseError, TracerComparisonError
+from leafwise.errors import DefinitionError, LeafwiseError, TreeError
 
 if TYPE_CHECKING:
     import wadler_lindig
@@ -135,7 +135,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
     """Return an instance with these field values; its constructor does not run.
 
     Raises:
-        FieldNotSetError: `values` lacks a field of `cls`.
+        DefinitionError: `values` lacks a field of `cls`.
         StaticFieldError: A static value cannot be part of a key.
     """
     return fill(object.__new__(cls), values)
@@ -257,7 +257,7 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
     are the same if they are one object, or of equal dtype, shape and elements; NaN equals NaN.
 
     Raises:
-        TracerComparisonError: Traced leaves that are not one object would have to be
+        TreeError: Traced leaves that are not one object would have to be
             compared.
     """
     if self is other:
@@ -274,7 +274,7 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
         return False
     for path, a, b in pairs:
         if is_tracer(a) or is_tracer(b):
-            raise TracerComparisonError(
+            raise TreeError(
                 f"{type(self).__name__}{jax.tree_util.keystr(path)}: == would have to "
                 f"compare traced values ({a} and {b}), which are not known yet\n"
                 f"  fix: compare outside the traced function, or compare leaves with "

@@ -16,7 +16,7 @@ from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.leaves import weakly_typed
 from leafwise._trees.nodes import FlatTree
-from leafwise.errors import CarryError
+from leafwise.errors import TreeError
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def stable_carry(
         The carry, and how its leaves differ from those given, as `leafwise.diff` returns it.
 
     Raises:
-        CarryError: There is no such carry: its structure, class, statics or shapes change from
+        TreeError: There is no such carry: its structure, class, statics or shapes change from
             step to step, its dtypes never settle, or a value would be rounded.
 
     Examples:
@@ -73,7 +73,7 @@ def _type_of(path: str, leaf: Any) -> Any:
     except Exception:  # noqa: BLE001  # whatever the type's own handler raises
         aval = None
     if aval is None:
-        raise CarryError(
+        raise TreeError(
             f"{path}: an array or a number is wanted, got {got(leaf)}\n"
             f"  fix: make it static (`lw.static_field`), or keep it out of the carry"
         )
@@ -115,9 +115,9 @@ class _Loop:
         fix = "return it with one dtype: `.astype(carry.dtype)` in the step"
         raise self._error("its type never settles", reasons, fix)
 
-    def _error(self, what: str, reasons: Iterable[Reason], fix: str) -> CarryError:
+    def _error(self, what: str, reasons: Iterable[Reason], fix: str) -> TreeError:
         lines = "".join(f"\n  {reason}" for reason in reasons)
-        return CarryError(f"{self.label}: {what}{lines}\n  fix: {fix}")
+        return TreeError(f"{self.label}: {what}{lines}\n  fix: {fix}")
 
     def _eval_shape(self, carry: Any) -> Any:
         leaves: list[Any]
@@ -201,7 +201,7 @@ def _cast(path: str, leaf: Any, array: jax.Array, dtype: Any) -> jax.Array:
     if not why:
         return cast
     code = f"x.astype('{new}')" if hasattr(leaf, "astype") else f"jnp.{new}({shorten(leaf, 40)})"
-    raise CarryError(
+    raise TreeError(
         f"{path}: the step makes {new} of {describe_array(array)}, and {why}\n"
         f"  fix: convert it yourself, `{code}`, if that is what you want; or return {old} "
         f"from the step"

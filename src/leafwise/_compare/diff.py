@@ -60,7 +60,7 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
         is a tuple, empty if there are none.
 
     Raises:
-        TracerComparisonError: The values of tracers are asked for.
+        TreeError: The values of tracers are asked for.
         ValueError: A tolerance is given without ``values=True``, or is negative.
 
     Examples:

@@ -38,7 +38,7 @@ from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
-from leafwise.errors import DigestError
+from leafwise.errors import PortableError
 
 _VERSION: Final = "leafwise digest 1"
 """To be raised when the same tree gets another digest."""
@@ -66,7 +66,7 @@ def digest(tree: Any) -> str:
         64 hexadecimal digits. They differ between versions of leafwise when the changelog says so.
 
     Raises:
-        DigestError: A static means nothing to another process: a local class, an object that
+        PortableError: A static means nothing to another process: a local class, an object that
             compares by identity. All are named.
         StaticMutatedError: A static was changed in place.
 
@@ -95,7 +95,7 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
             f"{described.root}{path}: {why}\n  got: {what}\n  fix: {fix}"
             for path, what, why, fix in reader.refused
         ]
-        raise DigestError("\n".join(lines))
+        raise PortableError("\n".join(lines))
     return record | reader.class_entries()
 
 

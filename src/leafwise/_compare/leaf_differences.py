@@ -13,7 +13,7 @@ from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got
 from leafwise._trees.equality import StaticPair, is_distinct, jax_equal, verdict_of
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
-from leafwise.errors import TracerComparisonError
+from leafwise.errors import TreeError
 
 
 def leaf_reasons(
@@ -171,7 +171,7 @@ def _object_array_reasons(path: str, one: _Array, other: _Array) -> Iterator[Rea
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
     """Return the data of a leaf; None if it has none."""
     if leaf.kind is LeafKind.TRACER:
-        raise TracerComparisonError(
+        raise TreeError(
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
             f"{got(value)}\n  fix: compare outside the jitted function, or leave out `values=`"
         )

@@ -10,7 +10,8 @@ answers with less where JAX's internals are not those that were tested (`compat.
 - `compiles`: programs just before XLA compiles them.
 - `frames`: JAX's frames in the traceback of an error.
 - `refusals`: the two trees that JAX compared when it raised.
-- `processes`: texts exchanged between the processes of a program, and who differs.
+- `processes`: texts exchanged between the processes of a program.
+- `host_differences`: which processes differ, and in what.
 
-`_jit` uses the first three and the last; `_compare` uses the others, to explain JAX's errors.
+`_jit` uses the first three and the last two; `_compare` uses the others, to explain JAX's errors.
 """

@@ -15,7 +15,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import jax
 
-from leafwise._jax.persistent_cache import CacheAnswer, answer_to, expect_compile, note_event
+from leafwise._jax.persistent_cache import (
+    CacheAnswer,
+    compile_began,
+    compile_ended,
+    record_cache_event,
+)
 from leafwise._objects.locks import new_lock
 
 
@@ -99,7 +104,7 @@ def is_tracing() -> bool:
 
 
 def _on_event(event: str, **_: str | int) -> None:
-    note_event(event)
+    record_cache_event(event)
 
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
@@ -114,8 +119,8 @@ def _on_duration(event: str, duration_secs: float, **details: str | int) -> None
         reader(RawEvent(kind, name, duration_secs))
         return
     if kind is EventKind.LOWERING:
-        expect_compile()
-    cache = answer_to(name, duration_secs) if kind is EventKind.COMPILE else CacheAnswer()
+        compile_began()
+    cache = compile_ended(name, duration_secs) if kind is EventKind.COMPILE else CacheAnswer()
     notify(_subscribers, RawEvent(kind, name, duration_secs, cache))
 
 

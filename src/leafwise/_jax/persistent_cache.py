@@ -39,14 +39,14 @@ class CacheAnswer(NamedTuple):
 
 
 class _Compile(threading.local):
-    """What JAX has said of the compile that this thread is at."""
+    """The events and parts of the key of the compile that this thread is at."""
 
     def __init__(self) -> None:
         self.events: set[str] = set()
         self.parts: dict[str, str] = {}
 
 
-_HERE: Final = _Compile()
+_thread: Final = _Compile()
 _last_parts: dict[str, Mapping[str, str]] = {}
 
 
@@ -56,16 +56,16 @@ def is_on() -> bool:
     return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
 
 
-def note_event(event: str) -> None:
-    """Take an event of JAX: those of the cache come before the compile that they belong to."""
+def record_cache_event(event: str) -> None:
+    """Record a cache event from `jax.monitoring`. JAX emits it before the compile it belongs to."""
     if event in (_ASKED, _HIT, _WRITTEN):
-        _HERE.events.add(event)
+        _thread.events.add(event)
 
 
-def answer_to(name: str, seconds: float) -> CacheAnswer:
+def compile_ended(name: str, seconds: float) -> CacheAnswer:
     """Return what the cache answered to the compile that this thread has just ended."""
-    events, parts = _HERE.events, _HERE.parts
-    _HERE.events, _HERE.parts = set(), {}
+    events, parts = _thread.events, _thread.parts
+    _thread.events, _thread.parts = set(), {}
     hit = _HIT in events
     before = _last_parts.get(name, {})
     if parts:
@@ -76,7 +76,7 @@ def answer_to(name: str, seconds: float) -> CacheAnswer:
     if _ASKED not in events:
         miss = "not asked: JAX decides at its first compile, and by the backend"
     elif differing:
-        miss = f"not found, as since the last compile of it {' and '.join(differing)} changed"
+        miss = f"not found: {' and '.join(differing)} changed since it was last compiled"
     else:
         miss = "not found"
     if _ASKED in events:
@@ -108,7 +108,13 @@ def differing_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list
 
 
 class _PartsOfKeys(logging.Filter):
-    """Takes the hashes of the parts of a key from JAX's log, which is written as before."""
+    """Reads the hashes of the parts of a key from JAX's log, which is written as before.
+
+    JAX logs a line for each part::
+
+        get_cache_key hash of serialized computation: 8d3f...
+        get_cache_key hash of serialized XLA flags: e3b0...
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +124,7 @@ class _PartsOfKeys(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if "hash of serialized" in record.msg and isinstance(record.args, tuple):
             name, digest = map(str, record.args)
-            _HERE.parts[name] = digest
+            _thread.parts[name] = digest
         inherited: Any = _LOGGER.parent
         return record.levelno >= (self.level or inherited.getEffectiveLevel())
 
@@ -129,19 +135,19 @@ _LOCK: Final = new_lock()
 
 
 def listen_for_parts(*, on: bool) -> None:
-    """Let answers have the parts of keys, for one more listener or for one less.
+    """Add or remove a listener; as long as there is one, answers have the parts of keys.
 
-    JAX then hashes each program twice, as long as the cache is on.
+    JAX then hashes each program twice, if the cache is on.
     """
     with _LOCK:
         _PARTS.listeners += 1 if on else -1
         if not _PARTS.listeners:
             _last_parts.clear()
-    expect_compile()
+    compile_began()
 
 
-def expect_compile() -> None:
-    """Let JAX log the parts of keys, or stop that: as somebody listens, and the cache is on."""
+def compile_began() -> None:
+    """Switch JAX's log of the parts of keys: on if there is a listener and the cache is on."""
     with _LOCK:
         wanted = bool(_PARTS.listeners) and is_on()
         if wanted and _PARTS.level is None:

@@ -1,21 +1,14 @@
-"""What all processes tell each other, without any device taking part.
+"""Exchanging texts between all processes of a program, without a device.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
 public name leads to it: where JAX does not show it, the devices gather the texts.
-Digests go first, which are short; only where they differ does one process of each group send more.
 """
 
-import base64
 import contextlib
 import dataclasses
-import itertools
-import json
-import math
 import queue
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -24,7 +17,6 @@ import numpy as np
 
 from leafwise._jax.compat import inside
 from leafwise._objects.locks import new_lock
-from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 T = TypeVar("T")
 
@@ -37,7 +29,8 @@ class MissingError(Exception):
 
     def __init__(self, missing: tuple[int, ...] | None, detail: str) -> None:
         super().__init__(missing, detail)
-        self.missing = missing  # none if this one came too late; None if that is unknown
+        # `()`: this process itself was late. `None`: unknown which processes are missing.
+        self.missing = missing
         self.detail = detail
 
 
@@ -83,7 +76,7 @@ def exchange(
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
         here.client.wait_at_barrier(key, _milliseconds(timeout))
-        found = _read(here.client, key)
+        texts = _read(here.client, key)
     except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
         came: dict[int, str] | None = None
         with contextlib.suppress(Exception):
@@ -93,7 +86,7 @@ def exchange(
     if previous is not None:  # all have read the texts before: they are here
         with contextlib.suppress(Exception):
             here.client.key_value_delete(f"{previous}/{here.index}")
-    return found
+    return texts
 
 
 def announce(here: Processes, name: str, text: str, timeout: float, start: int = 0) -> None:
@@ -150,7 +143,7 @@ def leave() -> None:
 
 def _read(client: Any, key: str) -> dict[int, str]:
     pairs: list[tuple[str, str]] = client.key_value_dir_get(f"{key}/")
-    return {int(each.rpartition("/")[2]): text for each, text in pairs}
+    return {int(key.rpartition("/")[2]): text for key, text in pairs}
 
 
 _LOCK: Final = new_lock()
@@ -186,12 +179,12 @@ def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
     threading.Thread(target=gather, daemon=True).start()
     end = time.monotonic() + timeout
     try:
-        found = answers.get(timeout=max(0.001, end - time.monotonic()))
+        answer = answers.get(timeout=max(0.001, end - time.monotonic()))
     except queue.Empty:
         raise MissingError(None, f"no answer within {timeout:g} s") from None
-    if isinstance(found, Exception):
-        raise MissingError(None, str(found)) from found
-    return dict(enumerate(found[: here.count]))
+    if isinstance(answer, Exception):
+        raise MissingError(None, str(answer)) from answer
+    return dict(enumerate(answer[: here.count]))
 
 
 def _allgather(text: str) -> list[str]:
@@ -204,195 +197,3 @@ def _allgather(text: str) -> list[str]:
     padded[: data.size] = data
     rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
     return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]
-
-
-# ------------------------------------------------------------------------ agreement
-
-_REASONS_TIMEOUT: Final = 60.0
-"""Seconds for the second exchange, to which all come at once."""
-
-_LONGEST_TEXT: Final = 3 << 20
-"""What is sent in one message, which gRPC limits to 4 MiB."""
-
-_TURNS: Final = 12
-
-
-@dataclasses.dataclass(frozen=True)
-class Words:
-    """How messages name what is compared."""
-
-    head: str  # what compares
-    root: str  # what paths begin with
-    again: str  # what a process that did not come may do less often
-    fix: str = "or give a longer timeout="
-
-
-def check_timeout(timeout: float, where: str) -> None:
-    """Raise `ValueError` for what is not a positive number of seconds."""
-    if not 0 < timeout < math.inf:
-        raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
-
-
-def grouped_by_digest(  # noqa: PLR0917
-    here: Processes,
-    name: str,
-    make: Callable[[], T],
-    digest: Callable[[T], str],
-    timeout: float,
-    words: Words,
-) -> tuple[T, list[list[int]]]:
-    """Return what this process has, and the processes that have the same, by digest."""
-    try:
-        made = make()
-    except Exception as error:
-        exchange_json(here, name, as_told(error), timeout, words)
-        raise
-    found = exchange_json(here, name, {"digest": digest(made)}, timeout, words)
-    raise_what_is_told(words.head, "could not describe the tree", found)
-    return made, groups_of({index: each["digest"] for index, each in found.items()})
-
-
-def as_told(error: BaseException) -> dict[str, str]:
-    """Return an error as what `exchange_json` tells the others."""
-    return {"error": f"{type(error).__name__}: {message_of(error)}"[:_MOST_OF_ERROR]}
-
-
-_MOST_OF_ERROR: Final = 4000
-
-
-def raise_what_is_told(
-    head: str, what: str, found: Mapping[int, Mapping[str, str]], fix: str = ""
-) -> None:
-    """Raise if some process has told an error."""
-    errors = {index: each["error"] for index, each in sorted(found.items()) if "error" in each}
-    if errors:
-        reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
-        reasons += f"\n  fix: {fix}" if fix else ""
-        raise DifferentProcessesError(f"{head}: {list_of([*errors])} {what}{reasons}")
-
-
-def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
-    """Return the processes that have the same, the largest group first."""
-    groups: dict[str, list[int]] = {}
-    for index, each in sorted(by_process.items()):
-        groups.setdefault(each, []).append(index)
-    return sorted(groups.values(), key=lambda each: (-len(each), each))
-
-
-def count_of(groups: Sequence[Sequence[int]]) -> str:
-    """Return how many processes are not in the largest group."""
-    counts = [*map(len, groups)]
-    return f"{sum(counts[1:])} of {sum(counts)} processes"
-
-
-def exchange_in_groups(
-    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
-) -> list[Any]:
-    """Return what the first process of each group has sent as JSON; None if it could not.
-
-    It is asked to make less of it, for a larger number, until all of them fit in one message.
-    """
-    text, limit = "", _LONGEST_TEXT // len(groups)
-    if any(here.index == group[0] for group in groups):
-        made = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
-        packed = (base64.b85encode(zlib.compress(each)).decode() for each in made)
-        text = next((each for each in packed if len(each) <= limit), "")
-    try:
-        found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
-    except MissingError:  # it has ended since
-        found = {}
-    texts = [found.get(group[0], "") for group in groups]
-    return [json.loads(zlib.decompress(base64.b85decode(each))) if each else None for each in texts]
-
-
-def exchange_json(  # noqa: PLR0917
-    here: Processes,
-    name: str,
-    value: dict[str, str],
-    timeout: float,
-    words: Words,
-    start: int = 0,
-) -> dict[int, dict[str, str]]:
-    """Return what all processes have sent under a name."""
-    try:
-        found = exchange(here, name, json.dumps(value), timeout, start)
-    except MissingError as error:
-        message = _late(here, words, error, timeout)
-        raise ProcessTimeoutError(message, error.missing or ()) from error
-    return {index: json.loads(text) for index, text in found.items()}
-
-
-def _late(here: Processes, words: Words, error: MissingError, timeout: float) -> str:
-    head = f"{words.head} in process {here.index} of {here.count}"
-    if error.missing is None:
-        detail = error.detail.splitlines()[0][:200]
-        return (
-            f"{head}: not all processes answered within {timeout:g} s: {detail}\n"
-            f"  fix: see whether process 0, which runs JAX's coordination service, has ended"
-        )
-    if not error.missing:
-        return (
-            f"{head}: the others have given up waiting\n"
-            f"  fix: give them a longer timeout=, or see why this process came late or failed"
-        )
-    return (
-        f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
-        f"  fix: see whether it has ended, or {words.again}; {words.fix}"
-    )
-
-
-def list_of(indices: Sequence[int]) -> str:
-    """Return ``process 3`` or ``processes 0-2, 5``."""
-    spans: list[list[int]] = []
-    for index in indices:
-        if spans and index == spans[-1][-1] + 1:
-            spans[-1][1:] = [index]
-        else:
-            spans.append([index])
-    text = ", ".join("-".join(map(str, each)) for each in spans)
-    return f"process{'es' if len(indices) > 1 else ''} {text}"
-
-
-Pairs = Iterable[tuple[str, str, str]]
-"""Paths, with the text of the largest group and that of another."""
-
-
-def differences_between(
-    groups: Sequence[list[int]],
-    sent: Sequence[T | None],
-    compare: Callable[[T, T], Pairs],
-    *,
-    is_shared: bool = True,
-) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
-    """Return what differs as lines, and by path: each value with the processes that have it.
-
-    Where a path is not shared, it means something else for each group.
-    """
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
-    largest = sent[0] if sent else None
-    for group, other in zip(groups[1:], sent[1:], strict=True):
-        pairs = compare(largest, other) if largest is not None and other is not None else ()
-        for path, usual, its in pairs:
-            texts = found.setdefault(path, {})
-            texts[its] = (*texts.get(its, ()), *group)
-            texts.setdefault(usual, ())
-    known = [group for group, each in zip(groups, sent, strict=True) if each is not None]
-    for path, texts in found.items():
-        differing = {index for group in texts.values() for index in group}
-        having = itertools.chain(*known) if is_shared else groups[0]
-        rest = tuple(sorted({*having} - differing))
-        by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
-        found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
-    lines: list[str] = []
-    for path, texts in list(found.items())[:_MOST_SHOWN]:
-        lines += [f"\n  {path}:"]
-        lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
-    if len(found) > _MOST_SHOWN:
-        lines += [f"\n  and {len(found) - _MOST_SHOWN} more, which `differences` of this error has"]
-    missing = [group for group, each in zip(groups, sent, strict=True) if each is None]
-    lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
-    return lines, found
-
-
-_MOST_SHOWN: Final = 20
-"""How many paths a message shows."""

@@ -27,13 +27,11 @@ from leafwise._captures.fingerprint import Observation, describe_value
 from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import ReasonKind
-from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.callee import Callee
-from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.attributes import (
@@ -58,20 +56,16 @@ _MOST_KNOWN: Final = 1024
 
 
 class _Here(threading.local):
-    """The innermost call of one thread, and whether one is being replayed."""
+    """The innermost call of one thread."""
 
     call: "_Call | None" = None
-    replays: bool = False
 
 
 class Audit:
     """Compares the calls of all functions that it is given, and gives `note` what was answered."""
 
-    def __init__(self, note: Callable[[str, Site | None], None], *, replays: bool = False) -> None:
+    def __init__(self, note: Callable[[str, Site | None], None]) -> None:
         self.note = note
-        self.replays = replays
-        if replays:
-            make_context()  # before the script has traced anything
         self.here = _Here()
         self.calls = 0
         self.seconds = 0.0
@@ -81,37 +75,38 @@ class Audit:
         """Return a jitted function, each call of which is compared."""
         return AuditedFunction(jitted, self)
 
-    def add_stale(self, found: Iterable[StaleCapture]) -> None:
-        """Add captures for whose old values the call that is being made is answered."""
+    def add_stale(self, captures: Iterable[StaleCapture]) -> None:
+        """Add the captures whose old values answer the call that is being made."""
         call = self.here.call
-        for each in found:
-            text = f"{each.function} answered for `{each.name}={each.before}`"
-            text += f", which is {each.after} now"
-            if lines := assignments(each.name, each.line.rpartition(":")[0]):
+        for capture in captures:
+            text = f"{capture.function} answered for `{capture.name}={capture.before}`"
+            text += f", which is {capture.after} now"
+            if lines := assignments(capture.name, capture.line.rpartition(":")[0]):
                 text += f" (assigned at {', '.join(lines)})"
             if call is not None and (frame := call.calls.previous):
                 text += f"; the call before it was at {short_file(frame[0])}:{frame[1]}"
-            (self.note if call is None else call.add)(text, each.call)
+            if call is None:
+                self.note(text, capture.call)
+            else:
+                call.found.append((text, capture.call))
 
-    def add_exchange(self, found: Exchange) -> None:
+    def add_exchange(self, exchange: Exchange) -> None:
         """Note classes and statics that `cond` or a loop has exchanged, if it has."""
-        if self.here.replays:
-            return
         try:
-            if content_of([found.before]) == content_of([found.after]):
+            if content_of([exchange.before]) == content_of([exchange.after]):
                 return
             with ignore_events():
-                label = "out" if found.names else "carry"
-                reasons = compare(label, found.make_before(), found.make_after())
+                label = "out" if exchange.names else "carry"
+                reasons = compare(label, exchange.make_before(), exchange.make_after())
         except Exception:  # noqa: BLE001  # code of the user's classes
             return
         site = site_of(inspect.currentframe())
-        one, other = found.names or ("", "its body")
+        one, other = exchange.names or ("", "its body")
         of = f" of {one}" if one else ""
         for reason in reasons:
             if reason.kind in (ReasonKind.STATIC, ReasonKind.CLASS, ReasonKind.STRUCTURE):
                 before, after = _words(reason.before, reason.after)
-                answered = f"{found.operation} answered for `{reason.path}={before}`{of}"
+                answered = f"{exchange.operation} answered for `{reason.path}={before}`{of}"
                 self.note(f"{answered}, but {other} returned {after}", site)
 
 
@@ -122,7 +117,7 @@ class AuditedFunction(StaleCheckedFunction):
 
     def __init__(self, jitted: StaleCheckedFunction, audit: Audit) -> None:
         own = vars(jitted)
-        self._leafwise_calls = _Calls(audit, own["_leafwise_log"], own["_leafwise_jax"])
+        self._leafwise_calls = _Calls(audit, own["_leafwise_log"])
         guard = own["_leafwise_guard"]
         super().__init__(own["_leafwise_jax"], own["_leafwise_body"], guard.stale)
 
@@ -141,36 +136,7 @@ class _Call:
     """One call that is being made, and what was found wrong with its answer."""
 
     calls: "_Calls"
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
     found: list[tuple[str, Site | None]] = dataclasses.field(default_factory=list)
-    replayed: str = ""
-
-    def add(self, text: str, site: Site | None) -> None:
-        """Add what its program was made for; the first time, before it is made, replay it."""
-        audit = self.calls.audit
-        if audit.replays and not self.found:
-            audit.here.replays = True
-            try:
-                self.replayed = self._replay()
-            finally:
-                audit.here.replays = False
-        self.found.append((text, site))
-
-    def _replay(self) -> str:
-        """Trace the call afresh; return what that says of the answer."""
-        if is_part_of_trace(self.args, self.kwargs):
-            return "; not replayed: it is a part of another trace"
-        made, callee = self.calls.made, self.calls.log.callee
-        try:
-            change = program_change(made, callee, self.args, self.kwargs)
-        except Exception as error:  # noqa: BLE001  # the user's own code
-            return f"; not replayed: its trace raised {type(error).__name__}"
-        if change is None:
-            return "; the answer is right"
-        file, _, line = change.line.rpartition(":")
-        where = f" at {short_file(file)}:{line}" if file else ""
-        return f"; wrong answer: `{change.before}` would be `{change.after}`{where}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -179,7 +145,6 @@ class _Calls:
 
     audit: Audit
     log: ProgramLog
-    made: Any  # what `jax.jit` returned
     inner: Any = None  # what makes a call
     previous: tuple[str, int] | None = None  # the file and the line of the last call
     known: dict[Any, list[str]] = dataclasses.field(default_factory=dict)
@@ -190,13 +155,11 @@ class _Calls:
         __tracebackhide__ = True
         audit = self.audit
         here = audit.here
-        if here.replays:  # JAX would take up what it has traced for another value
-            return self.log.callee.fun(*args, **kwargs)
         start = time.perf_counter()
-        call = _Call(self, args, kwargs)
+        call = _Call(self)
         frame = user_frame(inspect.currentframe())
         try:
-            wrong = self._compare(call)
+            wrong = self._compare(args, kwargs)
         except Exception:  # noqa: BLE001  # code of the values' own classes: the call says it better
             wrong = []
         around, here.call = here.call, call
@@ -204,8 +167,7 @@ class _Calls:
             audit.calls += 1
             audit.seconds += time.perf_counter() - start
         try:
-            for text in wrong:
-                call.add(text, site_of(frame))
+            call.found += [(text, site_of(frame)) for text in wrong]
             result = self.inner(*args, **kwargs)
         except BaseException as error:
             # A script that prints the traceback finds its own line, and then JAX.
@@ -216,20 +178,20 @@ class _Calls:
         if frame is not None:
             self.previous = frame.f_code.co_filename, frame.f_lineno
         for text, site in call.found:
-            audit.note(text + call.replayed, site)
+            audit.note(text, site)
         return result
 
-    def _compare(self, call: _Call) -> list[str]:
-        """Return for which other values of its statics the program of a call was made."""
+    def _compare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """Return a line for each static that has another value in the program of a call."""
         log = self.log
         if log.keys is None:
             log.keys = CallKeys(log.callee)
         if len(log.programs) != self.programs or len(self.known) > _MOST_KNOWN:
             self.known.clear()  # another program may answer now
             self.programs = len(log.programs)
-        key = log.keys.key(call.args, call.kwargs)
+        key = log.keys.key(args, kwargs)
         if key not in self.known:
-            signature = log.callee.record(call.args, call.kwargs)
+            signature = log.callee.record(args, kwargs)
             program, now = log.trace_for(signature), log.keys.contents(signature)
             then = (program and program.contents) or {}
             self.known[key] = [
@@ -289,16 +251,16 @@ class CallKeys:
         """Return what a call is made of: its statics, and the abstract values of its leaves."""
         statics = self._callee.statics
         numbers, names = statics.resolved(len(args)), statics.names
-        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        known = [each for each in given if each in numbers or each in names]
-        static = [(each, given.pop(each)) for each in known]
-        leaves, treedef = jax.tree_util.tree_flatten(list(given.values()))
+        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        places = [place for place in arguments if place in numbers or place in names]
+        static = [(place, arguments.pop(place)) for place in places]
+        leaves, treedef = jax.tree_util.tree_flatten(list(arguments.values()))
         avals = [
             getattr(leaf, "aval", None)
             or (type(leaf), getattr(leaf, "dtype", None), getattr(leaf, "shape", None))
             for leaf in leaves
         ]
-        return (*content_of([static, [*given], treedef], self._reads), *avals)
+        return (*content_of([static, [*arguments], treedef], self._reads), *avals)
 
     def contents(self, call: Signature) -> dict[str, Content]:
         """Return the classes and the statics of a call, and all that is inside them, by path."""
@@ -411,7 +373,7 @@ _MOST_LINES: Final = 8
 
 @functools.lru_cache(maxsize=256)
 def assignments(name: str, reader: str) -> tuple[str, ...]:
-    """Return the lines of the user's code that assign something, or change it in place."""
+    """Return the lines of user code that assign something, or change it in place."""
     text, files = name.partition(" (")[0], [reader]
     *owner, own = _names(text)
     if not own.isidentifier():

@@ -1,6 +1,5 @@
 """The blocks of `leafwise.debug.check_captures`, and who is notified when one begins or ends."""
 
-import os
 import weakref
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -122,9 +121,3 @@ def switch_block(block: CaptureChecks, *, is_on: bool) -> None:
         followers = list(_FOLLOWERS)
     for each in followers:
         each.block_changed()
-
-
-_word: Final = os.environ.get("LEAFWISE_CHECK_CAPTURES", "0") or "0"
-if _word != "0":
-    _action = checked_action("raise" if _word == "1" else _word, "LEAFWISE_CHECK_CAPTURES")
-    switch_block(CaptureChecks(_action), is_on=True)

@@ -25,7 +25,7 @@ from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import KeyTable, StaticKey, key_of, verify
-from leafwise.errors import DefinitionError, StaticFieldError, static_field_error
+from leafwise.errors import DefinitionError, StaticFieldError
 
 
 class Marked(NamedTuple):
@@ -288,8 +288,7 @@ def _key(table: KeyTable, value: Any) -> StaticKey:
     try:
         key = key_of(table, (value,))
     except StaticFieldError as error:
-        found = [of_argument(each) for each in error.findings]
-        raise static_field_error([type(error)], found) from None
+        raise StaticFieldError(*map(of_argument, error.findings)) from None
     if is_checking():
         verify(key)
     return key

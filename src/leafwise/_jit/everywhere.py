@@ -26,25 +26,21 @@ from leafwise._compare.program import LoweredProgram, first_differences, read_pr
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
-from leafwise._jax.processes import (
+from leafwise._jax.host_differences import (
     Pairs,
-    Processes,
     Words,
-    announce,
-    as_told,
     check_timeout,
     count_of,
-    count_of_exchanges,
     differences_between,
+    error_answer,
     exchange_in_groups,
     exchange_json,
     grouped_by_digest,
     groups_of,
-    leave,
     list_of,
-    processes,
-    raise_what_is_told,
+    raise_errors,
 )
+from leafwise._jax.processes import Processes, announce, count_of_exchanges, leave, processes
 from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
@@ -172,7 +168,7 @@ def _tell(body: Body, lowered: str, error: BaseException) -> None:
     here = processes()
     if here is not None and here.count > 1:
         name, start = _exchange_of(here, body, lowered)
-        announce(here, name, json.dumps(as_told(error)), body.callee.timeout, start)
+        announce(here, name, json.dumps(error_answer(error)), body.callee.timeout, start)
         _HERE.forget(body)
 
 
@@ -277,9 +273,7 @@ def _compare_programs(
     if any("error" in each for each in found.values()):
         _HERE.forget(body)
         what = "failed while tracing, so that the others do not compile"
-        raise_what_is_told(
-            words.head, what, found, "fix that error: the next call is traced by all"
-        )
+        raise_errors(words.head, what, found, "fix that error: the next call is traced by all")
     groups = groups_of({index: each["digest"] for index, each in found.items()})
     if len(groups) == 1:
         return
@@ -390,7 +384,7 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
         DifferentProcessesError: (in every process) the trees differ; it names the fields, and the
             values with the processes that have them.
         ProcessTimeoutError: Some process did not come in time; it names which.
-        DigestError: A static means nothing to another process. Those raise a
+        PortableError: A static means nothing to another process. Those raise a
             `DifferentProcessesError` which says so, instead of waiting.
         ValueError: The timeout is not positive.
 

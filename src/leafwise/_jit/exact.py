@@ -1,6 +1,6 @@
 """The program that JAX has for a call, against that of a fresh trace: right for any code of Python.
 
-It is slow, as the function runs once more; it is what tests and `--audit=replay` ask for.
+It is slow, as the function runs once more; it is what `lw.debug.check_captures` asks for.
 """
 
 import hashlib

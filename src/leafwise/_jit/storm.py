@@ -1,6 +1,5 @@
 """One warning where one field or argument has caused trace after trace."""
 
-import os
 import types
 import warnings
 from collections import Counter
@@ -23,20 +22,6 @@ _WARNED: Final = ClassMap[Counter[Any]]()
 """The fields of each class that there was a warning of."""
 
 
-def _from_environment() -> int | None:
-    text = os.environ.get("LEAFWISE_STORM_GUARD", "")
-    if text and not text.isdecimal():
-        said = (
-            f"LEAFWISE_STORM_GUARD={text!r} is not a number of traces: {_USUAL} is used\n"
-            f"  fix: set it to a positive number, or to 0 to turn the guard off"
-        )
-        warnings.warn(said, RuntimeWarning, stacklevel=2)
-    return (int(text) if text.isdecimal() else _USUAL) or None
-
-
-_PROCESS: Final = _from_environment()
-"""The number that holds outside any block."""
-
 _blocks: Final[list["storm_guard"]] = []
 """The blocks that are open, the innermost first."""
 
@@ -52,8 +37,7 @@ class storm_guard(Block):  # noqa: N801  # a context manager that is used like a
     the block stays, and a field or argument that was warned of is not warned of again. Also a
     decorator, of functions that run when they are called.
 
-    Outside any block it is 8. The environment variable ``LEAFWISE_STORM_GUARD`` sets the number
-    for a whole process; 0 turns the guard off.
+    Outside any block it is 8.
 
     Args:
         traces: How many; None turns the guard off.
@@ -106,7 +90,7 @@ def count(
     site: Site | None,
 ) -> None:
     """Count the causes of one trace, and warn of those that keep coming back."""
-    threshold = next((block.traces for block in _blocks), _PROCESS)
+    threshold = next((block.traces for block in _blocks), _USUAL)
     causes = [reason for reason in explanation.reasons if reason.outcome is Outcome.RETRACE]
     if threshold is None or not causes:
         return

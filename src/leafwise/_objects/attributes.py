@@ -1,6 +1,6 @@
 """What an object holds: its attributes, the functions behind them, and what its class promises.
 
-No code of the user's runs: no property, no ``__getattr__``.
+No user code runs: no property, no ``__getattr__``.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
@@ -45,8 +45,8 @@ class MemberKind(Enum):
     """What was found under the name of an attribute."""
 
     VALUE = "value"  # or `MISSING`
-    METHOD = "method"  # a function of the user's that takes the object, or its class, when called
-    PROPERTY = "property"  # a function of the user's that runs when it is read; or a descriptor
+    METHOD = "method"  # a user's function that takes the object, or its class, when called
+    PROPERTY = "property"  # a user's function that runs when it is read; or a descriptor
     HIDDEN = "hidden"  # only code could say what it is, or a package has it: it counts as a whole
 
 
@@ -62,7 +62,7 @@ HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 
 def member_of(value: Any, name: str) -> Member:
-    """Return what `value.name` is, found without running code of the user's."""
+    """Return what `value.name` is, found without running user code."""
     is_class = is_a(value, type)
     own = in_class(value, name) if is_class else dict_of(value).get(name, MISSING)
     raw = in_class(type(value), name)
@@ -78,22 +78,30 @@ def member_of(value: Any, name: str) -> Member:
 
 def _from_class(raw: Any, value: Any) -> Member:
     """Return what an object has from its class."""
-    kind: Any = type(raw)
-    if not hasattr(kind, "__get__") or is_a(raw, staticmethod | type | types.BuiltinFunctionType):
+    descriptor: Any = type(raw)
+    # `rate = 0.1`, `class Inner: ...`, `act = staticmethod(relu)`
+    if not hasattr(descriptor, "__get__") or is_a(
+        raw, staticmethod | type | types.BuiltinFunctionType
+    ):
         return Member(MemberKind.VALUE, function_in(raw), not is_a(raw, staticmethod))
-    getter, is_bound = in_class(kind, "__get__"), is_a(raw, property | classmethod) or callable(raw)
+    getter = in_class(descriptor, "__get__")
+    runs_code = is_a(raw, property | classmethod) or callable(raw)
     is_static = is_a(raw, property) and _of_code(raw.fget).startswith("<leafwise ")
-    if is_static or (is_a(getter, types.WrapperDescriptorType) and not is_bound):
+    # `__slots__ = ("rate",)`, a static field of `@lw.pytree`
+    if is_static or (is_a(getter, types.WrapperDescriptorType) and not runs_code):
         try:
             return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
         except AttributeError:  # a slot that is not set, or a static of an unfinished instance
             return Member(MemberKind.VALUE)
+    # `rate = Descriptor()`, whose `__get__` the user wrote
     if is_a(getter, types.FunctionType) and not is_installed(getter):
         return Member(MemberKind.PROPERTY, raw)
-    found = next((each for each in functions_behind(raw) if not is_installed(each)), None)
+    # `@property def rate(self)`, `@classmethod def make(cls)`, `@jax.jit def step(self)`
+    functions = (function for function in functions_behind(raw) if not is_installed(function))
+    function = next(functions, None)
     is_property = is_a(raw, property | functools.cached_property)
     kind = MemberKind.PROPERTY if is_property else MemberKind.METHOD
-    return HIDDEN if found is None else Member(kind, found)
+    return HIDDEN if function is None else Member(kind, function)
 
 
 def in_class(cls: type, name: str) -> Any:
@@ -105,7 +113,7 @@ def in_class(cls: type, name: str) -> Any:
 
 
 def is_plain(value: Any, name: str) -> bool:
-    """Return whether reading an attribute runs no code of the user's, if it is there."""
+    """Return whether reading an attribute runs no user code, if it is there."""
     own: Any = type(value).__getattribute__
     return type(own) is types.WrapperDescriptorType and member_of(value, name).kind is (
         MemberKind.VALUE
@@ -123,7 +131,7 @@ def keeps_in_dict(kind: Any) -> bool:
 
 
 def hides(value: Any) -> bool:
-    """Return whether reading any attribute of an object runs code of the user's."""
+    """Return whether reading any attribute of an object runs user code."""
     own: Any = type(value).__getattribute__
     return is_a(own, types.FunctionType) and not is_installed(own)
 
@@ -254,7 +262,7 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
 
 
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
-    """Return the functions among which one of the user's of `singledispatch` chooses, or None."""
+    """Return the functions that a user's `singledispatch` function chooses from, or None."""
     is_own = function.__code__ is _DISPATCHER and not is_installed_module(function.__module__)
     found = vars(function).get("registry") if is_own else None
     return found if type(found) is types.MappingProxyType else None
@@ -263,11 +271,11 @@ def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
 _DISPATCHER: Final = cast("types.FunctionType", functools.singledispatch(len)).__code__
 
 DISPATCH: Final = frozenset({"register", "dispatch", "registry", "_clear_cache"})
-"""The attributes of a function of `functools.singledispatch`, beside ``__wrapped__``."""
+"""The attributes of a function of `functools.singledispatch`, next to ``__wrapped__``."""
 
 
 def user_function(function: types.FunctionType) -> types.FunctionType:
-    """Return the function of the user's that a package has wrapped, as flax wraps methods."""
+    """Return the user's function that a package has wrapped, as flax wraps methods."""
     found: Any = function
     while is_a(found, types.FunctionType) and is_installed(found):
         found = wrapped_by(found)
@@ -326,7 +334,7 @@ def is_tree(value: Any) -> bool:
     """Return whether a value is a pytree node to JAX, not a leaf."""
     try:
         return not jax.tree_util.all_leaves((value,))
-    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
+    except Exception:  # noqa: BLE001  # a user's flatten may raise anything
         return False
 
 
@@ -362,34 +370,60 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
 
     Those with a ``==`` of their own answer for themselves, unless they are pytrees.
     """
-    params = read(kind, "__dataclass_params__", None)
-    if params is not None and dataclasses.is_dataclass(kind):
-        generated = has_generated_eq(kind)
+    for mark, fields_of in _RECORDS.items():
+        declared: Any = read(kind, mark, None)
+        if declared is not None:
+            return fields_of(kind, declared)
+    return None
+
+
+def _dataclass_fields(kind: Any, params: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``@dataclass(frozen=True)``, or of a module of equinox or flax.linen."""
+    if has_generated_eq(kind):
+        is_record = params.frozen
+    else:
         # A module of equinox guards its attributes itself.
         guarded = params.frozen or kind.__setattr__ is not object.__setattr__
-        is_node = is_tree_node(kind)
-        if params.frozen if generated else guarded and is_node:
-            return tuple(field.name for field in dataclasses.fields(kind))
-        if params.unsafe_hash and generated:  # a module of flax.linen
-            return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
-        return None
-    struct: Any = read(kind, "__struct_config__", None)
-    if struct is not None:
-        own = not struct.eq or type(kind.__eq__) is not types.WrapperDescriptorType
-        return None if own or not struct.frozen else read(kind, "__struct_fields__")
-    fields: Any = read(kind, "__pydantic_fields__", None)
-    if fields is not None and str(read(kind.__eq__, "__module__", None)).startswith("pydantic."):
-        config: Any = read(kind, "model_config", {})
-        private: Any = read(kind, "__private_attributes__", {})
-        return (*fields, *private) if config.get("frozen") else None
-    attributes_of = read(kind, "__attrs_attrs__", None)
-    if attributes_of is None or not _of_code(kind.__eq__).startswith(_ATTRS):
+        is_record = guarded and is_tree_node(kind)
+    if is_record:
+        return tuple(field.name for field in dataclasses.fields(kind))
+    if params.unsafe_hash and has_generated_eq(kind):  # a module of flax.linen
+        return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    return None
+
+
+def _msgspec_fields(kind: Any, config: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``class Config(msgspec.Struct, frozen=True)``."""
+    is_generated = config.eq and type(kind.__eq__) is types.WrapperDescriptorType
+    return read(kind, "__struct_fields__") if is_generated and config.frozen else None
+
+
+def _pydantic_fields(kind: Any, fields: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``class Config(pydantic.BaseModel, frozen=True)``."""
+    is_generated = str(read(kind.__eq__, "__module__", None)).startswith("pydantic.")
+    config: Any = read(kind, "model_config", {})
+    private: Any = read(kind, "__private_attributes__", {})
+    return (*fields, *private) if is_generated and config.get("frozen") else None
+
+
+def _attrs_fields(kind: Any, attributes: Any) -> tuple[str, ...] | None:
+    """Return the fields of ``@attrs.frozen``, or those compared by ``@attrs.define(hash=True)``."""
+    if not _of_code(kind.__eq__).startswith(_ATTRS):
         return None
     if is_frozen(kind):
-        return tuple(attribute.name for attribute in attributes_of)
+        return tuple(attribute.name for attribute in attributes)
     if _of_code(kind.__hash__).startswith(_ATTRS):
-        return tuple(attribute.name for attribute in attributes_of if attribute.eq)
+        return tuple(attribute.name for attribute in attributes if attribute.eq)
     return None
+
+
+_RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {
+    "__dataclass_params__": _dataclass_fields,
+    "__struct_config__": _msgspec_fields,
+    "__pydantic_fields__": _pydantic_fields,
+    "__attrs_attrs__": _attrs_fields,
+}
+"""Who reads the fields of a class, by the attribute that shows which library it is of."""
 
 
 def is_frozen(kind: Any) -> bool:
@@ -407,7 +441,7 @@ def never_changes(kind: Any) -> bool:
 
 
 def is_plain_object(kind: type) -> bool:
-    """Return whether only code of the user's reads the attributes of an object."""
+    """Return whether only user code reads the attributes of an object."""
     if any(map(is_installed_module, map(module_of, kind.__mro__[:-1]))):
         return False
     is_record = dataclasses.is_dataclass(kind) or record_fields(kind) is not None

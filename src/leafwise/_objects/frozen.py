@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import record_fields
 from leafwise._objects.classes import is_a
-from leafwise.errors import Finding, TracerInStaticError, static_field_error
+from leafwise.errors import Finding, StaticFieldError
 
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
@@ -127,17 +127,17 @@ class StaticArray(np.ndarray[Any, Any]):
             dtype: The dtype of the elements, if it is not to be that of `value`.
 
         Raises:
-            TracerInStaticError: `value` is traced, so it has no content yet.
+            StaticFieldError: `value` is traced, so it has no content yet.
             TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
         """
         if is_a(value, Tracer):
-            raise static_field_error([TracerInStaticError], [_traced(value)])
+            raise StaticFieldError(_traced(value))
         if is_a(value, np.ma.MaskedArray):
             raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
         try:
             source = np.asarray(value, dtype)
         except jax.errors.TracerArrayConversionError as error:
-            raise static_field_error([TracerInStaticError], [_traced(value)]) from error
+            raise StaticFieldError(_traced(value)) from error
         if source.dtype.hasobject:
             raise TypeError(
                 f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
@@ -246,6 +246,7 @@ def _plain(value: Any) -> Any:
 
 def _traced(value: Any) -> Finding:
     return Finding(
+        "tracer",
         "StaticArray(value)",
         f"{value!r}",
         "a traced value has no content to keep",
@@ -268,7 +269,7 @@ def freeze(value: Any) -> Any:
         The immutable equivalent; `value` itself if nothing in it had to change.
 
     Raises:
-        TracerInStaticError: An array inside is traced.
+        StaticFieldError: An array inside is traced.
         ValueError: A container contains itself, or is nested too deeply.
 
     Examples:

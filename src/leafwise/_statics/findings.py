@@ -5,7 +5,7 @@ import enum
 import re
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +16,10 @@ from leafwise._objects.classes import is_a, is_tree_node, qualname_of, read
 from leafwise._objects.frozen import freeze
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
-from leafwise.errors import (
-    ArrayInStaticError,
-    Finding,
-    InconsistentHashError,
-    StaticFieldError,
-    TracerInStaticError,
-    UnhashableStaticError,
-    message_of,
-)
-
-Refusal: TypeAlias = tuple[type[StaticFieldError], Finding]
+from leafwise.errors import Finding, message_of
 
 
-def refused(path: str, value: Any) -> Refusal | None:
+def refused(path: str, value: Any) -> Finding | None:
     """Return why a value whose type is not in the table cannot be static, or None.
 
     Hash and ``==`` are not called here: see `bad_hash`.
@@ -63,15 +53,15 @@ def is_array(value: Any) -> bool:
     return converts and all(read(value, name) is not MISSING for name in ("shape", "dtype"))
 
 
-def bad_hash(path: str, value: Any) -> Refusal | None:
+def bad_hash(path: str, value: Any) -> Finding | None:
     """Return why the hash or ``==`` of an object is not reliable, or None."""
     kind = type(value)
     name = qualname_of(kind).rpartition(".")[2]
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
-        if (found := _bad_item(path, value)) is not None:
-            return found
+        if (finding := _bad_item(path, value)) is not None:
+            return finding
         raised = f"{type(error).__name__}: {message_of(error)}"
         if isinstance(kind.__hash__, types.FunctionType):
             fix = f"make {name}.__hash__ return one int, from values that never change"
@@ -91,19 +81,20 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
     return None
 
 
-def _bad_item(path: str, value: Any) -> Refusal | None:
+def _bad_item(path: str, value: Any) -> Finding | None:
     """Return why an item of a mapping cannot be static, if one cannot."""
     for key, item in value.items() if is_a(value, Mapping) else ():
         where = f"{path}[{key!r}]"
-        found = refused(where, item) or bad_hash(where, item)
-        if found is not None:
-            return found
+        finding = refused(where, item) or bad_hash(where, item)
+        if finding is not None:
+            return finding
     return None
 
 
 def eq_raises(path: str, value: Any, error: Exception) -> Finding:
     """Return the finding for an ``==`` that raises between two values."""
     return Finding(
+        "inconsistent",
         path,
         got(value),
         f"its __eq__ raises {type(error).__name__}: {message_of(error)}",
@@ -111,12 +102,12 @@ def eq_raises(path: str, value: Any, error: Exception) -> Finding:
     )
 
 
-def unhashable(path: str, value: Any) -> Refusal:
+def unhashable(path: str, value: Any) -> Finding:
     """Return the finding for a value that can change in place."""
     return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
 
 
-def unreadable(path: str, value: Any, error: Exception) -> Refusal:
+def unreadable(path: str, value: Any, error: Exception) -> Finding:
     """Return the finding for a value whose own code, or whose depth, stops it from being read."""
     if isinstance(error, RecursionError):
         fix = "store it in another way: flat, or as the text or bytes that it is made of"
@@ -126,7 +117,7 @@ def unreadable(path: str, value: Any, error: Exception) -> Refusal:
     return _unhashable(path, value, f"reading it raises {cause}", fix)
 
 
-def cyclic(path: str, value: Any) -> Refusal:
+def cyclic(path: str, value: Any) -> Finding:
     return _unhashable(path, value, "it contains itself", "break the cycle")
 
 
@@ -141,17 +132,17 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
     )
 
 
-def of_argument(found: Finding) -> Finding:
+def of_argument(finding: Finding) -> Finding:
     """Return a finding of a static argument, for which no field can be declared otherwise."""
-    name = field_of(found.path)
-    fix = re.sub(r" or `[^`]*static_field[^`]*`", "", found.fix)
-    fixes = [each for each in fix.split(",\nor") if "field" not in each]
-    if not fixes or found.fix.startswith("make the field dynamic"):
+    name = field_of(finding.path)
+    fix = re.sub(r" or `[^`]*static_field[^`]*`", "", finding.fix)
+    fixes = [line for line in fix.split(",\nor") if "field" not in line]
+    if not fixes or finding.fix.startswith("make the field dynamic"):
         fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
-    return found._replace(fix=",\nor".join(fixes))
+    return finding._replace(fix=",\nor".join(fixes))
 
 
-def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> Finding:
+def with_declaration(finding: Finding, declaration: Callable[[str, str], str]) -> Finding:
     """Return a finding that shows how the field is declared in the place of three dots."""
 
     def written(match: re.Match[str]) -> str:
@@ -160,8 +151,8 @@ def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> 
         except Exception:  # noqa: BLE001  # the repr of a default is the user's own code
             return match[0]
 
-    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, found.fix)
-    return found._replace(fix=fix)
+    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, finding.fix)
+    return finding._replace(fix=fix)
 
 
 def field_of(path: str) -> str:
@@ -175,9 +166,9 @@ def _is_in_containers(path: str) -> bool:
 
 
 def _derive_it(path: str) -> str:
-    """Return the fix for what an object stores beside its fields, as ``__post_init__`` may."""
-    found = re.search(r"\.(?!__)(\w+)$", path)
-    return f",\nor, if it follows from the rest, make {found[1]} a cached_property" if found else ""
+    """Return the fix for what an object stores next to its fields, as ``__post_init__`` may."""
+    last = re.search(r"\.(?!__)(\w+)$", path)
+    return f",\nor, if it follows from the rest, make {last[1]} a cached_property" if last else ""
 
 
 def _make_dynamic(path: str) -> str:
@@ -193,13 +184,13 @@ def _make_dynamic(path: str) -> str:
     )
 
 
-def traced(path: str, value: Any) -> Refusal:
+def traced(path: str, value: Any) -> Finding:
     fix = f"{_make_dynamic(path)},\nor compute the value outside the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
-    return TracerInStaticError, Finding(path, got(value), reason, fix)
+    return Finding("tracer", path, got(value), reason, fix)
 
 
-def array(path: str, value: Any) -> Refusal:
+def array(path: str, value: Any) -> Finding:
     field = field_of(path)
     fix = _make_dynamic(path)
     if is_a(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended):
@@ -216,10 +207,10 @@ def array(path: str, value: Any) -> Refusal:
     except Exception:  # noqa: BLE001  # an object that only looks like an array
         kind = describe_array(value)
     reason = f"an array ({kind}) has no hash"
-    return ArrayInStaticError, Finding(path, got(value), reason, fix)
+    return Finding("array", path, got(value), reason, fix)
 
 
-def _array_leaf(path: str, value: Any) -> Refusal | None:
+def _array_leaf(path: str, value: Any) -> Finding | None:
     """Return the finding for a pytree of another library that holds an array."""
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if leaf is not value and is_array(leaf):
@@ -257,7 +248,7 @@ def _frozen_code(kind: Any) -> str:
     return codes[0] if is_open and codes else ""
 
 
-def _hashless(path: str, value: Any) -> Refusal:
+def _hashless(path: str, value: Any) -> Finding:
     """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
@@ -287,11 +278,11 @@ def _freeze_fix(path: str, value: Any) -> str:
     return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
 
 
-def _unhashable(path: str, value: Any, reason: str, fix: str) -> Refusal:
-    return UnhashableStaticError, Finding(path, got(value), reason, fix)
+def _unhashable(path: str, value: Any, reason: str, fix: str) -> Finding:
+    return Finding("unhashable", path, got(value), reason, fix)
 
 
-def uncomparable(path: str, value: Any, reason: str) -> Refusal:
+def uncomparable(path: str, value: Any, reason: str) -> Finding:
     """Return the finding for a value that cannot be compared by content."""
     fix = (
         f"build it once and keep it: `{field_of(path)}: ... = lw.static_field()` compares "
@@ -300,5 +291,5 @@ def uncomparable(path: str, value: Any, reason: str) -> Refusal:
     return _unhashable(path, value, f"it cannot be compared by content: {reason}", fix)
 
 
-def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Refusal:
-    return InconsistentHashError, Finding(path, got(value), reason, fix)
+def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Finding:
+    return Finding("inconsistent", path, got(value), reason, fix)

@@ -39,13 +39,7 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
-from leafwise.errors import (
-    Finding,
-    InconsistentHashError,
-    StaticFieldError,
-    StaticMutatedError,
-    static_field_error,
-)
+from leafwise.errors import Finding, StaticFieldError, StaticMutatedError
 
 if TYPE_CHECKING:
     from leafwise._statics.content import Guards
@@ -78,7 +72,7 @@ class Opaque:
             return bool(self._value == other._value)
         except Exception as error:
             finding = findings.eq_raises(self._path, self._value, error)
-            raise static_field_error([InconsistentHashError], [finding]) from error
+            raise StaticFieldError(finding) from error
 
 
 class OpaqueTreedef(Opaque):
@@ -162,7 +156,7 @@ class Canonicaliser:
     def __init__(self, readers: Mapping[type, CanonicalOf] | None = None) -> None:
         self.readers = CANONICAL if readers is None else readers
         self._out: list[Any] = []
-        self._found: list[tuple[type[StaticFieldError], Finding]] = []
+        self._found: list[Finding] = []
         self._above: set[int] = set()
         self.fixed = True
         self.reaches = False
@@ -179,11 +173,11 @@ class Canonicaliser:
         return not self._found
 
     @property
-    def findings(self) -> "tuple[tuple[type[StaticFieldError], Finding], ...]":
+    def findings(self) -> "tuple[Finding, ...]":
         return tuple(self._found)
 
-    def add_finding(self, found: tuple[type[StaticFieldError], Finding]) -> None:
-        self._found.append(found)
+    def add_finding(self, finding: Finding) -> None:
+        self._found.append(finding)
 
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
         """Raise one error for all findings, if there are any.
@@ -192,15 +186,16 @@ class Canonicaliser:
             declaration: Returns how a field is declared, with another option, as code.
         """
         if self._found:
-            kinds, found = zip(*self._found, strict=True)
-            if declaration is not None:
-                found = tuple(findings.with_declaration(each, declaration) for each in found)
-            raise static_field_error(kinds, found)
+            if declaration is None:
+                raise StaticFieldError(*self._found)
+            raise StaticFieldError(
+                *(findings.with_declaration(finding, declaration) for finding in self._found)
+            )
 
     def take_over(self, other: "Canonicaliser") -> None:
         self.push(*other.form)
-        for found in other.findings:
-            self.add_finding(found)
+        for finding in other.findings:
+            self.add_finding(finding)
 
     def separate_form(self, read_parts: Callable[[], None]) -> tuple[Any, ...]:
         """Return the form of some parts, which are not added to this one."""

@@ -28,7 +28,6 @@ from leafwise.errors import (
     DefinitionError,
     StaticFieldError,
     StaticMutatedError,
-    static_field_error,
 )
 
 if TYPE_CHECKING:
@@ -180,8 +179,7 @@ def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
         try:
             snapshot.add(value, path)
         except Exception as error:
-            kind, found = findings.unreadable(path, value, error)
-            raise static_field_error([kind], [found]) from error
+            raise StaticFieldError(findings.unreadable(path, value, error)) from error
     return snapshot
 
 
@@ -189,12 +187,10 @@ def refuse_tracers(snapshot: Snapshot) -> None:
     """Refuse statics through which a tracer can be reached.
 
     Raises:
-        TracerInStaticError: One can be; all are named.
+        StaticFieldError: One can be; all are named.
     """
     if snapshot.tracers:
-        found = [findings.traced(path, value) for path, value in snapshot.tracers]
-        kinds, each = zip(*found, strict=True)
-        raise static_field_error(kinds, each)
+        raise StaticFieldError(*(findings.traced(path, value) for path, value in snapshot.tracers))
 
 
 KEY: Final = "__leafwise_key__"

@@ -14,22 +14,22 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from leafwise._classes.fields import SHARDING
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
-from leafwise._jax.processes import (
+from leafwise._jax.host_differences import (
     Pairs,
     Words,
     check_timeout,
     differences_between,
     exchange_in_groups,
     grouped_by_digest,
-    processes,
 )
+from leafwise._jax.processes import processes
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
 from leafwise._trees.where import AtPath, field_metadata
-from leafwise.errors import DifferentProcessesError, ShardingError
+from leafwise.errors import DifferentProcessesError, TreeError
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def shardings(
         The tree, with a `jax.sharding.NamedSharding` in the place of each leaf.
 
     Raises:
-        ShardingError: A spec has more entries than the array has dimensions, an axis that the
+        TreeError: A spec has more entries than the array has dimensions, an axis that the
             mesh has not, or one twice, or a dimension cannot be divided by its axes; or a leaf
             is not an array, or there is no mesh. All leaves are named.
         PathError: A path leads nowhere.
@@ -93,7 +93,7 @@ def shardings(
     """
     mesh = current_mesh() if mesh is None else mesh
     if mesh is None:
-        raise ShardingError(
+        raise TreeError(
             "there is no mesh to shard over\n"
             "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
         )
@@ -122,7 +122,7 @@ def shardings(
         except ValueError as error:
             problems.setdefault((where, str(error)), []).append(flat.name_of(place))
     if problems:
-        raise ShardingError("\n".join(_format_problem(*item) for item in problems.items()))
+        raise TreeError("\n".join(_format_problem(*item) for item in problems.items()))
     places: T = flat.treedef.unflatten(leaves)
     return places
 
@@ -148,7 +148,7 @@ def shard(
         The tree, with the same values and statics. No constructor of a leafwise class runs.
 
     Raises:
-        ShardingError: As in `shardings`.
+        TreeError: As in `shardings`.
         DifferentProcessesError: The mesh spans processes, which have different values.
         ProcessTimeoutError: The mesh spans processes, and some of them did not come in time.
         ValueError: The timeout is not positive.

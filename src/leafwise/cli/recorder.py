@@ -55,7 +55,7 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     recorder = Recorder(
         write,
         checks_captures=options.get("captures", False),
-        audit=options.get("audit") or "",
+        audit=options.get("audit", False),
         programs=options.get("programs", False),
     )
     recorder.start()
@@ -84,7 +84,7 @@ class Recorder:
         write: Write,
         *,
         checks_captures: bool = False,
-        audit: str = "",
+        audit: bool = False,
         programs: bool = False,
     ) -> None:
         self._write = write
@@ -94,7 +94,7 @@ class Recorder:
             from leafwise.cli.program_recorder import ProgramRecorder  # noqa: PLC0415  # on demand
 
             self._programs = ProgramRecorder(write)
-        self._audit = Audit(self._note_wrong, replays=audit == "replay") if audit else None
+        self._audit = Audit(self._note_wrong) if audit else None
         lists = write if checks_captures else None
         self._block = _Checks(lists, self._audit) if checks_captures or audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()

@@ -21,7 +21,7 @@ from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import weakly_typed
 from leafwise._trees.shardings import put
-from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.errors import CheckpointError
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
 Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes a sharding, or None for numpy arrays, by path; returns the arrays that were written."""
 
-Agree: TypeAlias = Callable[[CheckpointMismatchError | None], None]
+Agree: TypeAlias = Callable[[CheckpointError | None], None]
 """Tells other processes whether what was saved fits in this one."""
 
 
@@ -336,7 +336,7 @@ def unpack(
     found = differences(saved, described.record, described.root, fits)
     if found:
         lines = "".join(f"\n  {each}" for each in found)
-        error = CheckpointMismatchError(
+        error = CheckpointError(
             f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}", found
         )
         agree(error)

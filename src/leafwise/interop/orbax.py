@@ -14,7 +14,7 @@ import numpy as np
 
 from leafwise._compare.description import Record, of_kind
 from leafwise._jax.processes import MissingError, exchange, processes
-from leafwise.errors import CheckpointError, CheckpointMismatchError, message_of
+from leafwise.errors import CheckpointError, message_of
 from leafwise.interop._checkpoint import (
     ROOT,
     Migrate,
@@ -126,9 +126,9 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
         A tree of the target's class, structure and statics.
 
     Raises:
-        CheckpointMismatchError: What was saved (or what `migrate` made of it) has another
-            class, structure, static, shape or dtype; it names all places.
         CheckpointError: The checkpoint is damaged, or not one of leafwise.
+            Or what was saved (or what `migrate` made of it) has another class, structure, static,
+            shape or dtype; it names all places.
         FileNotFoundError: There is none.
 
     Examples:
@@ -154,7 +154,7 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
         def read(shardings: Mapping[str, Any]) -> dict[str, Any]:
             return _read_arrays(read_item, saved, shardings)
 
-        def agree(error: CheckpointMismatchError | None) -> None:
+        def agree(error: CheckpointError | None) -> None:
             _agree(folder, error)
 
         return unpack(target, saved, str(folder), read, migrate, agree=agree)
@@ -187,7 +187,7 @@ def _read_arrays(
     return found
 
 
-def _agree(directory: Path, own: CheckpointMismatchError | None) -> None:
+def _agree(directory: Path, own: CheckpointError | None) -> None:
     """Let no process wait for one whose target does not fit: each tells the others."""
     here = processes()
     if here is None or here.count == 1:
@@ -197,7 +197,7 @@ def _agree(directory: Path, own: CheckpointMismatchError | None) -> None:
         found = exchange(here, f"restore {directory}", text, _TIMEOUT)
         refused = [f"in process {index}: {each}" for index, each in sorted(found.items()) if each]
         if refused and own is None:
-            raise CheckpointMismatchError("\n".join(refused))
+            raise CheckpointError("\n".join(refused))
 
 
 _TIMEOUT: Final = 300.0

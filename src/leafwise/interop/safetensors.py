@@ -104,9 +104,9 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
         A tree of the target's class, structure and statics.
 
     Raises:
-        CheckpointMismatchError: What was saved (or what `migrate` made of it) has another
-            class, structure, static, shape or dtype; it names all places.
         CheckpointError: The file is damaged, or `save` did not write it.
+            Or what was saved (or what `migrate` made of it) has another class, structure, static,
+            shape or dtype; it names all places.
         FileNotFoundError: There is none.
 
     Examples:

@@ -14,7 +14,6 @@ The functions below and `strategies` are public; files that are not have an unde
 
 from typing import TYPE_CHECKING
 
-from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.interop._extra import import_extra
 from leafwise.testing._laws.law import Law
 
@@ -52,9 +51,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "CannotBuildError",
     "Law",
-    "LawViolation",
     "OnlyOn",
     "check_pytree",
     "check_recompilation",

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.kit import specimens
 
 import leafwise as lw
-from leafwise.testing.strategies import CannotBuildError, arrays, instances
+from leafwise.errors import CannotBuildError
+from leafwise.testing.strategies import arrays, instances
 
 from .seeking import assert_reaches, drawn, minimal
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise.testing.strategies import CannotBuildError, arrays, instances
+from leafwise.errors import CannotBuildError
+from leafwise.testing.strategies import arrays, instances
 
 from .seeking import assert_reaches, drawn, minimal
 

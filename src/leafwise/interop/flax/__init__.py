@@ -17,7 +17,7 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
 from leafwise._statics.key import table_of
 from leafwise._statics.portable import dump
-from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint import explain_opaque
 from leafwise.interop._extra import import_extra
 
@@ -43,7 +43,7 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
 
     What the statics were is written as well, as the keys of dicts without leaves, so that
     ``jax.tree.map`` over a state dict still meets nothing but arrays. A state dict of another
-    static configuration is refused with a `leafwise.errors.CheckpointMismatchError`, and so is
+    static configuration is refused with a `leafwise.errors.CheckpointError`, and so is
     one that lacks a field or has another one. A state dict that says nothing of statics, such as
     one written by hand, is accepted.
 
@@ -191,7 +191,7 @@ def _from_state_dict(target: Any, state: Any) -> Any:
     found = differences(saved, own, described.root)
     if found:
         lines = "\n".join(f"  {difference}" for difference in found)
-        raise CheckpointMismatchError(
+        raise CheckpointError(
             f"{described.root}: the state dict is not one of this target\n{lines}{_at_path()}\n"
             f"  fix: restore into an instance with the fields and statics that were saved, or "
             f"delete state[{_STATICS!r}] to restore into other statics",

@@ -5,7 +5,6 @@
 `pytrees` are for testing a library of pytrees.
 """
 
-from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._arrays import arrays
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
 from leafwise.testing.strategies._instances import instances
@@ -13,7 +12,6 @@ from leafwise.testing.strategies._static_values import static_values
 from leafwise.testing.strategies._trees import LeafwiseNode, NamedNode, RegisteredNode, pytrees
 
 __all__ = [
-    "CannotBuildError",
     "Edit",
     "EditKind",
     "LeafwiseNode",
