@@ -1,6 +1,5 @@
 """`leafwise.interop.equinox.Module`: functions by content are looked at whenever flattened."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -79,17 +78,3 @@ def test_no_program_answers_for_another() -> None:
     assert program(M(1.0, scaled_by(rates))) == 8
     rates[0] = 7.5
     assert program(first) == program(other) == 7.5
-
-
-@works(LOOKS)
-def test_copies_and_traced_modules() -> None:
-    """Copies, mapped and traced modules are looked at as well."""
-    rates = [7.0]
-    module = M(1.0, scaled_by(rates))
-    copies = [copy.copy(module), copy.deepcopy(module), jax.tree.map(lambda x: x, module)]
-    for each in copies:
-        assert jax.tree.structure(each) == jax.tree.structure(module)
-    rates[0] = 8.0
-    for each in copies:
-        with pytest.raises(lw.errors.StaticMutatedError):
-            jax.tree.leaves(each)

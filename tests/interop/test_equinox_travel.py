@@ -85,11 +85,7 @@ def test_class_by_value_is_refused() -> None:
 @works(f"{KEEPS} `copy`, `deepcopy` and `pickle`")
 def test_copies() -> None:
     """Copies have the same key; statics are shared, children copied, once each."""
-
-    class Plain:
-        """Statics of this kind are distinguished by identity."""
-
-    plain = Plain()
+    plain = object()
     layer = Layer(jnp.ones(2), name="a")
     holder = Holder([layer, layer], plain)
     for made in (copy.copy(holder), copy.deepcopy(holder)):
