@@ -87,8 +87,6 @@ LEAVES: dict[str, Callable[[], Any]] = {
     "int4": lambda: jnp.arange(-2, 2).astype(jnp.int4),
     "complex": lambda: jnp.ones(2, jnp.complex64) * 1j,
     "weak": lambda: jnp.full((2, 3), 1.0),
-    "weak int": lambda: jnp.asarray(3),
-    "weak bool": lambda: jnp.asarray(0) >= 5,
     "no dimensions": lambda: jnp.float32(3.0),
     "empty": lambda: jnp.zeros((0, 3)),
     "empty int4": lambda: jnp.zeros((2, 0), jnp.int4),
@@ -170,12 +168,10 @@ def test_differences_are_refused_by_path(lib: Library, path: Path) -> None:
 
 TARGETS: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"layers": (1.0,)}, "dict: saved "),
-    (lambda: Net((), 0.5), "Net.layers[0]: saved"),
     (lambda: Net(net().layers, 1), "Net.scale: saved a Python float, target a Python int"),
     (lambda: Net(net().layers, None), "Net.scale: saved a Python float, target NoneType"),
     (lambda: Net(list(net().layers), 0.5), "Net.layers: saved tuple, target list"),
     (lambda: Net(net().layers, 0.5, lambda: 2), "Net.depth: saved 2, target opaque"),
-    (lambda: net(depth=2.0), "Net.depth: saved 2, target 2.0"),
     (lambda: Net(net().layers, jnp.float16(0)), ""),  # it says what kind of float comes back
 ]
 
@@ -328,7 +324,6 @@ NO_ARRAY, NO_WORDS = "no arrays like this one", "no description that another pro
 BAD_LEAVES: dict[str, tuple[Callable[[], Any], str]] = {
     "abstract": (lambda: jax.ShapeDtypeStruct((2,), "f4"), "abstract"),
     "deleted": (deleted, "deleted or donated"),
-    "object": (lambda: np.array([None]), NO_ARRAY),
     "text": (lambda: np.array(["a"]), NO_ARRAY),
     "swapped": (lambda: np.ones(2, ">f4"), NO_ARRAY),
     "masked": (lambda: np.ma.masked_array([1.0], [True]), NO_ARRAY),

@@ -101,7 +101,6 @@ def test_round_trip(which: int) -> None:
     step(saved)
     same(serialization.from_state_dict(target, serialization.to_state_dict(saved)), saved)
     restored = serialization.from_bytes(target, serialization.to_bytes(saved))
-    same(restored, saved)
     with lw.budget(traces=0, eager=False):
         step(restored)
 
@@ -165,9 +164,7 @@ def test_modules_in_nnx() -> None:
 def test_methods_in_nnx() -> None:
     """A bound method is data to nnx; another function of the same instance is another graph."""
     net = Net(nnx.Param(jnp.full(2, 3.0)))
-    model = Model(net.times)
-    graph, state = nnx.split(model)
-    assert state["it"]["__self__"]["w"].shape == (2,)
+    graph, state = nnx.split(Model(net.times))
     assert nnx.merge(graph, state).it(1.0).tolist() == [6, 6]
     assert nnx.split(Model(net.plus))[0] != graph
     assert nnx.split(Model(Net(nnx.Param(jnp.ones(2))).times))[0] == graph

@@ -86,8 +86,6 @@ def test_statics_are_sound() -> None:
     """What flax answered for `1` when it got `True` is now two programs."""
     params = file_of(struct)[0]
     assert jax.tree.structure(params(size=1)) != jax.tree.structure(params(size=True))
-    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Params\.size"):
-        params(size=[1])
 
 
 class Node(struct.PyTreeNode, Generic[T]):
@@ -145,5 +143,3 @@ def test_options() -> None:
     assert Ordered(1).replace(x=3).x == 3  # type: ignore[attr-defined]
     with pytest.raises(lw.errors.DefinitionError, match="no mutable pytree class"):
         struct.dataclass(frozen=False)(type("Local", (), {}))
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'unsafe_hash'"):
-        struct.dataclass(unsafe_hash=True)(type("Local", (), {}))
