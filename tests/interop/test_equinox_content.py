@@ -10,11 +10,9 @@ import pytest
 import leafwise as lw
 from leafwise.interop.equinox import Module
 
+from .modules import works
+
 LOOKS = "a function by content in a `leafwise.interop.equinox.Module` is checked at each flatten"
-
-
-def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", what, cannot=cannot)
 
 
 def scaled_by(rates: list[float]) -> Any:

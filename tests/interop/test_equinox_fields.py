@@ -10,11 +10,9 @@ import pytest
 
 import leafwise as lw
 
+from .modules import works
+
 SPECIFIERS = "`lw.field` and `lw.static_field` in an `equinox.Module`"
-
-
-def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", what, cannot=cannot)
 
 
 def positive(value: Any) -> bool:

@@ -20,12 +20,10 @@ from leafwise.interop.equinox import Module
 from leafwise.testing import check_pytree, check_recompilation
 from leafwise.testing.strategies import instances
 
+from .modules import works
+
 SOUND = "`leafwise.interop.equinox.Module`: statics compared by type and value"
 REFUSED = "`leafwise.interop.equinox.Module`: lists, arrays and tracers in statics are refused"
-
-
-def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", what, cannot=cannot)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,7 @@ import pytest
 
 import leafwise as lw
 
-
-def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", what, cannot=cannot)
+from .modules import works
 
 
 @lw.pytree

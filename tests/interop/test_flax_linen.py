@@ -1,6 +1,5 @@
 """`flax.linen` modules next to leafwise classes: as statics, with parameters, in `TrainState`."""
 
-import random
 from typing import Any
 
 import flax.linen as nn
@@ -9,7 +8,6 @@ import jax.numpy as jnp
 import optax
 import pytest
 from flax.training.train_state import TrainState
-from jax.sharding import AxisType, PartitionSpec
 
 import leafwise as lw
 
@@ -138,26 +136,6 @@ def test_train_state_needs_a_mapping() -> None:
     params = Params(jnp.ones((3, 2)), jnp.ones(2))
     with pytest.raises(TypeError, match=r"not (a container or )?iterable"):
         train_state(params, params)
-
-
-@pytest.mark.filterwarnings("error")
-def test_rules_are_those_of_flax() -> None:
-    """The rules of `lw.shardings` give the specs of `flax.linen.logical_to_mesh_axes`."""
-    rng = random.Random(0)  # noqa: S311
-    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Auto,) * 3)
-    choices = [None, "x", "y", "z", ("x", "y"), ("z", "x"), ("y",)]
-    array = jnp.ones((8, 8, 8))
-
-    def named(spec: Any) -> list[Any]:
-        """Return a spec in one of the forms that mean the same."""
-        return [each if each is None or isinstance(each, tuple) else (each,) for each in spec]
-
-    for _ in range(200):
-        rules = [(rng.choice("abcd"), rng.choice(choices)) for _ in range(rng.randint(1, 8))]
-        names: list[Any] = rng.sample("abcd", k=rng.randint(0, 3))
-        names = [name if name in dict(rules) else None for name in names]
-        mine = lw.shardings([array], mesh, paths={"": PartitionSpec(*names)}, rules=rules)
-        assert named(mine[0].spec) == named(nn.logical_to_mesh_axes(names, rules)), (names, rules)
 
 
 def test_a_module_of_linen_that_is_made_again() -> None:
