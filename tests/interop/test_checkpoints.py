@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -430,16 +430,3 @@ def test_the_committed_file_is_readable(lib: Library, monkeypatch: pytest.Monkey
     assert back["net"] == tree["net"]
     assert back["step"] == 3
     assert (jax.random.key_data(back["key"]) == jax.random.key_data(tree["key"])).all()
-
-
-@lw.pytree
-class Episode:
-    done: jax.Array
-    kind: lw.Static[Any] = Optional[int]  # noqa: UP045  # another object than `int | None`
-
-
-def test_a_union_as_a_static(path: Path) -> None:
-    """A union with None as a static is described."""
-    saved = Episode(jnp.ones(2))
-    lst.save(saved, path)
-    assert jax.tree.structure(lst.load(saved, path)) == jax.tree.structure(saved)

@@ -155,7 +155,7 @@ DISTINCT = [
     *(dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, fold=1, tzinfo=dt.UTC)),
     *(jax.ShapeDtypeStruct((2,), "f4"), jax.ShapeDtypeStruct((2,), "i4"), re.compile("a")),
     *(re.compile("a", re.IGNORECASE), zoneinfo.ZoneInfo("UTC"), jax.sharding.PartitionSpec("x")),
-    *(jax.lax.Precision.HIGH, "\ud800", "]['", jax.sharding.PartitionSpec("x", None)),
+    *(jax.lax.Precision.HIGH, "\ud800", "]['", jax.sharding.PartitionSpec("x", None), int | None),
 ]
 
 

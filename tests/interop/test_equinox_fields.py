@@ -19,15 +19,11 @@ def positive(value: Any) -> bool:
     return value > 0
 
 
-def as_text(value: object) -> str:
-    return str(value)
-
-
 class Net(eqx.Module):
     w: jax.Array = lw.field(converter=jnp.asarray)
     depth: int = lw.static_field(default=2, check=positive)
     table: Any = lw.static_field(default_factory=list, freeze=True)
-    name: str = lw.static_field(default="net", kw_only=True, converter=as_text)
+    name: str = lw.static_field(default="net", kw_only=True, converter=str)
     rate: float = lw.field(default=0.1, check=positive)
 
 

@@ -138,12 +138,10 @@ def test_static_tables() -> None:
 
 
 @works(REFUSED)
-@pytest.mark.parametrize("cls", CLASSES)
-def test_tracers_are_refused(cls: Callable[..., Any]) -> None:
-    """A traced value is refused behind a closure, too; a dynamic field takes it."""
-    with pytest.raises(lw.errors.TracerInStaticError, match=r"\.static"):
-        jax.jit(lambda x: cls(1.0, lambda: x))(1.0)
-    assert jax.jit(lambda x: cls(x, 3))(1.0).static == 3
+def test_tracers_are_refused() -> None:
+    """A traced value is refused behind a closure, too."""
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"Net\.static"):
+        jax.jit(lambda x: Net(1.0, lambda: x))(1.0)
 
 
 @works('`lw.static_field(by="content")` in `leafwise.interop.equinox.Module`')
@@ -179,7 +177,6 @@ def test_mutation_is_found() -> None:
                 flatten([net])
         assert jax.tree.leaves(Net(1.0, 3)) == [1.0]
     jax.tree.leaves(net)
-    assert "__getattribute__" not in Module.__dict__
 
 
 @pytest.mark.slow

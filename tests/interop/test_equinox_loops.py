@@ -54,21 +54,6 @@ def test_while_loop(kind: str, cls: type) -> None:
         assert float(jax.grad(lambda x: loop(x).x)(1.5)) == 8.0
 
 
-@pytest.mark.works("equinox", "the loops of `eqx.internal` that diffrax uses, as carry")
-def test_scan() -> None:
-    """A scan carries an instance and stacks others."""
-
-    def body(carry: Carry, x: jax.Array) -> tuple[Carry, Carry]:
-        after = lw.replace(carry, x=carry.x + x, steps=carry.steps + 1)
-        return after, after
-
-    start = Carry(jnp.asarray(0.0), jnp.asarray(0), "scan")
-    last, all_of_them = eqxi.scan(body, start, jnp.arange(3.0), kind="lax")
-    assert (float(last.x), last.label) == (3.0, "scan")
-    assert all_of_them.label == "scan"
-    assert jnp.array_equal(all_of_them.x, jnp.array([0.0, 1.0, 3.0]))
-
-
 @pytest.mark.works("equinox", "a static that changes in a loop is refused, by name")
 def test_changed_static_in_loop() -> None:
     """The body must give back the statics that it was given: the message shows both."""

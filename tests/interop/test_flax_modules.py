@@ -101,6 +101,7 @@ def test_round_trip(which: int) -> None:
     step(saved)
     same(serialization.from_state_dict(target, serialization.to_state_dict(saved)), saved)
     restored = serialization.from_bytes(target, serialization.to_bytes(saved))
+    same(restored, saved)
     with lw.budget(traces=0, eager=False):
         step(restored)
 

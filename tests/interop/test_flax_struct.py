@@ -8,7 +8,6 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import pytest
-from flax import nnx
 
 import leafwise as lw
 
@@ -150,11 +149,6 @@ def test_subclass_of_a_flax_class() -> None:
     ):
         with pytest.raises(lw.errors.DefinitionError, match=f"{what}.*leafwise.interop.flax"):
             lw.pytree(cls)
-    with pytest.raises(lw.errors.DefinitionError, match=r"of Module is a pytree already.*of flax"):
-
-        @lw.pytree
-        class Net(nnx.Module):
-            more: int = 1
 
 
 @pytest.mark.works("flax", "`FrozenDict` as a dynamic and as a static field")

@@ -181,14 +181,6 @@ class Sub(Point):
     next: Sub | None = None
     z: Int[Array, " d"] | None = None
 
-{decorator}
-@lw.pytree
-class Own:
-    x: Float[Array, " n"]
-
-    def __init__(self, x: Float[Array, " n"], y: Float[Array, " n"]) -> None:
-        self.x = x
-
 def local():
     from jaxtyping import Float64 as Long, Float as Short
 
@@ -229,14 +221,12 @@ def check_module(made: Any) -> None:
     good = made.Point(X, Y)
     sub = made.Sub(X, Y, next=made.Sub(X, Y), z=jnp.arange(3))
     assert jax.tree.map(lambda x: x, sub).act == good.act
-    assert made.Own(Y, Y).x.shape == (2,)
     assert made.local()(Y, Y).x.shape == (2,)
     three = jnp.ones(3)
     wrong: list[Callable[[], Any]] = [
         lambda: made.Point(X, three),
         lambda: made.Point(X, Y, "a", "b"),
         lambda: made.Sub(X, Y, z=jnp.arange(2)),
-        lambda: made.Own(Y, three),
         lambda: made.local()(Y, three),
         lambda: lw.replace(sub, x=jnp.ones((4, 3))),
     ]

@@ -166,18 +166,6 @@ def test_training(optimizer: Any) -> None:
 
 
 @pytest.mark.works("optax", TRAINING)
-def test_a_state_is_an_instance_of_the_class() -> None:
-    """The moments of adam are instances with the statics of the parameters, found by path."""
-    params = model()
-    _, state = train(optax.adam(0.1), params)
-    assert type(state[0].mu) is Model
-    assert state[0].mu.depth == 2
-    reset = lw.update(state, {"[0].mu.head": layer(0.0)})
-    assert reset[0].mu.head == layer(0.0)
-    assert reset[0].nu is state[0].nu
-
-
-@pytest.mark.works("optax", TRAINING)
 def test_training_of_one_half() -> None:
     """The selected half has an optimizer state of its own, with None for the rest."""
     params = model()

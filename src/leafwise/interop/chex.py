@@ -91,7 +91,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
 def _run(where: str, assertion: Any, args: Any, kwargs: dict[str, Any], value: Any) -> Any:
     """Call an assertion, except about what is not known of a traced value."""
     name = assertion if isinstance(assertion, str) else ""
-    function = getattr(chex, name) if name else assertion
+    function: Any = getattr(chex, name) if name else assertion
     if not any(map(is_tracer, jax.tree.leaves(value))):
         return function(value, *args, **kwargs)
     # chex refuses every traced value in its assertions about one number and about devices.
