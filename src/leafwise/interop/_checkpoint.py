@@ -7,6 +7,7 @@
 import contextlib
 import functools
 import json
+import re
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -249,18 +250,16 @@ _FIX: Final = (
 def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Record, dict[str, str]]:
     """Return the record under its new names, and the old path of each new one."""
     text = dump(saved)
+    missing = [old for old in renamed if dump(old) not in text]
+    if missing:
+        raise CheckpointError(
+            f"{where}: renamed has {', '.join(map(repr, missing))}, which was not saved\n"
+            f"  saved: {', '.join(map(repr, saved))}"
+        )
     paths = {old: new for old, new in renamed.items() if old[:1] in {"", ".", "["}}
-    for old, new in renamed.items():
-        if old in paths:
-            is_saved = any(is_at_or_below(path, old) for path in saved)
-        else:
-            is_saved = dump(old) in text
-            text = text.replace(dump(old), dump(new))  # of classes and functions, wherever they are
-        if not is_saved:
-            raise CheckpointError(
-                f"{where}: renamed has {old!r}, which was not saved\n"
-                f"  saved: {', '.join(map(repr, saved))}"
-            )
+    names = {dump(old): dump(new) for old, new in renamed.items() if old not in paths}
+    if names:  # of classes and functions, wherever they are
+        text = re.sub("|".join(map(re.escape, names)), lambda name: names[name[0]], text)
     record: Record = {}
     old_paths: dict[str, str] = {}
     for path, entry in json.loads(text).items():
