@@ -42,7 +42,6 @@ FACTORIES: dict[str, Factory] = {
     "adam": optax.adam,
     "adamw with a mask": lambda lr: optax.adamw(lr, mask=lambda p: jax.tree.map(jnp.ndim, p)),
     "cosine schedule": lambda lr: optax.adam(optax.cosine_decay_schedule(lr, 100)),
-    "warmup": lambda lr: optax.sgd(optax.warmup_cosine_decay_schedule(0.0, lr, 10, 100)),
     "joined": lambda lr: optax.sgd(optax.join_schedules([lambda _: lr, lambda _: 0.0], [10])),
     "lambda as schedule": lambda lr: optax.adam(lambda step: lr / (step + 1)),
     "chain": lambda lr: optax.chain(optax.clip_by_global_norm(1.0), optax.scale(-lr)),

@@ -125,11 +125,11 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
 @functools.cache
 def _key_kinds() -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the implementations of PRNG keys by dtype, each with the shape of a key's data."""
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name in ("threefry2x32", "rbg", "unsafe_rbg"):
         key = jax.eval_shape(functools.partial(jax.random.key, 0, impl=name))
-        found[str(key.dtype)] = name, jax.eval_shape(jax.random.key_data, key).shape
-    return found
+        kinds[str(key.dtype)] = name, jax.eval_shape(jax.random.key_data, key).shape
+    return kinds
 
 
 def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -162,7 +162,7 @@ def _scalar_kind(entry: Json) -> str | None:
     if entry["shape"] or "key" in entry:
         return None
     dtype = jnp.dtype(entry["dtype"])
-    return next((kind for each, kind in _KINDS.items() if jnp.issubdtype(dtype, each)), "complex")
+    return next((name for kind, name in _KINDS.items() if jnp.issubdtype(dtype, kind)), "complex")
 
 
 # ------------------------------------------------------------------------ saving
@@ -221,11 +221,11 @@ def unpack(
     described = describe_tree(target)
     _refuse_problems(described)
     record, old_paths = _rename(saved, renamed or {}, where)
-    found = differences(record, described.record, described.root, fits)
-    if found:
-        lines = "".join(f"\n  {difference}" for difference in found)
+    mismatches = differences(record, described.record, described.root, fits)
+    if mismatches:
+        lines = "".join(f"\n  {difference}" for difference in mismatches)
         error = CheckpointMismatchError(
-            f"{where}: what was saved does not fit the target{lines}\n  fix: {_FIX}", found
+            f"{where}: what was saved does not fit the target{lines}\n  fix: {_FIX}", mismatches
         )
         agree(error)
         raise error

@@ -67,10 +67,10 @@ def save_args(tree: Any) -> Any:
         >>> sorted(save_args({"w": np.ones(3)}).keys())
         ['arrays', 'leafwise']
     """
-    description, found = pack(tree)
+    description, leaves = pack(tree)
     items = {_DESCRIPTION: ocp.args.JsonSave(to_json(description))}
     # orbax takes no empty arrays, and no empty dict.
-    arrays = {path or ROOT: array for path, array in found.items() if array.size}
+    arrays = {path or ROOT: array for path, array in leaves.items() if array.size}
     if arrays:
         items[_ARRAYS] = ocp.args.PyTreeSave(arrays)
     return ocp.args.Composite(**items)
@@ -159,20 +159,20 @@ def restore(
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
-    found: Path = epath.Path(path).expanduser().absolute()
-    return found
+    absolute: Path = epath.Path(path).expanduser().absolute()
+    return absolute
 
 
 def _read_arrays(
     read_item: Callable[[str, Any], Any], saved: Record, shardings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     options: dict[str, Any] = {}
     leaves = of_kind(saved, "array")
     for path, entry in leaves.items():
         shape, dtype = stored(entry)
         if 0 in shape:
-            found[path] = np.zeros(shape, dtype)
+            values[path] = np.zeros(shape, dtype)
         elif shardings[path] is None or "dtype" not in entry:
             options[path or ROOT] = ocp.RestoreArgs(restore_type=np.ndarray)
         else:
@@ -181,8 +181,8 @@ def _read_arrays(
     if options:
         how = ocp.args.PyTreeRestore(dict.fromkeys(options, 0), restore_args=options)
         arrays = read_item(_ARRAYS, how)
-        found |= {path: arrays[path or ROOT] for path in leaves if path not in found}
-    return found
+        values |= {path: arrays[path or ROOT] for path in leaves if path not in values}
+    return values
 
 
 def _agree(directory: Path, own: CheckpointMismatchError | None) -> None:

@@ -129,13 +129,13 @@ def load(target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] 
     saved = from_json(content, where)
 
     def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for place in wanted:
             shape, dtype = stored(saved[place]["array"])
             with reading(where):
                 tensor = file.get_tensor(place or ROOT)
-            found[place] = tensor if dtype in _NATIVE else tensor.view(dtype).reshape(shape)
-        return found
+            arrays[place] = tensor if dtype in _NATIVE else tensor.view(dtype).reshape(shape)
+        return arrays
 
     return unpack(target, saved, where, read, renamed)
 
