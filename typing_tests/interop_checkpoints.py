@@ -15,22 +15,14 @@ class Params:
     n: int = lw.static_field(default=2)
 
 
-def migrate(saved: orbax.SavedTree) -> None:
-    saved.rename(".v", ".w")
-    saved.statics[".n"] = 2
-    saved.leaves[".w"] = saved.leaves[".w"].T
-    saved.rename(".v")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-
-
 def restored(params: Params, path: Path) -> None:
-    orbax.save(params, path, allow_opaque=True, overwrite=True)
+    orbax.save(params, path, overwrite=True)
     assert_type(orbax.restore(params, path), Params)
-    assert_type(orbax.restore({"p": params}, str(path), migrate=migrate), dict[str, Params])
-    orbax.save_args(params, allow_opaque=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(orbax.restore({"p": params}, str(path), renamed={".v": ".w"}), dict[str, Params])
     safetensors.save(params, path)
-    assert_type(safetensors.load(params, path, migrate=migrate), Params)
+    assert_type(safetensors.load(params, path, renamed={".v": ".w"}), Params)
     safetensors.load(params)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    orbax.restore(params, path, migrate=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    orbax.restore(params, path, renamed=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def refused(error: lw.errors.CheckpointError) -> None:

@@ -3,7 +3,7 @@
 from leafwise.interop import flax
 
 flax.register_serialization()
-flax.register_serialization(allow_opaque=True)
+flax.register_serialization()
 flax.register_nnx_data()
 flax.register_nnx_data(int)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-flax.register_serialization(allow_opaque=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+flax.register_serialization(1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -131,11 +131,6 @@ attempt("other", lambda: lob.restore(other, FOLDER + "/one"))
 attempt("in one", lambda: lob.restore(target if index else other, FOLDER + "/one"))
 into = lw.shard(create(0.0), mesh)
 attempt("after", lambda: check(lob.restore(into, FOLDER + "/one"), mesh))
-
-def migrate(saved):
-    saved.statics[".act"] = "relu"
-
-attempt("migrate", lambda: check(lob.restore(other, FOLDER + "/one", migrate=migrate), mesh))
 """
 
 
@@ -154,7 +149,7 @@ def test_orbax_saves_on_four_and_restores_on_two_and_one(tmp_path: Path) -> None
         assert each["local"]["error"] == "ValueError"  # of orbax
     for count in (2, 1):
         for index, each in enumerate(_reported(RESTORE, count, tmp_path)):
-            for name in ("restore", "after", "migrate"):
+            for name in ("restore", "after"):
                 assert each[name]["error"] is None, each[name]
             for name in ("other", "in one"):
                 assert each[name]["error"] == "CheckpointError", each[name]

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -87,19 +87,15 @@ LEAVES: dict[str, Callable[[], Any]] = {
     "int4": lambda: jnp.arange(-2, 2).astype(jnp.int4),
     "complex": lambda: jnp.ones(2, jnp.complex64) * 1j,
     "weak": lambda: jnp.full((2, 3), 1.0),
-    "weak int": lambda: jnp.asarray(3),
-    "weak bool": lambda: jnp.asarray(0) >= 5,
     "no dimensions": lambda: jnp.float32(3.0),
     "empty": lambda: jnp.zeros((0, 3)),
     "empty int4": lambda: jnp.zeros((2, 0), jnp.int4),
     "key": lambda: jax.random.key(3),
     "keys": lambda: jax.random.split(jax.random.key(3, impl="rbg"), 2),
     "no keys": lambda: jax.random.split(jax.random.key(3), 2)[:0],
-    "raw key": lambda: jax.random.PRNGKey(3),
     "numpy float64": lambda: np.linspace(0, 1, 5),
     "not contiguous": lambda: np.arange(6.0).reshape(2, 3).T,
     "numpy scalar": lambda: np.float16(0.1),
-    "bool": lambda: np.array([True, False]),
     "Python": lambda: [2**62, 0.1, True, 1 + 2j],
     "nothing": lambda: [None, (), {}],
     "a/b.c['d']": lambda: np.array([np.nan, -0.0, np.inf]),
@@ -170,12 +166,9 @@ def test_differences_are_refused_by_path(lib: Library, path: Path) -> None:
 
 TARGETS: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"layers": (1.0,)}, "dict: saved "),
-    (lambda: Net((), 0.5), "Net.layers[0]: saved"),
     (lambda: Net(net().layers, 1), "Net.scale: saved a Python float, target a Python int"),
     (lambda: Net(net().layers, None), "Net.scale: saved a Python float, target NoneType"),
-    (lambda: Net(list(net().layers), 0.5), "Net.layers: saved tuple, target list"),
     (lambda: Net(net().layers, 0.5, lambda: 2), "Net.depth: saved 2, target opaque"),
-    (lambda: net(depth=2.0), "Net.depth: saved 2, target 2.0"),
     (lambda: Net(net().layers, jnp.float16(0)), ""),  # it says what kind of float comes back
 ]
 
@@ -240,15 +233,14 @@ def test_shardings_are_honoured(lib: Library, path: Path) -> None:
     assert len(lib.load(Dense(jnp.zeros((8, 8)), keys), path).w.devices()) == 1
 
 
-@both("`migrate=`: renamed fields, changed statics and new fields")
-def test_migrate_settles_differences(lib: Library, path: Path) -> None:
-    """A function changes what was saved: renames, replaces, transposes, adds, drops."""
+@both("`renamed=`: what an older class has saved, by a mapping of old to new names")
+def test_what_an_older_class_has_saved(lib: Library, path: Path) -> None:
+    """Fields, classes and functions that have another name now are found by a mapping."""
 
     @lw.pytree
     class Old:
         weight: jax.Array
         layers: tuple[Dense, ...]
-        gone: Any
         key: Any
         act: lw.Static[Any] = jax.nn.relu
 
@@ -256,54 +248,39 @@ def test_migrate_settles_differences(lib: Library, path: Path) -> None:
     class New:
         w: jax.Array
         blocks: tuple[Dense, ...]
-        ema: Dense
         key: Any
         act: lw.Static[Any] = jax.nn.gelu
-        rate: lw.Static[float] = 0.1
 
-    old = Old(jnp.arange(6.0).reshape(2, 3), net().layers, {"a": (1.0,)}, jax.random.key(3))
+    old = Old(jnp.arange(6.0).reshape(2, 3), net().layers, jax.random.key(3))
     lib.save(old, path)
-    zeros = net(fill=0.0).layers
-    target = New(jnp.zeros((3, 2)), zeros, zeros[0], jax.random.key(0))
-
-    def migrate(saved: lst.SavedTree) -> None:
-        saved.classes[""] = New
-        saved.rename(".weight", ".w")
-        saved.rename(".layers", ".blocks")
-        saved.drop(".gone")
-        saved.put(".ema", target.ema)
-        saved.leaves[".w"] = saved.leaves[".w"].T
-        saved.statics[".act"] = jax.nn.gelu
-        saved.statics[".rate"] = 0.1
-
-    back = lib.load(target, path, migrate=migrate)
-    assert back == New(old.weight.T, old.layers, target.ema, old.key)
-    with pytest.raises(lw.errors.CheckpointError, match="after migrate") as caught:
-        lib.load(lw.replace(target, rate=0.2), path, migrate=migrate)
-    assert [each.path for each in caught.value.differences] == ["New.rate"]
+    target = New(jnp.zeros((2, 3)), net(fill=0.0).layers, jax.random.key(0))
+    names = {"jax.nn:relu": "jax.nn:gelu"}
+    names[f"{__name__}:{Old.__qualname__}"] = f"{__name__}:{New.__qualname__}"
+    renamed = {".weight": ".w", ".layers": ".blocks", **names}
+    back = lib.load(target, path, renamed=renamed)
+    assert back == New(old.weight, old.layers, old.key)
+    with pytest.raises(lw.errors.CheckpointError, match="pass renamed=") as caught:
+        lib.load(target, path, renamed={**names, ".weight": ".w"})
+    assert [difference.path for difference in caught.value.differences] == [
+        "New.blocks",
+        "New.layers",
+    ]
 
 
-Refusal = tuple[Callable[[lst.SavedTree], object], type[Exception], str]
-WRONG_MIGRATIONS: list[Refusal] = [
-    (lambda saved: saved.rename(".a", ".b"), KeyError, "nothing was saved at"),
-    (lambda saved: saved.rename("['a']", "['b']"), KeyError, "something at"),
-    (lambda saved: saved.drop("['c']"), KeyError, "nothing was saved at"),
-    (lambda _: 3, lw.errors.CheckpointError, "in place, but returned 3"),
-    (
-        lambda saved: saved.leaves.update({"['a']": "text"}),
-        lw.errors.CheckpointError,
-        r"migrate: \['a'\]: it is not an array",
-    ),
-]
+WRONG_NAMES = {
+    "not saved": ({"['c']": "['d']"}, r"renamed has \"\['c'\]\", which was not saved\n  saved: "),
+    "no class": ({"models:Old": "models:New"}, "renamed has 'models:Old', which was not saved"),
+    "taken": ({"['a']": "['b']"}, r"saved: renamed leads from .* to \"\['b'\]\""),
+}
 
 
-@pytest.mark.parametrize(("migrate", "error", "message"), WRONG_MIGRATIONS, ids=range(5))
-def test_migrate_is_checked(migrate: Any, error: Any, message: str, path: Path) -> None:
-    """A wrong path, a leaf that is none, and a returned value are errors that say so."""
-    tree = {"a": 1.0, "b": (1.0,)}
+@pytest.mark.parametrize(("renamed", "message"), WRONG_NAMES.values(), ids=WRONG_NAMES)
+def test_a_wrong_mapping_is_refused(renamed: Any, message: str, path: Path) -> None:
+    """A name that was not saved, and two paths that become one, are errors that name them."""
+    tree = {"a": 1.0, "b": 2.0}
     lst.save(tree, path)
-    with pytest.raises(error, match=message):
-        lst.load(tree, path, migrate=migrate)
+    with pytest.raises(lw.errors.CheckpointError, match=message):
+        lst.load(tree, path, renamed=renamed)
 
 
 @both("equinox modules and optax states")
@@ -342,9 +319,7 @@ NO_ARRAY, NO_WORDS = "no arrays like this one", "no description that another pro
 BAD_LEAVES: dict[str, tuple[Callable[[], Any], str]] = {
     "abstract": (lambda: jax.ShapeDtypeStruct((2,), "f4"), "abstract"),
     "deleted": (deleted, "deleted or donated"),
-    "object": (lambda: np.array([None]), NO_ARRAY),
     "text": (lambda: np.array(["a"]), NO_ARRAY),
-    "swapped": (lambda: np.ones(2, ">f4"), NO_ARRAY),
     "masked": (lambda: np.ma.masked_array([1.0], [True]), NO_ARRAY),
     "huge": (lambda: 2**70, "does not fit into 64 bits"),
     "lambda": (lambda: lambda: 1, NO_WORDS),
@@ -366,15 +341,6 @@ def test_what_cannot_be_saved_is_refused(lib: Library, path: Path) -> None:
     assert not path.exists()
 
 
-@both("what cannot be saved is refused by path, and nothing is written")
-def test_opaque_statics_are_compared_by_name_when_allowed(lib: Library, path: Path) -> None:
-    """A lambda is saved with `allow_opaque`, and is compared by its type and name."""
-    lib.save(net(depth=lambda: 1), path, allow_opaque=True)
-    assert lib.load(net(depth=lambda: 2), path).depth() == 2
-    with pytest.raises(lw.errors.CheckpointError, match=r"Net\.depth: saved opaque"):
-        lib.load(net(), path)
-
-
 class Box:
     def __init__(self) -> None:
         self.items = [1]
@@ -393,7 +359,7 @@ def test_tracers_and_mutated_statics_are_refused(lib: Library, path: Path) -> No
     tree = net(depth=Box())
     tree.depth.items.append(2)
     with pytest.raises(lw.errors.StaticMutatedError, match=r"Net\.depth"):
-        lib.save(tree, path, allow_opaque=True)
+        lib.save(tree, path)
     assert not path.exists()
     lib.save(net(), path)
     with pytest.raises(lw.errors.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
@@ -458,16 +424,3 @@ def test_the_committed_file_is_readable(lib: Library, monkeypatch: pytest.Monkey
     assert back["net"] == tree["net"]
     assert back["step"] == 3
     assert (jax.random.key_data(back["key"]) == jax.random.key_data(tree["key"])).all()
-
-
-@lw.pytree
-class Episode:
-    done: jax.Array
-    kind: lw.Static[Any] = Optional[int]  # noqa: UP045  # another object than `int | None`
-
-
-def test_a_union_as_a_static(path: Path) -> None:
-    """A union with None as a static is described."""
-    saved = Episode(jnp.ones(2))
-    lst.save(saved, path)
-    assert jax.tree.structure(lst.load(saved, path)) == jax.tree.structure(saved)

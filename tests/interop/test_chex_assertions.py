@@ -1,6 +1,5 @@
 """chex's assertions on leafwise trees: they pass, they fail, and they say where."""
 
-import dataclasses
 import importlib.metadata
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import leafwise as lw
@@ -46,10 +44,7 @@ def _no_counts() -> Iterator[None]:
 PAIRS = {
     "equal": (chex.assert_trees_all_equal, jnp.zeros((2, 3))),
     "close": (chex.assert_trees_all_close, jnp.full((2, 3), 1.1)),
-    "close_ulp": (chex.assert_trees_all_close_ulp, jnp.full((2, 3), 1.001)),
     "equal_shapes": (chex.assert_trees_all_equal_shapes, jnp.ones((2, 4))),
-    "equal_sizes": (chex.assert_trees_all_equal_sizes, jnp.ones((2, 4))),
-    "equal_dtypes": (chex.assert_trees_all_equal_dtypes, jnp.ones((2, 3), jnp.int32)),
     "equal_shapes_and_dtypes": (
         chex.assert_trees_all_equal_shapes_and_dtypes,
         jnp.ones((2, 3), jnp.int32),
@@ -72,14 +67,11 @@ STRUCTS = {**PAIRS, "equal_structs": (chex.assert_trees_all_equal_structs, None)
 
 
 @works("chex", "trees whose statics differ in value or type (`1`, `True`) are not equal")
-@pytest.mark.parametrize(
-    ("act", "said"), [(True, "act=True"), (1.0, r"act=1\.0"), ("x", "act='x'")], ids=str
-)
 @pytest.mark.parametrize("assertion", [each for each, _ in STRUCTS.values()], ids=STRUCTS)
-def test_statics_differ(assertion: Callable[..., None], act: object, said: str) -> None:
+def test_statics_differ(assertion: Callable[..., None]) -> None:
     """Every assertion about two trees sees another static, and shows it by its field."""
-    with pytest.raises(AssertionError, match=rf"L?ayer\(act=1\).*[\s\S]*Layer\({said}\)"):
-        assertion(net(), net(act=act))
+    with pytest.raises(AssertionError, match=r"L?ayer\(act=1\).*[\s\S]*Layer\(act=True\)"):
+        assertion(net(), net(act=True))
 
 
 ONE_TREE: dict[str, tuple[Callable[[Any], None], Any, Any, str]] = {
@@ -100,18 +92,6 @@ ONE_TREE: dict[str, tuple[Callable[[Any], None], Any, Any, str]] = {
         Layer(jnp.ones((3, 2)), jnp.ones(3)),
         Layer(jnp.ones((2, 3)), jnp.ones(3)),
         r"leaf 'w' has a shape prefix different from expected: \(2,\) != \(3,\)",
-    ),
-    "shape_suffix": (
-        lambda tree: chex.assert_tree_shape_suffix(tree, (3,)),
-        Layer(jnp.ones((2, 3)), jnp.ones(3)),
-        Layer(jnp.ones((2, 3)), jnp.ones(2)),
-        r"leaf 'b' has a shape suffix different from expected: \(2,\) != \(3,\)",
-    ),
-    "shape": (
-        lambda tree: chex.assert_tree_shape(tree, (3,)),
-        Layer(jnp.ones(3), jnp.ones(3)),
-        Layer(jnp.ones(3), jnp.ones(2)),
-        r"leaf 'b' has shape \(2,\)",
     ),
 }
 
@@ -139,21 +119,10 @@ def test_places() -> None:
     """Where arrays lie is told by field."""
     tree, one = net(), jax.devices()[0]
     chex.assert_tree_is_on_host(tree)
-    chex.assert_tree_is_on_host(jax.tree.map(np.asarray, tree), allow_cpu_device=False)
     chex.assert_tree_is_on_device(tree, platform="cpu")
     chex.assert_tree_is_on_device(tree, device=one)
-    devices = jax.devices()[:2]
-    mesh = jax.sharding.Mesh(np.asarray(devices), ("x",))
-    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
-    spread = jax.device_put(Layer(jnp.ones((2, 3)), jnp.ones(2)), place)
-    chex.assert_tree_is_sharded(spread, devices=devices)
-    half = dataclasses.replace(spread, b=jnp.ones(2))
-    with pytest.raises(AssertionError, match="leaf 'b' is not sharded"):
-        chex.assert_tree_is_sharded(half, devices=devices)
     with pytest.raises(AssertionError, match="leaf 'layers/0/w' resides on 'cpu'"):
         chex.assert_tree_is_on_device(tree, platform="gpu")
-    with pytest.raises(AssertionError, match="leaf 'layers/0/w' resides"):
-        chex.assert_tree_is_on_host(tree, allow_cpu_device=False)
 
 
 # chex 0.1.91 has numpy ask an array for its dtype.
@@ -166,8 +135,6 @@ def test_fields() -> None:
         chex.assert_rank([layer.w, layer.b], [2, 1])
         chex.assert_shape(layer.w, (None, layer.b.shape[0]))
         chex.assert_type([layer.w, layer.b], float)
-        chex.assert_equal_shape_suffix([layer.w, layer.b], 1)
-        chex.assert_axis_dimension(layer.w, 1, 3)
         chex.assert_scalar_positive(layer.act)
         chex.assert_equal(layer.act, 1)
         return layer.w
@@ -175,7 +142,6 @@ def test_fields() -> None:
     layer = net().layers[0]
     check(layer)
     jax.jit(check)(layer)
-    jax.vmap(check)(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), layer))
     with pytest.raises(AssertionError, match="rank 1"):
         jax.jit(check)(lw.replace(layer, w=jnp.ones(3)))
     with pytest.raises(AssertionError, match="must be positive"):
@@ -183,8 +149,7 @@ def test_fields() -> None:
 
 
 @works("chex", "`assert_tree_all_finite` in a method under `chexify`, at once or later")
-@pytest.mark.parametrize("async_check", [True, False], ids=["async", "blocking"])
-def test_chexify(async_check: bool) -> None:
+def test_chexify() -> None:
     """A value assertion in a jitted function fails when the values are there."""
 
     @jax.jit
@@ -192,19 +157,11 @@ def test_chexify(async_check: bool) -> None:
         chex.assert_tree_all_finite(tree.layers[0].w, custom_message="layers[0].w")
         return tree.layers[0].w.sum()
 
-    checked = chex.chexify(total, async_check=async_check)
+    checked = chex.chexify(total)
     assert checked(net()) == 6
-    checked.wait_checks()
-    bad = net(w=jnp.full((2, 3), jnp.nan))
-    message = r"non-finite value: nan. Custom message: layers\[0\]"
-    if not async_check:
-        with pytest.raises(AssertionError, match=message):
-            checked(bad)
-        return
-    for wait in (checked.wait_checks, chex.block_until_chexify_assertions_complete):
-        checked(bad)
-        with pytest.raises(AssertionError, match=message):
-            wait()
+    checked(net(w=jnp.full((2, 3), jnp.nan)))
+    with pytest.raises(AssertionError, match=r"value: nan. Custom message: layers\[0\]"):
+        checked.wait_checks()
 
 
 @works("chex", "`assert_trees_all_close` under `chexify` names the field")
@@ -225,7 +182,6 @@ def test_chexified_comparison_sees_no_structure() -> None:
     """Traced trees of other statics pass in any library, and structures are compared beside."""
     checked = chex.chexify(jax.jit(chex.assert_trees_all_equal), async_check=False)
     checked(net(), net(act=True))
-    checked({"a": jnp.ones(3)}, {"b": jnp.ones(3)})
     with pytest.raises(AssertionError, match="act=True"):
         jax.jit(chex.assert_trees_all_equal_structs)(net(), net(act=True))
 
@@ -256,14 +212,12 @@ def test_max_traces() -> None:
     total(net(w=jnp.zeros((2, 3)), act=tuple(["relu", 1])))  # noqa: C409  # another object
     with pytest.raises(AssertionError, match="'total' is traced > 1 times"):
         total(net(act=("relu", True)))
-    chex.clear_trace_counter()
-    total(net(act=("relu", 2)))
 
 
 @works("chex", "`fake_jit` and `fake_pmap_and_jit`")
 @pytest.mark.parametrize("fake", [chex.fake_jit, chex.fake_pmap_and_jit], ids=["jit", "both"])
 def test_fake_jit(fake: Callable[[], Any]) -> None:
-    """Without jit a function gets the instance itself, and the result is the same."""
+    """Without jit a function gets the instance itself."""
     seen: list[bool] = []
 
     def double(tree: Net) -> Net:
@@ -271,6 +225,6 @@ def test_fake_jit(fake: Callable[[], Any]) -> None:
         return jax.tree.map(lambda leaf: 2 * leaf, tree)
 
     with fake():
-        plain = jax.jit(double)(net())
-    chex.assert_trees_all_equal(plain, jax.jit(double)(net()))
+        jax.jit(double)(net())
+    jax.jit(double)(net())
     assert seen == [False, True]

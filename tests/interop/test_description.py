@@ -6,7 +6,6 @@ import datetime as dt
 import decimal
 import enum
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -156,7 +155,7 @@ DISTINCT = [
     *(dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, fold=1, tzinfo=dt.UTC)),
     *(jax.ShapeDtypeStruct((2,), "f4"), jax.ShapeDtypeStruct((2,), "i4"), re.compile("a")),
     *(re.compile("a", re.IGNORECASE), zoneinfo.ZoneInfo("UTC"), jax.sharding.PartitionSpec("x")),
-    *(jax.lax.Precision.HIGH, "\ud800", "]['", jax.sharding.PartitionSpec("x", None)),
+    *(jax.lax.Precision.HIGH, "\ud800", "]['", jax.sharding.PartitionSpec("x", None), int | None),
 ]
 
 
@@ -187,10 +186,10 @@ def a_local_function() -> Callable[[], None]:
 @pytest.mark.parametrize(
     "value",
     [
-        *(a_lambda(), a_local_function(), Thing(), Thing().method, object()),
-        *((1, a_lambda()), Config(a_lambda()), functools.partial(a_local_function())),
+        *(a_lambda(), a_local_function(), Thing().method, object()),
+        functools.partial(a_local_function()),
     ],
-    ids=["lambda", "local", "object", "method", "plain", "tuple", "record", "partial"],
+    ids=["lambda", "local", "method", "object", "partial"],
 )
 def test_what_no_name_leads_to_is_opaque(value: Any) -> None:
     """A lambda, a local function and an object without == are noted, at any depth."""
@@ -323,9 +322,7 @@ def test_differences_name_the_place_inside_of_a_static() -> None:
 
 CONFUSED = [
     (lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1)),
-    (lw.FrozenMapping({int: 1, "x": 2}), lw.FrozenMapping({"x": 2, int: 1})),
     (lw.FrozenMapping({1.0: 1}), lw.FrozenMapping({decimal.Decimal("1.0"): 1})),
-    (Config(lw.FrozenMapping(a=1, b=2)), Config(lw.FrozenMapping(b=2, a=1))),
     ("a" * 300, "a" * 301),
 ]
 
@@ -336,34 +333,6 @@ def test_descriptions_that_differ_are_a_difference(one: Any, other: Any) -> None
     assert text_of(one) != text_of(other)
     (found,) = differences(described(P(1.0, one)), described(P(1.0, other)), "P")
     assert found.saved != found.target
-
-
-class Registered(dict):
-    """A dict with aux_data of its own."""
-
-
-jax.tree_util.register_pytree_node(
-    Registered,
-    lambda value: (list(value.values()), (value.mode, tuple(value))),
-    lambda aux, children: Registered(zip(aux[1], children, strict=True)),
-)
-
-
-def test_the_aux_data_of_a_registered_dict_counts() -> None:
-    """A subclass of dict is described by what it was registered with, not as JAX's own dicts."""
-    one, other = Registered(a=1.0), Registered(a=1.0)
-    one.mode, other.mode = 1, 2
-    assert [str(each) for each in differences(described(one), described(other), "R")] == [
-        "R.<static>[0]: saved 1, target 2"
-    ]
-
-
-def test_long_texts_are_cut_where_they_differ() -> None:
-    """The words for two long statics differ, too."""
-    long = "a" * 500
-    (found,) = differences(described(P(1.0, long + "b")), described(P(1.0, long + "c")), "P")
-    assert found.saved != found.target
-    assert max(len(found.saved), len(found.target)) <= 100
 
 
 @pytest.mark.parametrize(
@@ -382,36 +351,3 @@ def test_a_description_that_is_none_is_refused(content: Any, message: str) -> No
     """What is not a description of this version is an error that names the file."""
     with pytest.raises(lw.errors.CheckpointError, match=f"the file: .*{message}"):
         from_json(content, "the file")
-
-
-def put(value: Any, **attributes: Any) -> Any:
-    vars(value).update(attributes)
-    return value
-
-
-@jax.tree_util.register_pytree_with_keys_class
-@dataclasses.dataclass
-class Keeps:
-    """Hands JAX more than its fields."""
-
-    x: Any
-    n: int = 1
-    m: int = 2
-
-    def tree_flatten_with_keys(self) -> Any:
-        return [(jax.tree_util.GetAttrKey("x"), self.x)], (self.n, self.m, vars(self).get("more"))
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> "Keeps":
-        return put(cls(*children, *aux[:2]), more=aux[2])
-
-
-def test_the_aux_data_of_a_dataclass_counts_beside_its_fields() -> None:
-    """What a class hands to JAX besides its fields makes two treedefs, and two descriptions."""
-    trees = [Keeps(1.0), *(put(Keeps(1.0), more=more) for more in (1, 2, 3, True))]
-    for one, other in itertools.product(trees, trees):
-        found = differences(described(one), described(other), "Keeps")
-        assert (jax.tree.structure(one) == jax.tree.structure(other)) is not bool(found) or (
-            {type(vars(each).get("more")) for each in (one, other)} == {int, bool}  # JAX's own ==
-        )
-    assert ".<static>" not in described(trees[0])

@@ -39,32 +39,26 @@ class State:
     unit: lw.Static[str] = "m"
 
 
+def solve(field: Field, y0: State, args: Args, **options: Any) -> Any:
+    term, solver = diffrax.ODETerm(field), diffrax.Tsit5()
+    return diffrax.diffeqsolve(
+        term, solver, t0=0.0, t1=1.0, dt0=0.1, y0=y0, args=args, max_steps=32, **options
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.works("diffrax", "leafwise classes as state, arguments and vector field of a solve")
 def test_diffrax() -> None:
     """The solution has the class of the state, and is traced once for equal statics."""
-
-    @eqx.filter_jit
-    def solve(field: Field, y0: State, args: Args) -> Any:
-        return diffrax.diffeqsolve(
-            diffrax.ODETerm(field),
-            diffrax.Tsit5(),
-            t0=0.0,
-            t1=1.0,
-            dt0=0.1,
-            y0=y0,
-            args=args,
-            max_steps=32,
-        )
-
+    run = eqx.filter_jit(solve)
     y0 = State(jnp.array([1.0, 2.0]))
     with lw.budget(traces=1, exact=True, of="solve"):
         for rate in (1.0, 0.5):
-            found = solve(Field(jnp.asarray(1.0)), y0, Args(jnp.asarray(rate)))
+            found = run(Field(jnp.asarray(1.0)), y0, Args(jnp.asarray(rate)))
     assert (type(found.ys), found.ys.unit) == (State, "m")
     assert jnp.allclose(found.ys.x[0], y0.x * jnp.exp(-0.5), rtol=1e-4)
     with lw.budget(traces=1, exact=True, of="solve"):
-        grown = solve(Field(jnp.asarray(1.0), sign=1), y0, Args(jnp.asarray(0.5)))
+        grown = run(Field(jnp.asarray(1.0), sign=1), y0, Args(jnp.asarray(0.5)))
     assert jnp.allclose(grown.ys.x[0], y0.x * jnp.exp(0.5), rtol=1e-4)
 
 
@@ -76,18 +70,8 @@ def test_diffrax_gradient() -> None:
         pytest.skip("this equinox asks JAX for a name that it no longer has")
 
     def final(args: Args) -> jax.Array:
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(Field(jnp.asarray(1.0))),
-            diffrax.Tsit5(),
-            t0=0.0,
-            t1=1.0,
-            dt0=0.1,
-            y0=State(jnp.asarray(1.0)),
-            args=args,
-            adjoint=diffrax.DirectAdjoint(),
-            max_steps=16,
-        )
-        return solution.ys.x[0]
+        adjoint, y0 = diffrax.DirectAdjoint(), State(jnp.asarray(1.0))
+        return solve(Field(jnp.asarray(1.0)), y0, args, adjoint=adjoint).ys.x[0]
 
     gradient = eqx.filter_jit(eqx.filter_grad(final))(Args(jnp.asarray(0.5)))
     assert (type(gradient), gradient.power) == (Args, 1)

@@ -10,9 +10,7 @@ import pytest
 
 import leafwise as lw
 
-
-def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", what, cannot=cannot)
+from .modules import works
 
 
 @lw.pytree
@@ -47,17 +45,6 @@ def test_partition_and_combine() -> None:
     assert (dynamic.net.count, static.net.count) == (None, 2)
     assert static.net.params.w is None
     assert eqx.tree_equal(eqx.combine(dynamic, static), outer)
-    assert eqx.combine(dynamic, static) == outer
-    for is_wanted, left in (
-        (eqx.is_array, 2),
-        (eqx.is_inexact_array, 2),
-        (eqx.is_array_like, 3),
-        (eqx.is_inexact_array_like, 2),
-    ):
-        assert len(jax.tree.leaves(eqx.filter(outer, is_wanted))) == left
-    only_w = Outer(Net(Params(True), False, False))
-    (left,) = jax.tree.leaves(eqx.filter(made(), only_w))
-    assert left.shape == (3,)
 
 
 @works("`tree_at` on the dynamic fields of a leafwise class, at any depth")
@@ -66,28 +53,15 @@ def test_tree_at_dynamic() -> None:
     changed = eqx.tree_at(lambda o: (o.net.params.w, o.net.bias), made("tanh"), (1, 2))
     assert (changed.net.params.w, changed.net.bias) == (1, 2)
     assert (type(changed), changed.net.params.act) == (Outer, "tanh")
-    node = eqx.tree_at(lambda o: o.net.params, made(), Params(jnp.ones(1), "gelu"))
-    assert node.net.params.act == "gelu"
-    scaled = eqx.tree_at(lambda o: o.net.params.w, made(w=2.0), replace_fn=lambda w: w * 3)
-    assert jnp.array_equal(scaled.net.params.w, jnp.full(3, 6.0))
 
 
 @works(
     "`tree_at` on a static field", cannot="a static is not a leaf: use `lw.replace` or `lw.update`"
 )
 def test_tree_at_static() -> None:
-    """Equinox says that a static is not a leaf, whoever's static it is."""
-
-    class Plain(eqx.Module):
-        w: jax.Array
-        act: str = eqx.field(static=True)
-
-    for tree, where in (
-        (made(), lambda o: o.net.params.act),
-        (Plain(jnp.ones(1), "relu"), lambda m: m.act),
-    ):
-        with pytest.raises((TypeError, ValueError), match=r"leaf|node|PyTree"):
-            eqx.tree_at(where, tree, "gelu")
+    """Equinox says that a static is not a leaf."""
+    with pytest.raises((TypeError, ValueError), match=r"leaf|node|PyTree"):
+        eqx.tree_at(lambda o: o.net.params.act, made(), "gelu")
     assert lw.replace(made().net.params, act="gelu").act == "gelu"
 
 
@@ -96,10 +70,8 @@ def test_tree_equal() -> None:
     """Trees are equal if leaves, classes and statics are."""
     assert eqx.tree_equal(made(), made())
     assert not eqx.tree_equal(made(), made("tanh"))
-    assert not eqx.tree_equal(made(), made(w=2.0))
     one, other = Params(jnp.ones(1), 1), Params(jnp.ones(1), True)
     assert not eqx.tree_equal(one, other)
-    assert eqx.tree_equal(made(), made(w=1.00001), rtol=1e-3)
 
 
 @works("`tree_serialise_leaves` and `tree_deserialise_leaves`")
@@ -151,32 +123,18 @@ def test_state_and_batch_norm() -> None:
             out, state = self.norm(x, state)
             return self.scale * out, state
 
-    def build() -> Model:
-        return Model(eqx.nn.BatchNorm(2, "batch", mode="batch"), jnp.asarray(2.0))
-
-    model, state = eqx.nn.make_with_state(build)()
-    assert type(model) is Model
-
-    @lw.pytree
-    class Run:
-        model: Model
-        state: eqx.nn.State
+    model, state = eqx.nn.make_with_state(
+        lambda: Model(eqx.nn.BatchNorm(2, "batch", mode="batch"), jnp.asarray(2.0))
+    )()
 
     @eqx.filter_jit
-    def step(run: Run, x: jax.Array) -> Any:
-        mapped = jax.vmap(run.model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))
-        out, state = mapped(x, run.state)
-        return out, lw.replace(run, state=state)
+    def step(model: Model, state: eqx.nn.State, x: jax.Array) -> Any:
+        mapped = jax.vmap(model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))
+        return mapped(x, state)
 
-    run = Run(model, state)
     x = jnp.array([[1.0, 2.0], [3.0, 6.0]])
     with lw.budget(traces=1, exact=True, of="step"):
         for _ in range(3):
-            out, run = step(run, x)
+            out, state = step(model, state, x)
     assert jnp.allclose(out.mean(axis=0), 0.0, atol=1e-5)
-    assert run.model.mode == "train"
-    before = jax.tree.leaves(state)
-    after = jax.tree.leaves(run.state)
-    assert any(not jnp.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    assert type(eqx.nn.inference_mode(model)) is Model
     assert eqx.nn.inference_mode(model).norm.inference is True

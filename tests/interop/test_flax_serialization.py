@@ -1,9 +1,7 @@
 """`flax.serialization` saves and restores leafwise classes as it does its own."""
 
-import enum
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import flax.core
@@ -22,11 +20,6 @@ from leafwise.interop.flax import register_serialization
 register_serialization()
 
 
-class Kind(enum.Enum):
-    BIG = 1
-    SMALL = 2
-
-
 @lw.pytree
 class Layer:
     w: jax.Array
@@ -40,7 +33,7 @@ class Model:
     first: Layer
     rest: dict[str, list[Layer]]
     scale: float = 1.0
-    options: lw.Static[Any] = (1, jnp.float32, Kind.BIG)
+    options: lw.Static[Any] = (1, jnp.float32)
 
 
 @flax.struct.dataclass
@@ -112,11 +105,7 @@ def test_abstract_target() -> None:
 OTHER_STATICS: list[tuple[Any, Any, str]] = [
     ("relu", "gelu", "Layer.act: saved 'relu', target 'gelu'"),
     (1, True, "Layer.depth: saved 1, target True"),
-    (1, 1.0, "Layer.depth: saved 1, target 1.0"),
-    (0.0, -0.0, "Layer.depth: saved 0.0, target -0.0"),
     ((1, 2), (1, 3), "Layer.depth[1]: saved 2, target 3"),
-    (Kind.BIG, Kind.SMALL, "Layer.depth: saved"),
-    (jnp.tanh, jnp.sin, "Layer.depth: saved"),
     (lw.freeze(np.arange(3)), lw.freeze(np.arange(1, 4)), "Layer.depth: saved"),
 ]
 
@@ -146,18 +135,8 @@ def test_statics_can_be_left_out() -> None:
 WRONG: list[tuple[Any, str]] = [
     ({"w": 1}, "Layer.b: saved nothing, target a field"),
     ({"w": 1, "b": 2, "bias": 3}, "Layer.bias: saved a field, target nothing"),
-    ({"w": 1, "b": 2, "act": "relu"}, "Layer.act: saved a field, target nothing"),
     ([1, 2], "Layer: a state dict of it has the keys w, b"),
-    (None, "Layer: a state dict of it has the keys w, b"),
     ({"w": 1, "b": 2, "__leafwise__": {".act": {'"relu"': {}}}}, "Layer.depth: saved nothing"),
-    (
-        {
-            "w": 1,
-            "b": 2,
-            "__leafwise__": {".act": {'"relu"': {}}, ".depth": {"2": {}}, ".n": {"1": {}}},
-        },
-        "Layer.n: saved the static 1, target nothing",
-    ),
 ]
 
 
@@ -184,18 +163,6 @@ def test_registered_classes() -> None:
         serialization.from_bytes(Point(jnp.zeros(2), "km"), written)
 
 
-def test_own_handlers_are_kept() -> None:
-    """A class that flax knows already keeps the functions that it was registered with."""
-
-    class Point:
-        def __init__(self, x: Any) -> None:
-            self.x = x
-
-    serialization.register_serialization_state(Point, lambda p: {"mine": p.x}, lambda p, s: p)
-    lw.register(Point, dynamic=["x"])
-    assert serialization.to_state_dict(Point(1)) == {"mine": 1}
-
-
 def local(rate: float) -> Any:
     return lambda x: x * rate
 
@@ -209,7 +176,6 @@ class Trained:
 OPAQUE: list[tuple[Any, str]] = [
     (optax.adam(1e-3), "Trained.opt.init"),
     (lambda x: x, "Trained.opt"),
-    (local(1.0), "Trained.opt"),
     ((1, local(1.0)), "Trained.opt[1]"),
 ]
 LAMBDAS = "statics without a name (lambdas, optimizers of optax) are refused when saved"
@@ -218,54 +184,12 @@ LAMBDAS = "statics without a name (lambdas, optimizers of optax) are refused whe
 @pytest.mark.works("flax", LAMBDAS)
 @pytest.mark.parametrize(("static", "path"), OPAQUE, ids=range(len(OPAQUE)))
 def test_opaque_statics_are_refused(static: Any, path: str) -> None:
-    """What another process could not compare is refused, with field, fix and the switch."""
+    """What another process could not compare is refused, with field and fix."""
     trained = Trained(jnp.ones(2), static)
     for save in (serialization.to_bytes, serialization.to_state_dict):
         with pytest.raises(CheckpointError) as raised:
             save({"net": trained})
         assert f"{path}: it has no description that another process" in str(raised.value)
-        assert "register_serialization(allow_opaque=True)" in str(raised.value)
-
-
-@pytest.fixture
-def opaque_allowed() -> Iterator[None]:
-    register_serialization(allow_opaque=True)
-    yield
-    register_serialization()
-
-
-@pytest.mark.works("flax", "`register_serialization(allow_opaque=True)` compares types and names")
-@pytest.mark.usefixtures("opaque_allowed")
-def test_opaque_statics_allowed() -> None:
-    """The switch lets them be saved: then types and names are compared, and nothing more."""
-    written = serialization.to_bytes(Trained(jnp.ones(2), optax.adam(1e-3)))
-    target = Trained(jnp.zeros(2), optax.sgd(10.0))
-    restored = serialization.from_bytes(target, written)
-    assert restored.w.tolist() == [1, 1]
-    assert restored.opt is target.opt
-    state = serialization.to_state_dict(Layer(jnp.ones(1), depth=lambda x: x))
-    assert serialization.from_state_dict(Layer(jnp.zeros(1), depth=lambda x: x), state).w == 1
-    for other in (jnp.tanh, local(1.0), 1):
-        with pytest.raises(CheckpointError, match="depth"):
-            serialization.from_state_dict(Layer(jnp.zeros(1), depth=other), state)
-
-
-@pytest.mark.works("flax", LAMBDAS)
-def test_opaque_statics_are_not_restored() -> None:
-    """Who has not allowed it does not restore by name what was saved with the switch."""
-    register_serialization(allow_opaque=True)
-    try:
-        state = serialization.to_state_dict({"net": Trained(jnp.ones(2), optax.adam(1e-3))})
-    finally:
-        register_serialization()
-    for opt in (optax.adam(1e-3), optax.sgd(10.0)):
-        with pytest.raises(CheckpointError, match=r"allow_opaque=True[\s\S]*at path: ./net"):
-            serialization.from_state_dict({"net": Trained(jnp.zeros(2), opt)}, state)
-    with pytest.raises(CheckpointError, match=r"Trained\.opt: saved"):
-        serialization.from_state_dict({"net": Trained(jnp.zeros(2), 3)}, state)
-    del state["net"]["__leafwise__"]
-    target = Trained(jnp.zeros(2), optax.sgd(10.0))
-    assert serialization.from_state_dict({"net": target}, state)["net"].w.tolist() == [1, 1]
 
 
 SCRIPT = """
@@ -283,24 +207,12 @@ class Model(nnx.Module):
     def __init__(self, p):
         self.p = p
 
-def fails(function, *arguments):
-    try:
-        function(*arguments)
-    except (TypeError, ValueError) as error:
-        return True
-    return False
-
 assert not [name for name in sys.modules if name.startswith("leafwise.interop.")]
-assert fails(serialization.to_bytes, Before(jnp.ones(2)))
-assert serialization.from_state_dict(Before(1), {"x": 2}) == {"x": 2}, "not even an instance"
-assert fails(Model, Before(jnp.ones(2)))
+assert not serialization.is_serializable(Before) and not nnx.is_data(Before(jnp.ones(2)))
 from leafwise.interop.flax import register_nnx_data, register_serialization
 register_serialization()
-register_serialization()
 assert serialization.from_bytes(Before(0), serialization.to_bytes(Before(2))) == Before(2)
-assert fails(Model, Before(jnp.ones(2)))
 register_nnx_data()
-assert nnx.is_data(Before(jnp.ones(2)))
 Model(Before(jnp.ones(2)))
 @lw.pytree
 class After:

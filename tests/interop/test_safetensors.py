@@ -30,7 +30,7 @@ def folder() -> Path:
 def test_any_tree_comes_back(tree: Any) -> None:
     """What is saved of a drawn tree and loaded into it is the tree."""
     path = folder() / "drawn"
-    lst.save(tree, path, allow_opaque=True)
+    lst.save(tree, path)
     back = lst.load(tree, path)
     assert jax.tree.structure(back) == jax.tree.structure(tree)
     for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(tree), strict=True):

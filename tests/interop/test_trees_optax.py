@@ -82,7 +82,6 @@ HEAD = ["head.w", "head.b"]
     [
         (~lw.where(trainable=False), BODY),
         ("**.w", ["body[0].w", "body[1].w", "head.w"]),
-        (lw.where("head.b") | lw.where("body[0]"), ["body[0].w", "body[0].b", "head.b"]),
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
@@ -100,19 +99,6 @@ def test_masked(where: Any, names: list[str], *, late: bool) -> None:
 
 
 @pytest.mark.works("optax", MASKS)
-def test_masks_of_masks() -> None:
-    """Inside one mask another one finds its paths, though optax has taken leaves out."""
-    params = model()
-    inner = optax.masked(optax.sgd(0.1), functools.partial(lw.mask, where="**.w"))
-    optimizer = optax.chain(
-        optax.masked(inner, lw.mask(params, "body")),
-        optax.masked(optax.set_to_zero(), lw.mask(params, ~(lw.where("body") & lw.where("**.w")))),
-    )
-    after, _ = train(optimizer, params)
-    assert changed(params, after) == ["body[0].w", "body[1].w"]
-
-
-@pytest.mark.works("optax", MASKS)
 def test_decayed_weights() -> None:
     """Weight decay spares the fields whose metadata says so."""
     params = model()
@@ -122,16 +108,6 @@ def test_decayed_weights() -> None:
     updates, _ = optimizer.update(zeros, optimizer.init(params), params)
     assert changed(zeros, updates) == ["body[0].w", "body[1].w", "head.w"]
     train(optax.adamw(0.1, mask=mask), params)
-
-
-@pytest.mark.works("optax", MASKS)
-def test_axes_as_a_mask() -> None:
-    """A mask may be a prefix: `lw.axes` makes one."""
-    params = model()
-    mask = lw.axes(params, False, head=True)
-    optimizer = optax.masked(optax.set_to_zero(), mask)
-    after, _ = train(optax.chain(optax.sgd(0.1), optimizer), params)
-    assert sorted(changed(params, after)) == sorted(BODY)
 
 
 @pytest.mark.works("optax", LABELS)
@@ -176,60 +152,17 @@ def test_labels_that_can_be_called() -> None:
 @pytest.mark.parametrize(
     "optimizer",
     [
-        optax.sgd(0.1, momentum=0.9),
-        optax.adam(0.1),
         optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(0.1)),
-        optax.lion(0.1),
-        optax.adafactor(0.1),
         optax.inject_hyperparams(optax.adam)(learning_rate=0.1),
         optax.MultiSteps(optax.adam(0.1), every_k_schedule=2),
-        optax.apply_if_finite(optax.sgd(0.1), max_consecutive_errors=3),
-        optax.sgd(optax.cosine_decay_schedule(0.1, 10)),
     ],
-    ids=[
-        *("sgd", "adam", "chain", "lion", "adafactor", "inject_hyperparams", "MultiSteps"),
-        *("apply_if_finite", "schedule"),
-    ],
+    ids=["chain", "inject_hyperparams", "MultiSteps"],
 )
 def test_training(optimizer: Any) -> None:
     """Optimizers of every make train leafwise parameters in one trace, and keep statics."""
     params = model()
     after, _ = train(optimizer, params)
     assert sorted(changed(params, after)) == sorted(BODY + HEAD)
-
-
-@pytest.mark.works("optax", TRAINING)
-def test_hyperparameters_change_without_a_trace() -> None:
-    """`inject_hyperparams` is changed between steps by `lw.update`, in the same program."""
-    params = model()
-    optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
-    state = optimizer.init(params)
-
-    @jax.jit
-    def step(params: Model, state: Any) -> tuple[Model, Any]:
-        updates, state = optimizer.update(jax.grad(loss)(params, jnp.ones(2)), state, params)
-        return optax.apply_updates(params, updates), state
-
-    with lw.budget(traces=1, exact=True, of=step):
-        params, state = step(params, state)
-        path = "hyperparams['learning_rate']"
-        state = lw.update(state, {path: jnp.zeros_like(state.hyperparams["learning_rate"])})
-        still, _ = step(params, state)
-    assert still == params
-
-
-@pytest.mark.works("optax", TRAINING)
-def test_a_state_is_an_instance_of_the_class() -> None:
-    """The moments of adam are instances with the statics of the parameters, found by path."""
-    params = model()
-    _, state = train(optax.adam(0.1), params)
-    assert type(state[0].mu) is Model
-    assert state[0].mu.depth == 2
-    weights = lw.partition(state, "[0].mu.**.w")[0]
-    assert len(jax.tree.leaves(weights)) == 3
-    reset = lw.update(state, {"[0].mu.head": layer(0.0)})
-    assert reset[0].mu.head == layer(0.0)
-    assert reset[0].nu is state[0].nu
 
 
 @pytest.mark.works("optax", TRAINING)
@@ -260,12 +193,6 @@ def test_tree_functions() -> None:
     tree = optax.tree
     doubled = tree.add(params, params)
     assert doubled == tree.scale(2.0, params)
-    assert type(doubled) is Model
-    assert tree.sub(doubled, params) == params
-    assert jnp.allclose(tree.sum(tree.ones_like(params)), 18.0)
-    assert jnp.allclose(tree.norm(params), jnp.sqrt(tree.vdot(params, params)))
-    assert tree.zeros_like(params).depth == 2
-    assert tree.cast(params, jnp.float16).body[0].w.dtype == jnp.float16
     state = optax.adam(0.1).init(params)
     assert tree.get(state, "count") == 0
     assert tree.set(state, count=jnp.int32(3))[0].count == 3

@@ -1,12 +1,13 @@
 """Checkpoints, whatever writes the arrays.
 
-`pack` takes a tree apart into a description and arrays, `unpack` restores a target from them, and
-`SavedTree` is what users get to migrate. Used by `leafwise.interop.orbax` and `.safetensors`.
+`pack` makes a description and arrays from a tree, and `unpack` restores a target from them. Used by
+`leafwise.interop.orbax` and `.safetensors`.
 """
 
 import contextlib
-import dataclasses
 import functools
+import json
+import re
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -15,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._compare import description
-from leafwise._compare.description import Described, Record, differences, is_at_or_below, of_kind
+from leafwise._compare.description import Described, Record, differences, is_at_or_below
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._statics.portable import Json, PortableReader, class_name, dump
+from leafwise._statics.portable import Json, dump
 from leafwise._trees.leaves import weakly_typed
 from leafwise._trees.shardings import put
 from leafwise.errors import CheckpointError
@@ -36,7 +37,7 @@ _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
 """The Python scalars that JAX takes for arrays, by name."""
 
 Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Takes a sharding, or None for numpy arrays, by path; returns the arrays that were written."""
+"""Takes the sharding that is wanted, or None, by saved path; returns the arrays by saved path."""
 
 Agree: TypeAlias = Callable[[CheckpointError | None], None]
 """Tells other processes whether what was saved fits in this one."""
@@ -44,7 +45,7 @@ Agree: TypeAlias = Callable[[CheckpointError | None], None]
 
 @contextlib.contextmanager
 def reading(where: object) -> Generator[None, None, None]:
-    """Let whatever a library says of a file be an error that names it."""
+    """Re-raise any error in the block as `CheckpointError` with the file's path."""
     try:
         yield
     except Exception as error:
@@ -52,105 +53,6 @@ def reading(where: object) -> Generator[None, None, None]:
             f"{where}: cannot be read: {type(error).__name__}: {error}\n"
             f"  fix: restore another copy of it, or save the tree again"
         ) from error
-
-
-@dataclasses.dataclass
-class SavedTree:
-    """What was saved, for a function ``migrate=`` to change until it fits the target.
-
-    All three are dicts by path, to be changed in place. A path is what
-    ``jax.tree_util.keystr`` returns: ``.layers[0].w``; that of the tree itself is ``""``.
-
-    Attributes:
-        classes: The class of each node, as ``module:qualname``; a class is taken, too.
-        statics: The description of each static. Any static value is taken, too.
-        leaves: The arrays, as numpy arrays, PRNG keys and Python scalars.
-    """
-
-    classes: dict[str, Any]
-    statics: dict[str, Any]
-    leaves: dict[str, Any]
-
-    @property
-    def _parts(self) -> tuple[dict[str, Any], ...]:
-        return self.classes, self.statics, self.leaves
-
-    def rename(self, old: str, new: str) -> None:
-        """Move all that is at and below a path to another path.
-
-        Args:
-            old: The path in what was saved.
-            new: The path in the target.
-
-        Raises:
-            KeyError: Nothing is at `old`, or something is at `new`.
-        """
-        moved = self._at(old)
-        if any(new in part for part in self._parts):
-            raise KeyError(f"rename({old!r}, {new!r}): there is something at {new!r} already")
-        for part, path in moved:
-            part[new + path[len(old) :]] = part.pop(path)
-
-    def drop(self, path: str) -> None:
-        """Remove all that is at and below a path.
-
-        Args:
-            path: The path in what was saved.
-
-        Raises:
-            KeyError: Nothing is there.
-        """
-        for part, found in self._at(path):
-            del part[found]
-
-    def put(self, path: str, tree: Any) -> None:
-        """Put a leaf, or a whole tree, at a path, and remove what was there.
-
-        Args:
-            path: The path in the target.
-            tree: An array, or any pytree of arrays.
-        """
-        described = describe_tree(tree, path)
-        _refuse_problems(described)
-        for part, found in self._below(path):
-            del part[found]
-        self.classes |= of_kind(described.record, "class")
-        self.statics |= of_kind(described.record, "static")
-        self.leaves |= described.arrays
-
-    def _below(self, path: str) -> list[tuple[dict[str, Any], str]]:
-        return [(part, each) for part in self._parts for each in part if is_at_or_below(each, path)]
-
-    def _at(self, path: str) -> list[tuple[dict[str, Any], str]]:
-        found = self._below(path)
-        if not found:
-            raise KeyError(
-                f"nothing was saved at {path!r}: there is {', '.join(map(repr, self.leaves))}"
-            )
-        return found
-
-    def describe(self) -> Record:
-        """Return the record of the tree as it is now.
-
-        Raises:
-            CheckpointError: A leaf is not an array.
-        """
-        record: Record = {}
-        for path, each in self.classes.items():
-            record[path] = {"class": class_name(each) if isinstance(each, type) else each}
-        for path, value in self.statics.items():
-            is_json = isinstance(value, list | dict)  # described already
-            record[path] = {"static": value if is_json else PortableReader().read(value, path)}
-        for path, leaf in self.leaves.items():
-            entry = leaf_entry(leaf)
-            if not isinstance(entry, dict) or isinstance(leaf, jax.ShapeDtypeStruct):
-                problem = entry if isinstance(entry, str) else "it is not an array"
-                raise CheckpointError(f"migrate: {path}: {problem}\n  got: {got(leaf)}")
-            record[path] = {"array": entry}
-        return record
-
-
-Migrate: TypeAlias = Callable[[SavedTree], object]
 
 
 # ------------------------------------------------------------------------ describing
@@ -176,16 +78,16 @@ def from_json(content: Json, where: str) -> Record:
     return tree
 
 
-def describe_tree(tree: Any, start: str = "") -> Described:
-    """Describe a tree, which stands at a path and may have abstract leaves."""
-    found = description.describe_tree(tree, leaf_entry, start=start)
-    if found.twice:
+def describe_tree(tree: Any) -> Described:
+    """Describe a tree, which may have abstract leaves."""
+    described = description.describe_tree(tree, leaf_entry)
+    if described.twice:
         raise CheckpointError(
-            f"{found.root}{found.twice[0]}: two places of the tree have this path, so what "
+            f"{described.root}{described.twice[0]}: two places of the tree have this path, so what "
             f"is saved of one could be restored into the other\n"
             f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
         )
-    return found
+    return described
 
 
 def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
@@ -223,11 +125,11 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
 @functools.cache
 def _key_kinds() -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the implementations of PRNG keys by dtype, each with the shape of a key's data."""
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name in ("threefry2x32", "rbg", "unsafe_rbg"):
         key = jax.eval_shape(functools.partial(jax.random.key, 0, impl=name))
-        found[str(key.dtype)] = name, jax.eval_shape(jax.random.key_data, key).shape
-    return found
+        kinds[str(key.dtype)] = name, jax.eval_shape(jax.random.key_data, key).shape
+    return kinds
 
 
 def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -260,13 +162,13 @@ def _scalar_kind(entry: Json) -> str | None:
     if entry["shape"] or "key" in entry:
         return None
     dtype = jnp.dtype(entry["dtype"])
-    return next((kind for each, kind in _KINDS.items() if jnp.issubdtype(dtype, each)), "complex")
+    return next((name for kind, name in _KINDS.items() if jnp.issubdtype(dtype, kind)), "complex")
 
 
 # ------------------------------------------------------------------------ saving
 
 
-def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Record, dict[str, Any]]:
+def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
     """Return the record of a tree, and its arrays by path: of numpy or of JAX, no keys."""
     described = describe_tree(tree)
     for path, leaf in described.arrays.items():
@@ -274,11 +176,7 @@ def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Record, dict[str, An
             described.problems.append((path, "an abstract array has no data to save"))
         elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
             described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
-    if not allow_opaque:
-        described.problems.extend(
-            (path, explain_opaque(what, "save with allow_opaque=True"))
-            for path, what in described.opaque
-        )
+    described.problems.extend((path, explain_opaque(what)) for path, what in described.opaque)
     _refuse_problems(described)
     return described.record, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
@@ -289,13 +187,13 @@ def _refuse_problems(described: Described) -> None:
         raise CheckpointError("\n".join(lines))
 
 
-def explain_opaque(what: str, switch: str) -> str:
-    """Return why a static cannot be compared, and the switch that lets it be saved all the same."""
+def explain_opaque(what: str) -> str:
+    """Return why a static cannot be compared, and the fix."""
     return (
         "it has no description that another process could compare\n"
         f"  got: {what}\n"
-        "  fix: use a function or class that its module's name leads to, or an object with "
-        f"fields, or {switch}, so that only its type and name are compared"
+        "  fix: use a function or class that can be imported by its name, or an object with "
+        "fields; or save only the part of the tree that does not have it"
     )
 
 
@@ -315,39 +213,28 @@ def unpack(
     saved: Record,
     where: str,
     read: Read,
-    migrate: Migrate | None,
+    renamed: Mapping[str, str] | None,
     *,
     agree: Agree = lambda _: None,
 ) -> T:
     """Return a tree like the target, with the arrays that were saved at `where`."""
     described = describe_tree(target)
     _refuse_problems(described)
-    values: Mapping[str, Any] = {}
-    fix = _FIX
-    if migrate is not None:
-        tree = _saved_tree(saved, read(dict.fromkeys(of_kind(saved, "array"))))
-        result = migrate(tree)
-        if result is not None and result is not tree:
-            raise CheckpointError(
-                f"migrate: it has to change the tree in place, but returned {result!r}"
-            )
-        saved, where, fix = tree.describe(), f"{where}, after migrate", _MIGRATE_FIX
-        values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
-    found = differences(saved, described.record, described.root, fits)
-    if found:
-        lines = "".join(f"\n  {each}" for each in found)
+    record, old_paths = _rename(saved, renamed or {}, where)
+    mismatches = differences(record, described.record, described.root, fits)
+    if mismatches:
+        lines = "".join(f"\n  {difference}" for difference in mismatches)
         error = CheckpointError(
-            f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}", found
+            f"{where}: what was saved does not fit the target{lines}\n  fix: {_FIX}", mismatches
         )
         agree(error)
         raise error
     agree(None)
-    if migrate is None:
-        values = read({path: sharding_of(leaf) for path, leaf in described.arrays.items()})
+    values = read({old_paths[path]: sharding_of(leaf) for path, leaf in described.arrays.items()})
     leaves = [
         leaf
         if path is None
-        else _restore(values[path], saved[path]["array"], leaf, described.root + path)
+        else _restore(values[old_paths[path]], record[path]["array"], leaf, described.root + path)
         for path, leaf in zip(described.leaf_paths, described.leaves, strict=True)
     ]
     restored: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
@@ -355,10 +242,37 @@ def unpack(
 
 
 _FIX: Final = (
-    "restore into a target that is made like the saved tree, or pass migrate=, a function "
-    "that changes what was saved"
+    "restore into a target that is made like the saved tree; for a field or class that has another "
+    "name now, pass renamed={'.old_field': '.new_field', 'module:Old': 'module:New'}"
 )
-_MIGRATE_FIX: Final = "let migrate settle these, too: with rename, drop, put, and statics"
+
+
+def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Record, dict[str, str]]:
+    """Return the record under its new names, and the old path of each new one."""
+    text = dump(saved)
+    missing = [old for old in renamed if dump(old) not in text]
+    if missing:
+        raise CheckpointError(
+            f"{where}: renamed has {', '.join(map(repr, missing))}, which was not saved\n"
+            f"  saved: {', '.join(map(repr, saved))}"
+        )
+    paths = {old: new for old, new in renamed.items() if old[:1] in {"", ".", "["}}
+    names = {dump(old): dump(new) for old, new in renamed.items() if old not in paths}
+    if names:  # of classes and functions, wherever they are
+        text = re.sub("|".join(map(re.escape, names)), lambda name: names[name[0]], text)
+    record: Record = {}
+    old_paths: dict[str, str] = {}
+    for path, entry in json.loads(text).items():
+        above = [old for old in paths if is_at_or_below(path, old)]
+        old = max(above, key=len, default="")
+        new = paths.get(old, "") + path.removeprefix(old)
+        if new in record:
+            raise CheckpointError(
+                f"{where}: renamed leads from {old_paths[new]!r} and from {path!r} to {new!r}"
+            )
+        record[new] = entry
+        old_paths[new] = path
+    return record, old_paths
 
 
 def sharding_of(leaf: Any) -> Any:
@@ -366,18 +280,6 @@ def sharding_of(leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         return leaf.sharding if leaf.committed else None
     return getattr(leaf, "sharding", None)
-
-
-def _saved_tree(saved: Record, values: Mapping[str, Any]) -> SavedTree:
-    leaves: dict[str, Any] = {}
-    for path, entry in of_kind(saved, "array").items():
-        value = values[path]
-        if "python" in entry:
-            value = _SCALARS[entry["python"]](np.asarray(value).item())
-        elif "key" in entry:
-            value = _wrap_keys(value, entry)
-        leaves[path] = value
-    return SavedTree(of_kind(saved, "class"), of_kind(saved, "static"), leaves)
 
 
 def _wrap_keys(data: Any, entry: Json) -> Any:

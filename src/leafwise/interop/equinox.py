@@ -11,7 +11,6 @@ from typing import (
     ClassVar,
     Final,
     Self,
-    TypeVar,
     dataclass_transform,
     get_origin,
 )
@@ -36,8 +35,13 @@ else:
 
 __all__ = ["Module"]
 
-M = TypeVar("M", bound="Module")
-
+# What is patched, and why in this order. `__init_subclass__` runs before equinox reads the fields
+# of a class, so that it finds each static field declared as one of its own. After a constructor,
+# equinox converts the fields and then runs each `__check_init__` of the mro, the class's own
+# first: that one makes the key, as the fields are converted by then, and as what the class wrote
+# itself may flatten the instance. Flattening asks for `__dict__`, so `__getattribute__` is patched,
+# twice: on `Module`, inside `leafwise.debug.check_statics` only; and on each class with a field by
+# content, for good, before what the class wrote, which might not call that of `Module`.
 _CHECK_INIT: Final = "__check_init__"
 _GET: Final = "__getattribute__"
 _CLASS_ATTRIBUTES: Final[ClassMap[dict[str, Any]]] = ClassMap()
@@ -108,7 +112,14 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return an instance with copied children and the same statics."""
-        return _deepcopied(self, memo)
+        cls = type(self)
+        shared = {*table_of(cls).owner.static_names, *_class_attributes(cls), KEY}
+        copied = object.__new__(cls)
+        memo[id(self)] = copied  # first: a child may lead back here
+        for name, value in object.__getattribute__(self, "__dict__").items():
+            new = value if name in shared else copy.deepcopy(value, memo)
+            object.__setattr__(copied, name, new)
+        return copied
 
 
 def _declare(cls: type, name: str, annotation: Any) -> None:
@@ -146,7 +157,7 @@ def _make_static(cls: type, name: str, given: object) -> None:
 
 
 def _seal_before_checks(cls: Any) -> None:
-    """Make the key before the first ``__check_init__`` that a class wrote or inherits."""
+    """Make the key at the start of the first ``__check_init__`` that runs."""
     written: Callable[[Any], None] | None = cls.__dict__.get(_CHECK_INIT)
 
     def __check_init__(self: Any) -> None:  # noqa: N807  # equinox calls it so
@@ -161,10 +172,11 @@ def _seal_before_checks(cls: Any) -> None:
 
 def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     """Return the static fields whose values are kept on instances, but not the key's own."""
-    kept = [each for each in dataclasses.fields(cls) if not _is_hidden(cls, each.name)]
-    _check_flattened(cls, [each.name for each in kept if not each.metadata.get("static", False)])
+    kept = [field for field in dataclasses.fields(cls) if not _is_hidden(cls, field.name)]
+    static = [field for field in kept if field.metadata.get("static", False)]
+    _check_flattened(cls, [field.name for field in kept if field not in static])
     notify_registered(cls)  # not in `__init_subclass__`, which runs before it is a pytree
-    return tuple(each for each in kept if each.metadata.get("static", False) and each.name != KEY)
+    return tuple(field for field in static if field.name != KEY)
 
 
 def _is_hidden(cls: type, name: str) -> bool:
@@ -201,16 +213,6 @@ def _class_attributes(cls: type) -> dict[str, Any]:
     return {**of_class, "__doc__": None, "__annotations__": None}
 
 
-def _deepcopied(self: M, memo: dict[int, Any]) -> M:
-    shared = {*table_of(type(self)).owner.static_names, *_class_attributes(type(self)), KEY}
-    copied = object.__new__(type(self))
-    memo[id(self)] = copied  # first: a child may lead back here
-    for name, value in object.__getattribute__(self, "__dict__").items():
-        new = value if name in shared else copy.deepcopy(value, memo)
-        object.__setattr__(copied, name, new)
-    return copied
-
-
 class _StaticsChecking:
     """Checks the statics of modules whenever equinox flattens one.
 
@@ -234,9 +236,9 @@ def _check_content_when_flattened(cls: Any) -> None:
     """Refuse a function by content that has changed, whenever equinox flattens an instance."""
     # The class is not finished: its own fields are plain attributes still.
     inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
-    fields = [field for each in (*inherited, vars(cls)) for field in each.values()]
-    metadata = [each.metadata for each in fields if isinstance(each, dataclasses.Field)]
-    if not any(each.get(OPTIONS, FieldOptions()).by == "content" for each in metadata):
+    values = [value for namespace in (*inherited, vars(cls)) for value in namespace.values()]
+    fields = [value for value in values if isinstance(value, dataclasses.Field)]
+    if not any(field.metadata.get(OPTIONS, FieldOptions()).by == "content" for field in fields):
         return
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
 

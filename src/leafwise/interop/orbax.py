@@ -17,8 +17,6 @@ from leafwise._jax.processes import MissingError, exchange, processes
 from leafwise.errors import CheckpointError, message_of
 from leafwise.interop._checkpoint import (
     ROOT,
-    Migrate,
-    SavedTree,
     from_json,
     pack,
     reading,
@@ -32,12 +30,13 @@ from leafwise.interop._extra import import_extra
 ocp: Any = import_extra("orbax.checkpoint", "orbax")
 epath: Any = import_extra("etils.epath", "orbax")
 
-__all__ = ["SavedTree", "restore", "save", "save_args"]
+__all__ = ["restore", "save", "save_args"]
 
 T = TypeVar("T")
 
 _DESCRIPTION: Final = "leafwise"
 _ARRAYS: Final = "arrays"
+_TIMEOUT: Final = 300.0
 
 _NOT_OURS: Final = (
     "{}: not a checkpoint of leafwise.interop.orbax\n"
@@ -46,7 +45,7 @@ _NOT_OURS: Final = (
 )
 
 
-def save_args(tree: Any, *, allow_opaque: bool = False) -> Any:
+def save_args(tree: Any) -> Any:
     """Return orbax's arguments to save a tree: ``manager.save(step, args=save_args(tree))``.
 
     The tree is read here, so that what cannot be saved is refused before anything is written.
@@ -54,27 +53,24 @@ def save_args(tree: Any, *, allow_opaque: bool = False) -> Any:
     Args:
         tree: A pytree of arrays: of numpy or of JAX, PRNG keys, and Python scalars. A leaf
             that is not an array (a function) is described, as a static is.
-        allow_opaque: Whether to accept statics that mean nothing to another process (a lambda,
-            a local function, an object that compares by identity): then only their type
-            and name are compared when the tree is restored.
 
     Returns:
         An `ocp.args.Composite` of the items ``leafwise`` and ``arrays``.
         ``ocp.args.Composite(**save_args(tree), data=...)`` saves others next to them.
 
     Raises:
-        CheckpointError: A leaf cannot be saved, or a static means nothing to another
-            process; it names all of them.
+        CheckpointError: A leaf cannot be saved, or a static means nothing to another process (a
+            lambda, a local function, an object that compares by identity); it names all of them.
         StaticMutatedError: A static of a leafwise class changed in place.
 
     Examples:
         >>> sorted(save_args({"w": np.ones(3)}).keys())
         ['arrays', 'leafwise']
     """
-    description, found = pack(tree, allow_opaque=allow_opaque)
+    description, leaves = pack(tree)
     items = {_DESCRIPTION: ocp.args.JsonSave(to_json(description))}
     # orbax takes no empty arrays, and no empty dict.
-    arrays = {path or ROOT: array for path, array in found.items() if array.size}
+    arrays = {path or ROOT: array for path, array in leaves.items() if array.size}
     if arrays:
         items[_ARRAYS] = ocp.args.PyTreeSave(arrays)
     return ocp.args.Composite(**items)
@@ -84,7 +80,6 @@ def save(
     tree: Any,
     path: str | os.PathLike[str],
     *,
-    allow_opaque: bool = False,
     overwrite: bool = False,
 ) -> None:
     """Write a tree to an orbax checkpoint, and wait until it is there.
@@ -92,7 +87,6 @@ def save(
     Args:
         tree: What to save; see `save_args`.
         path: The folder of the checkpoint.
-        allow_opaque: Whether to accept statics that mean nothing to another process.
         overwrite: Whether to replace a checkpoint that is there: orbax removes it first.
 
     Raises:
@@ -104,12 +98,14 @@ def save(
         >>> import pathlib, tempfile
         >>> save({"w": np.ones(3)}, pathlib.Path(tempfile.mkdtemp()) / "params")
     """
-    args = save_args(tree, allow_opaque=allow_opaque)
+    args = save_args(tree)
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         checkpointer.save(_absolute(path), args=args, force=overwrite)
 
 
-def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = None) -> T:
+def restore(
+    target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] | None = None
+) -> T:
     """Return a tree like `target`, with the arrays of a checkpoint.
 
     Statics are never read back: they are compared, and the target's own come back. So are
@@ -119,16 +115,17 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
     Args:
         target: An instance, or the tree that `jax.eval_shape` returns. It is not changed.
         path: The folder of the checkpoint; of a `CheckpointManager`, that of a step.
-        migrate: A function that changes what was saved, a `SavedTree`, in place, so that it
-            fits the target.
+        renamed: What has another name now, from old to new: paths of fields
+            (``{".layers": ".blocks"}``, with all that is below them) and classes or functions
+            (``{"models:Net": "models:Model"}``).
 
     Returns:
         A tree of the target's class, structure and statics.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, or not one of leafwise.
-            Or what was saved (or what `migrate` made of it) has another class, structure, static,
-            shape or dtype; it names all places.
+        CheckpointError: What was saved has another class, structure, static, shape or dtype (it
+            names all places); the checkpoint is damaged, leafwise did not write it, or `renamed`
+            does not fit it.
         FileNotFoundError: There is none.
 
     Examples:
@@ -157,24 +154,24 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
         def agree(error: CheckpointError | None) -> None:
             _agree(folder, error)
 
-        return unpack(target, saved, str(folder), read, migrate, agree=agree)
+        return unpack(target, saved, str(folder), read, renamed, agree=agree)
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
-    found: Path = epath.Path(path).expanduser().absolute()
-    return found
+    absolute: Path = epath.Path(path).expanduser().absolute()
+    return absolute
 
 
 def _read_arrays(
     read_item: Callable[[str, Any], Any], saved: Record, shardings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     options: dict[str, Any] = {}
     leaves = of_kind(saved, "array")
     for path, entry in leaves.items():
         shape, dtype = stored(entry)
         if 0 in shape:
-            found[path] = np.zeros(shape, dtype)
+            values[path] = np.zeros(shape, dtype)
         elif shardings[path] is None or "dtype" not in entry:
             options[path or ROOT] = ocp.RestoreArgs(restore_type=np.ndarray)
         else:
@@ -183,21 +180,18 @@ def _read_arrays(
     if options:
         how = ocp.args.PyTreeRestore(dict.fromkeys(options, 0), restore_args=options)
         arrays = read_item(_ARRAYS, how)
-        found |= {path: arrays[path or ROOT] for path in leaves if path not in found}
-    return found
+        values |= {path: arrays[path or ROOT] for path in leaves if path not in values}
+    return values
 
 
 def _agree(directory: Path, own: CheckpointError | None) -> None:
-    """Let no process wait for one whose target does not fit: each tells the others."""
+    """Raise in every process if the target of one does not fit, so that none waits for it."""
     here = processes()
     if here is None or here.count == 1:
         return
     text = "" if own is None else message_of(own)
     with contextlib.suppress(MissingError):  # orbax then says who is not there
-        found = exchange(here, f"restore {directory}", text, _TIMEOUT)
-        refused = [f"in process {index}: {each}" for index, each in sorted(found.items()) if each]
+        texts = exchange(here, f"restore {directory}", text, _TIMEOUT)
+        refused = [f"in process {index}: {text}" for index, text in sorted(texts.items()) if text]
         if refused and own is None:
             raise CheckpointError("\n".join(refused))
-
-
-_TIMEOUT: Final = 300.0

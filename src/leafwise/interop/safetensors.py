@@ -18,8 +18,6 @@ import numpy as np
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint import (
     ROOT,
-    Migrate,
-    SavedTree,
     from_json,
     pack,
     reading,
@@ -33,7 +31,7 @@ from leafwise.interop._extra import import_extra
 safetensors: Any = import_extra("safetensors", "safetensors")
 safetensors_numpy: Any = import_extra("safetensors.numpy", "safetensors")
 
-__all__ = ["SavedTree", "load", "save"]
+__all__ = ["load", "save"]
 
 T = TypeVar("T")
 
@@ -51,7 +49,7 @@ _NATIVE: Final = frozenset(
 )
 
 
-def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False) -> None:
+def save(tree: Any, path: str | os.PathLike[str]) -> None:
     """Write a tree to a safetensors file: all of it, or nothing.
 
     Args:
@@ -59,13 +57,10 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
             PRNG keys, and Python scalars. A leaf that is not an array (a function) is described,
             as a static is.
         path: The file. It is replaced only when all has been written.
-        allow_opaque: Whether to accept statics that mean nothing to another process (a lambda,
-            a local function, an object that compares by identity): then only their type
-            and name are compared when the file is loaded.
 
     Raises:
-        CheckpointError: A leaf cannot be saved, or a static means nothing to another
-            process; it names all of them.
+        CheckpointError: A leaf cannot be saved, or a static means nothing to another process (a
+            lambda, a local function, an object that compares by identity); it names all of them.
         StaticMutatedError: A static of a leafwise class changed in place.
 
     Examples:
@@ -73,7 +68,7 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> save({"w": jnp.ones(3)}, folder / "params.safetensors")
     """
-    description, arrays = pack(tree, allow_opaque=allow_opaque)
+    description, arrays = pack(tree)
     tensors = {name or ROOT: _as_tensor(array) for name, array in arrays.items()}
     metadata = {_DESCRIPTION: json.dumps(to_json(description))}
     path = Path(path)
@@ -87,7 +82,7 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
         new.unlink(missing_ok=True)
 
 
-def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = None) -> T:
+def load(target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] | None = None) -> T:
     """Return a tree like `target`, with the arrays of a file.
 
     Statics are never read back: they are compared, and the target's own come back. So are
@@ -97,16 +92,17 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
     Args:
         target: An instance, or the tree that `jax.eval_shape` returns. It is not changed.
         path: The file that `save` wrote.
-        migrate: A function that changes what was saved, a `SavedTree`, in place, so that it
-            fits the target.
+        renamed: What has another name now, from old to new: paths of fields
+            (``{".layers": ".blocks"}``, with all that is below them) and classes or functions
+            (``{"models:Net": "models:Model"}``).
 
     Returns:
         A tree of the target's class, structure and statics.
 
     Raises:
-        CheckpointError: The file is damaged, or `save` did not write it.
-            Or what was saved (or what `migrate` made of it) has another class, structure, static,
-            shape or dtype; it names all places.
+        CheckpointError: What was saved has another class, structure, static, shape or dtype (it
+            names all places); the file is damaged, `save` did not write it, or `renamed` does not
+            fit it.
         FileNotFoundError: There is none.
 
     Examples:
@@ -133,15 +129,15 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
     saved = from_json(content, where)
 
     def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for place in wanted:
             shape, dtype = stored(saved[place]["array"])
             with reading(where):
                 tensor = file.get_tensor(place or ROOT)
-            found[place] = tensor if dtype in _NATIVE else tensor.view(dtype).reshape(shape)
-        return found
+            arrays[place] = tensor if dtype in _NATIVE else tensor.view(dtype).reshape(shape)
+        return arrays
 
-    return unpack(target, saved, where, read, migrate)
+    return unpack(target, saved, where, read, renamed)
 
 
 def _as_tensor(array: Any) -> np.ndarray[Any, Any]:

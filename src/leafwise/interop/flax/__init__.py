@@ -28,12 +28,8 @@ _flax: Any = import_extra("flax.serialization")
 _STATICS: Final = "__leafwise__"
 """The entry of a state dict that says what the statics were. No field has this name."""
 
-_SWITCH: Final = "register_serialization(allow_opaque=True)"
 
-_allow_opaque: bool = False
-
-
-def register_serialization(*, allow_opaque: bool = False) -> None:
+def register_serialization() -> None:
     """Let `flax.serialization` save and restore pytree classes, those to come included.
 
     ``to_state_dict``, ``from_state_dict``, ``to_bytes`` and ``from_bytes`` then treat an
@@ -48,18 +44,12 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
     one written by hand, is accepted.
 
     A static that means nothing to another process (a lambda, a local function, so also an
-    optimizer of optax) is refused with a `leafwise.errors.CheckpointError`, to save and to
-    restore.
+    optimizer of optax) is refused with a `leafwise.errors.CheckpointError` when it is saved.
 
     Pytree classes are those of `leafwise.pytree`, the subclasses of
     `leafwise.interop.equinox.Module`, bound methods of the former (whose function counts as a
     static) and classes that were registered with `leafwise.register`, but for those that
     flax knows already.
-
-    Args:
-        allow_opaque: Whether to accept statics that mean nothing to another process, and to
-            compare no more than their types and names: `optax.adam(1e-3)` then restores what
-            `optax.sgd(10.0)` saved. It holds for the whole process; the last call decides.
 
     Examples:
         >>> import leafwise as lw
@@ -73,8 +63,6 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
         >>> serialization.from_state_dict(Params(jax.numpy.zeros(3)), state).w
         Array([1., 1., 1.], dtype=float32)
     """
-    global _allow_opaque  # noqa: PLW0603  # one switch for the process, as flax has one table
-    _allow_opaque = allow_opaque
     on_registered(make_serializable)
 
 
@@ -133,6 +121,7 @@ def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
         return node is not instance
 
     pairs, structure = jax.tree_util.tree_flatten_with_path(instance, is_leaf=is_child)
+    # Any leaf would do: of the children only the paths are read.
     alone = jax.tree.unflatten(structure, [0.0] * len(pairs))
     described = description.describe_tree(alone, lambda _: {"python": "float"})
     return {path[0].name: child for path, child in pairs}, structure, described
@@ -151,6 +140,7 @@ def _fields(instance: Any, described: Described) -> list[str]:
 
 
 def _to_state_dict(instance: Any) -> dict[str, Any]:
+    # Of Params(w, act="tanh") it is {"w": w, "__leafwise__": {".act": {'"tanh"': {}}}}.
     children, _, described = _one_level(instance)
     names = _fields(instance, described)
     state = {name: _flax.to_state_dict(children[name]) for name in names}
@@ -159,18 +149,12 @@ def _to_state_dict(instance: Any) -> dict[str, Any]:
         # `flatten_dict` joins keys by slashes, and splits them there again.
         texts = {path: dump(static).replace("/", "\\u002f") for path, static in statics.items()}
         state[_STATICS] = {path: {text: {}} for path, text in texts.items()}
-        _refuse_opaque(described)
-    return state
-
-
-def _refuse_opaque(described: Described) -> None:
-    """Refuse statics of which nothing but type and name can be compared, unless allowed."""
-    if described.opaque and not _allow_opaque:
+    if described.opaque:
         problems = [
-            f"{described.root}{path}: {explain_opaque(what, _SWITCH)}"
-            for path, what in described.opaque
+            f"{described.root}{path}: {explain_opaque(what)}" for path, what in described.opaque
         ]
-        raise CheckpointError("\n".join(problems) + _at_path())
+        raise CheckpointError("\n".join(problems))
+    return state
 
 
 def _from_state_dict(target: Any, state: Any) -> Any:
@@ -197,8 +181,6 @@ def _from_state_dict(target: Any, state: Any) -> Any:
             f"delete state[{_STATICS!r}] to restore into other statics",
             found,
         )
-    if texts is not None:
-        _refuse_opaque(described)
     restored = [
         _flax.from_state_dict(child, fields[name], name=name) if name in fields else child
         for name, child in children.items()

@@ -41,9 +41,9 @@ def dataclass(**options: bool) -> Callable[[C], C]: ...
     eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
 def dataclass(cls: C | None = None, /, **options: bool) -> C | Callable[[C], C]:
-    """Make a class what ``leafwise.pytree(replace=True)`` makes of it.
+    """Make a class a pytree class, as ``leafwise.pytree(replace=True)`` does.
 
-    It is in the place of `flax.struct.dataclass`: with ``.replace``, and known to
+    It takes the place of `flax.struct.dataclass`: with ``.replace``, and known to
     `flax.serialization`, as `leafwise.interop.flax.register_serialization` documents.
 
     Args:
@@ -66,15 +66,15 @@ def dataclass(cls: C | None = None, /, **options: bool) -> C | Callable[[C], C]:
         State(x=f32[2], size=4)
     """
     if cls is not None:
-        return _made(cls, options, caller_scopes(2))
-    return lambda decorated: _made(decorated, options, caller_scopes(2))
+        return _make_pytree(cls, options, caller_scopes(2))
+    return lambda decorated: _make_pytree(decorated, options, caller_scopes(2))
 
 
-def _made(cls: C, options: dict[str, bool], scopes: list[Mapping[str, Any]]) -> C:
+def _make_pytree(cls: C, options: dict[str, bool], scopes: list[Mapping[str, Any]]) -> C:
     check_frozen(frozen=options.pop("frozen", True))
-    made: C = decorate(cls, PytreeOptions(**options, replace=True), scopes)
-    make_serializable(made)
-    return made
+    pytree: C = decorate(cls, PytreeOptions(**options, replace=True), scopes)
+    make_serializable(pytree)
+    return pytree
 
 
 @dataclass_transform(
@@ -83,7 +83,7 @@ def _made(cls: C, options: dict[str, bool], scopes: list[Mapping[str, Any]]) -> 
 class PyTreeNode:
     """The base class of pytree classes that need no decorator, as `flax.struct.PyTreeNode`.
 
-    Keywords behind the base class are those of `leafwise.pytree`.
+    Keywords after the base class are those of `leafwise.pytree`.
 
     Examples:
         >>> from leafwise.interop.flax import struct
@@ -96,7 +96,7 @@ class PyTreeNode:
     def __init_subclass__(cls, **options: bool) -> None:
         """Make a subclass a pytree class."""
         super().__init_subclass__()
-        _made(cls, options, scopes_of(cls))
+        _make_pytree(cls, options, scopes_of(cls))
 
     if TYPE_CHECKING:
 
