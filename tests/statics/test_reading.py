@@ -48,26 +48,19 @@ def use(value: Any) -> None:
     value(2.0)
 
 
-@functools.singledispatch
-def importable(x: Any) -> Any:
-    """Return the argument."""
-    return x
-
-
 def over(value: Any) -> Callable[[Any], Any]:
     return lambda x: value(x)
 
 
-@pytest.mark.parametrize("make", [dispatching, lambda: importable], ids=["local", "importable"])
 @pytest.mark.parametrize("cls", [P, ByContent])
 @pytest.mark.parametrize(
     "place",
     [lambda f: f, over, lambda f: functools.partial(f, 1)],
     ids=["itself", "closure", "partial"],
 )
-def test_a_function_that_dispatches(cls: Any, place: Any, make: Any) -> None:
+def test_a_function_that_dispatches(cls: Any, place: Any) -> None:
     """It can be static; a call is no change of it, and another function for a type is."""
-    choose = make()
+    choose = dispatching()
     p = cls(1.0, place(choose))
     structure = jax.tree.structure(p)
     with check_statics():

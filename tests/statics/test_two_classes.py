@@ -101,16 +101,6 @@ def test_scan_does_not_change_the_class_of_its_carry(cls: Any, other: Any, disti
         run()
 
 
-def test_one_program_per_class() -> None:
-    """A jitted function is traced for each class."""
-    traces = []
-    program = jax.jit(lambda p: traces.append(type(p)) or p.x)
-    for _ in range(2):
-        for kind in SOUND:
-            program(kind(1.0, "a"))
-    assert traces == SOUND
-
-
 @lw.pytree
 class Left:
     a: lw.Static[Any] = "a"

@@ -67,37 +67,9 @@ class ChangingHash:
         return self is other
 
 
-class NeverEqual:
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    def __hash__(self) -> int:
-        return 1
-
-
-class RaisingEq:
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError("no answer")
-
-    def __hash__(self) -> int:
-        return 1
-
-
 class EqWithoutHash:  # the point
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EqWithoutHash)
-
-
-class IntEqWithoutHash(int):  # the point
-    def __eq__(self, other: object) -> bool:
-        return True
-
-
-class StrEqWithoutHash(str):  # the point
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return True
 
 
 UNHASHABLE: dict[str, Callable[[], Any]] = {
@@ -130,11 +102,7 @@ ARRAY: dict[str, Callable[[], Any]] = {
 INCONSISTENT: dict[str, Callable[[], Any]] = {
     "hash raises": RaisingHash,
     "hash changes": ChangingHash,
-    "never equal": NeverEqual,
-    "eq raises": RaisingEq,
     "eq without hash": EqWithoutHash,
-    "int subclass": lambda: IntEqWithoutHash(1),
-    "str subclass": lambda: StrEqWithoutHash("a"),
 }
 ROWS: dict[str, tuple[Callable[[], Any], type[lw.errors.StaticFieldError]]] = {
     **{name: (make, lw.errors.UnhashableStaticError) for name, make in UNHASHABLE.items()},
@@ -158,8 +126,15 @@ POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    ("row", "position"),
+    [
+        (row, position)
+        for row in ROWS
+        for position in POSITIONS
+        if row in ("list", "numpy", "hash raises") or position in ("itself", "tuple")
+    ],
+)
 def test_row(row: str, position: str) -> None:
     """The value is refused wherever it stands, by class, field and path, with a reason."""
     make, kind = ROWS[row]
