@@ -276,17 +276,6 @@ def test_eager_operations() -> None:
         jnp.full((2, 3, 5, 8), 1.5)
 
 
-def test_a_watch_ends_on_another_thread() -> None:
-    """It may begin on one thread and end on another, and then counts no more."""
-    watching = lw.watch()
-    log = watching.__enter__()
-    thread = threading.Thread(target=watching.__exit__)
-    thread.start()
-    thread.join()
-    jax.jit(lambda x: x + 1)(jnp.ones(3))
-    assert not log.events
-
-
 def test_other_threads_count() -> None:
     """What a thread of the block traces counts, once though several wait for it."""
     step = lw.jit(lambda x: x * 2)
