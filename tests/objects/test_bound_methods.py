@@ -72,17 +72,6 @@ def apply() -> Callable[[Callable[..., Any], jax.Array], Any]:
     return jax.jit(lambda function, x: function(x))
 
 
-def test_python_alone_refuses() -> None:
-    """JAX takes no bound method of another class as an argument."""
-
-    class Plain:
-        def by(self, x: jax.Array) -> jax.Array:
-            return x
-
-    with pytest.raises(TypeError, match="as an abstract array"):
-        apply()(Plain().by, X)
-
-
 @pytest.mark.parametrize("name", ["by", "twice", "jitted", "remembered", "__call__"])
 def test_as_an_argument(name: str) -> None:
     """It retraces where the key or the avals of the instance change, and nowhere else."""
@@ -267,18 +256,6 @@ def test_inherited(cls: Any, name: str) -> None:
     assert isinstance(result, jax.Array | str)
 
 
-def test_inherited_results() -> None:
-    """`super`, protocols and abstract methods work as ever."""
-    p = Derived(jnp.ones(3))
-    assert p.above() == "derived, base"
-    assert p.overridden() == "derived, mixin"
-    assert p.declared() == "declared"
-    assert Slotted(jnp.ones(3)).must() == "base"
-    assert Derived.mixed is Mixin.mixed
-    with pytest.raises(TypeError, match="abstract"):
-        Base(jnp.ones(3))
-
-
 def test_as_a_static() -> None:
     """A method as a static value is known by its function and the key of its instance."""
 
@@ -339,13 +316,3 @@ def _local_class() -> Any:
             return self.w * x
 
     return Local
-
-
-def test_as_an_attribute() -> None:
-    """Bound once, it is not bound again to what it becomes an attribute of."""
-    p = make()
-
-    class Holder:
-        call = p.by
-
-    assert Holder().call == p.by
