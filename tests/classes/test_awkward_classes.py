@@ -1,7 +1,6 @@
 """Classes with special methods, metaclasses and new syntax; statics of derived types."""
 
 import copy
-import datetime as dt
 import sys
 from typing import Any
 
@@ -122,23 +121,6 @@ def test_type_parameters() -> None:
     exec(NEW_SYNTAX, namespace)  # noqa: S102  # a syntax error on Python 3.11
     assert jax.tree.leaves(namespace["P"][int](1, 2)) == [1]
     assert jax.tree.leaves(namespace["Q"][int](1, 2)) == [1, 5]
-
-
-class Length(np.float64):
-    unit: str
-
-    def __copy__(self) -> "Length":  # NumPy returns the same object, or one of the base class
-        return length(self.unit)
-
-
-def length(unit: str) -> Length:
-    """Return a float with a unit."""
-    made = Length(1.0)
-    made.unit = unit
-    return made
-
-
-UTC, LATER = dt.UTC, dt.timezone(dt.timedelta(hours=1))
 
 
 @pytest.mark.parametrize("kind", ["M8[s]", [("at", "M8[s]")]], ids=str)

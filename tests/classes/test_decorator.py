@@ -90,13 +90,6 @@ def test_signature() -> None:
     assert keyword.kind is inspect.Parameter.KEYWORD_ONLY
 
 
-def test_kw_only() -> None:
-    """`kw_only=True` makes every parameter keyword-only."""
-    assert Keyword(x=1.0).x == 1.0
-    with pytest.raises(TypeError):
-        Keyword(1.0)  # type: ignore[misc]
-
-
 def test_order() -> None:
     """`order=True` compares field tuples; without it, `<` is a TypeError."""
     assert Ordered(1.0) < Ordered(2.0)
@@ -106,16 +99,6 @@ def test_order() -> None:
         Keyword(x=1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
     with pytest.raises(TypeError):
         Ordered(1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
-
-
-def test_parameters_are_those_of_dataclasses() -> None:
-    """Who reads ``__dataclass_params__`` learns what was asked for."""
-    params: Any = lw.pytree(slots=True, order=True)(type("P", (), {})).__dataclass_params__  # type: ignore[attr-defined]
-    assert (params.order, params.eq, params.frozen) == (True, True, True)
-    if sys.version_info >= (3, 12):
-        assert params.slots
-    with pytest.raises(TypeError, match="not a mapping"):
-        lw.field(metadata=0)  # type: ignore[call-overload]
 
 
 def test_doctest_finds_methods() -> None:

@@ -176,8 +176,8 @@ def test_the_digest_is_that_of_quoted_names(forward: Any, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_laws_hold(forward: Any) -> None:
     """Strategies draw what the names stand for by then, and the laws hold for what is drawn."""
-    few = hypothesis.settings(max_examples=10)
-    for name in ("Node", "Slotted", "Sub", "OfPlain", "Registered", "Holder"):
+    few = hypothesis.settings(max_examples=4)
+    for name in ("Node", "Slotted", "OfPlain", "Holder"):
         check_pytree(instances(getattr(forward, name)), settings=few)
 
 

@@ -5,7 +5,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
@@ -68,11 +67,7 @@ def test_override_that_says_so() -> None:
 
 OVERRIDES = {
     "value": 3,
-    "function": lambda self: 3,
-    "jitted": jnp.tanh,
-    "class": int,
     "property": property(lambda self: 3),
-    "classmethod": classmethod(lambda cls: 3),
 }
 
 

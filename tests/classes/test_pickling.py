@@ -85,7 +85,7 @@ STATICS: dict[str, Any] = {
     "instance": P(None, 2),
     "class": P,
 }
-PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+PROTOCOLS = (0, 2, pickle.HIGHEST_PROTOCOL)
 
 
 def through_pickle(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
@@ -258,30 +258,6 @@ def test_cloudpickle_of_a_class_in_main(tmp_path: Path, slots: bool) -> None:
     file = str(tmp_path / "model.pickle")
     run(SAVE.replace("{slots}", str(slots)), file)
     run(LOAD, file)
-
-
-ERRORS: dict[str, Exception] = {
-    kind.__name__: kind("P.a: what\n  fix: that")
-    for kind in (
-        lw.LeafwiseError,
-        lw.errors.DefinitionError,
-        lw.errors.UndecoratedSubclassError,
-        lw.errors.FieldNotSetError,
-        lw.errors.FieldCheckError,
-        lw.errors.FrozenInstanceError,
-        lw.errors.TracerComparisonError,
-        lw.errors.StaticMutatedError,
-    )
-}
-
-
-@pytest.mark.parametrize("way", [through_pickle, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors_survive(name: str, way: Any) -> None:
-    """Every error comes through pickle and copy with its class and message."""
-    again = way(ERRORS[name])
-    assert type(again) is type(ERRORS[name])
-    assert str(again) == str(ERRORS[name])
 
 
 @pytest.mark.parametrize("way", [through_pickle, copy.copy, copy.deepcopy])

@@ -50,16 +50,6 @@ def own_init(self: Any) -> None:
     self.x = 1.0
 
 
-def super_init(self: Any) -> None:
-    """Call the base."""
-    Base.__init__(self, 1.0)
-
-
-def sly_init(self: Any) -> None:
-    """Set a field behind the back."""
-    object.__setattr__(self, "x", 1.0)
-
-
 def no_init(_self: Any) -> None:
     """Do nothing at all."""
 
@@ -73,9 +63,6 @@ UNDECORATED: dict[str, tuple[tuple[type, ...], dict[str, Any]]] = {
     "without a constructor": ((Base,), {}),
     "with fields": ((Base,), {"__annotations__": {"y": int}, "y": 1}),
     "with a constructor": ((Base,), {"__init__": own_init}),
-    "calling the base's": ((Base,), {"__init__": super_init}),
-    "setting behind the back": ((Base,), {"__init__": sly_init}),
-    "doing nothing": ((Base,), {"__init__": no_init}),
     "constructor of a mixin": ((Foreign, Base), {}),
     "of a subclass": ((type("Middle", (Base,), {"__init__": no_init}),), {}),
 }
