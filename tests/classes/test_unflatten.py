@@ -81,38 +81,6 @@ def test_plain_dataclass_runs_user_code() -> None:
     assert RUNS == ["post_init"]
 
 
-@pytest.mark.parametrize("leaf", [None, object(), jax.ShapeDtypeStruct((2,), jnp.float32), "text"])
-def test_accepts_any_leaf(leaf: Any) -> None:
-    """Any object can stand in a dynamic field after unflatten, as frozen as before."""
-    made = jax.tree.unflatten(jax.tree.structure(Loud(1.0)), [leaf])
-    assert (type(made), made.a) == (Loud, 1)
-    assert made.x is leaf
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.x = 2.0
-
-
-def test_statics_come_back_as_the_same_objects() -> None:
-    """Outside jit, `tree.map` hands out the user's own static object."""
-
-    class Value:
-        def __init__(self, v: int) -> None:
-            self.v = v
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Value) and self.v == other.v
-
-        def __hash__(self) -> int:
-            return hash(self.v)
-
-    one, two = Value(1), Value(1)
-    a, b = Loud(1.0, one), Loud(1.0, two)
-    assert a.a is one
-    assert b.a is two
-    assert jax.tree.map(lambda v: v, a).a is one
-    assert jax.tree.map(lambda v: v, b).a is two
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-
-
 class Slot:
     __slots__ = ("x",)
 

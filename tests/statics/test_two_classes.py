@@ -74,33 +74,6 @@ def test_every_pair_of_classes() -> None:
     assert all(a != b for i, a in enumerate(structures) for b in structures[:i])
 
 
-def test_cond_does_not_mix_classes(cls: Any, other: Any, distinct: bool) -> None:
-    """Branches of two classes are an error, not one class holding the other's data."""
-
-    def mix() -> Any:
-        return jax.lax.cond(False, lambda: cls(1.0, "a"), lambda: other(2.0, "a"))
-
-    if distinct:
-        with pytest.raises(TypeError, match=other.__name__):
-            mix()
-    else:
-        assert type(mix()) is cls
-        assert mix().x == 2.0, "this is the hazard"
-
-
-def test_scan_does_not_change_the_class_of_its_carry(cls: Any, other: Any, distinct: bool) -> None:
-    """A carry that becomes another class is an error."""
-
-    def run() -> Any:
-        return jax.lax.scan(lambda p, _: (other(p.x, p.s), None), cls(1.0, "a"), None, length=2)
-
-    if distinct:
-        with pytest.raises(TypeError, match=other.__name__):
-            run()
-    else:
-        run()
-
-
 @lw.pytree
 class Left:
     a: lw.Static[Any] = "a"
