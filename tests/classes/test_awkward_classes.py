@@ -80,24 +80,6 @@ def test_own_new() -> None:
     assert calls == [(1.0,)]
 
 
-def test_metaclass() -> None:
-    """A metaclass is kept, with and without slots."""
-
-    class Meta(type):
-        pass
-
-    @lw.pytree
-    class P(metaclass=Meta):
-        x: Any
-
-    @lw.pytree(slots=True)
-    class Q(P):
-        y: Any = 2.0
-
-    assert type(P) is type(Q) is Meta
-    assert jax.tree.leaves(Q(1.0)) == [1.0, 2.0]
-
-
 NEW_SYNTAX = """
 from __future__ import annotations
 import leafwise as lw

@@ -231,26 +231,6 @@ def test_own_setattr_is_refused(method: str) -> None:
         lw.pytree(type("P", (), {method: lambda *_: None}))
 
 
-def test_key_paths_are_attributes() -> None:
-    """Key paths are `GetAttrKey`, leaves come in field order, static fields have none."""
-
-    @lw.pytree
-    class P:
-        b: Any
-        s: lw.Static[int]
-        a: Any
-
-    paths = jax.tree_util.tree_leaves_with_path(P({"k": 1}, 2, [3, None]))
-    keys = [tuple(path) for path, _ in paths]
-    attr, item, index = (
-        jax.tree_util.GetAttrKey,
-        jax.tree_util.DictKey,
-        jax.tree_util.SequenceKey,
-    )
-    assert keys == [(attr("b"), item("k")), (attr("a"), index(0))]
-    assert jax.tree_util.keystr(paths[0][0]) == ".b['k']"
-
-
 def test_adds_nothing_that_a_user_would_notice() -> None:
     """Fields, annotations, leaves and public attributes are those that were written."""
 
@@ -276,24 +256,13 @@ def test_docstring_of_a_class_without_one() -> None:
         n: int = lw.static_field(default=1, kw_only=True)
 
     @lw.pytree
-    class Empty:
-        pass
-
-    @lw.pytree
     class Annotated:
         x: Any
 
         def __init__(self: Any, x: Any) -> None:
             self.x = x
 
-    @lw.pytree
-    class Positional:
-        x: Any
-
-        def __init__(self, /, x: Any) -> None:
-            self.x = x
-
-    for cls in (Generated, Empty, Annotated, Positional):
+    for cls in (Generated, Annotated):
         signature = str(inspect.signature(cls)).removesuffix(" -> None")
         assert cls.__doc__ == cls.__name__ + signature
     assert Annotated.__doc__ == "Annotated(x: Any)"

@@ -158,23 +158,3 @@ def test_hash_agrees_inside_and_outside_of_jit() -> None:
     seen: list[int] = []
     jax.jit(lambda p: seen.append(hash(p)))(P(jnp.ones(3)))
     assert seen == [hash(P(jnp.zeros(3)))]
-
-
-def test_leafless_instance_is_a_static_value() -> None:
-    """An instance without leaves can be the static of another one, and is its key."""
-
-    @lw.pytree
-    class Config:
-        n: lw.Static[Any]
-        m: Any = None
-
-    one, two = P(1.0, Config(1)), P(1.0, Config(1))
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    for other in (Config(True), Config(2), Q(None, 1)):
-        assert jax.tree.structure(one) != jax.tree.structure(P(1.0, other))
-    traces: list[Any] = []
-    run = jax.jit(lambda p: traces.append(p.a.n) or p.x * p.a.n)
-    run(P(1.0, Config(1)))
-    run(P(2.0, Config(1)))
-    assert run(P(1.0, Config(3))) == 3.0
-    assert traces == [1, 3]

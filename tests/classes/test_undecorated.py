@@ -1,6 +1,5 @@
 """Subclasses that are not decorated: refused, since JAX would not see their fields."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -80,18 +79,3 @@ def test_undecorated_subclass(name: str) -> None:
             cls(*arguments)
         assert "fix: @lw.pytree\n       class P(Base): ..." in str(error.value)
     assert isinstance(error.value, TypeError)
-
-
-def test_undecorated_subclass_of_a_plain_dataclass_is_opaque() -> None:
-    """The hazard is real: plainly, an instance of the subclass is one opaque leaf."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class A:
-        x: Any
-
-    class B(A):
-        pass
-
-    made = B(1.0)
-    assert jax.tree.leaves(made) == [made]

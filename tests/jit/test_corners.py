@@ -64,23 +64,6 @@ def test_cheapest_earlier_call_is_the_nearest() -> None:
     assert len(lw.explain(three[0], lw.signature(x, x, 1.0)).reasons) == 1
 
 
-def test_trace_inside_of_another() -> None:
-    """A function that is traced inside another one counts, though JAX says nothing of it."""
-
-    def inner(x: Any) -> Any:
-        return x * 2
-
-    traced = lw.jit(inner)
-    with lw.watch(eager=False) as log:
-        jax.jit(lambda x: traced(x) + 1)(x)
-    assert [event.name for event in log.traces] == ["inner", "<lambda>"]
-    (event,) = log.of(inner)
-    assert event.site is not None
-    assert event.site.file == __file__
-    with pytest.raises(lw.errors.RetraceError), lw.budget(traces=0, of=inner):
-        jax.vmap(traced)(jnp.ones((2, 5)))
-
-
 def test_what_cannot_be_read_is_called_all_the_same() -> None:
     """Arguments whose own code raises when they are read do not stop the call; it is logged."""
 

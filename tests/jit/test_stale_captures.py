@@ -274,21 +274,6 @@ def test_beside_another_tool_that_monitors(tool: int) -> None:
     assert scaled.__code__ in started
 
 
-@pytest.mark.parametrize("wrap", [jax.vmap, jax.jit, jax.checkpoint])
-def test_under_transformations(wrap: Any) -> None:
-    """A stale program is seen where a transformation takes it up; without jit none is."""
-    value = 1.0
-    jitted = jit(lambda x: x * value, stale="raise")
-    x = jnp.ones((2, 2))
-    wrap(jitted)(x)
-    wrap(jitted)(x)
-    value = 2.0
-    with pytest.raises(lw.errors.StaleCaptureError):
-        wrap(lambda y: jitted(y))(x)
-    with jax.disable_jit():
-        assert np.array_equal(jitted(ONES), [2, 2])
-
-
 def test_nothing_runs_where_nothing_can_change() -> None:
     """Modules, functions of packages and arguments alone leave JAX's object to be called."""
 

@@ -117,27 +117,6 @@ def test_locks_that_another_thread_holds(holding: Any) -> None:
 
 
 @can_fork
-def test_a_lock_of_the_thread_that_forks(holding: Any) -> None:
-    """A fork inside a critical section, from an ``==`` of the user's, leaves it its lock."""
-    codes: list[int | None] = []
-
-    class Forks:
-        def __eq__(self, other: object) -> bool:
-            if not codes:
-                codes.append(None)
-                codes[0] = in_child(lambda: (take_all(), use_instances()))
-            return isinstance(other, Forks)
-
-        def __hash__(self) -> int:
-            return 7
-
-    first = Params(1.0, Forks())
-    codes.clear()
-    assert jax.tree.structure(Params(1.0, Forks())) == jax.tree.structure(first)
-    assert codes == [0]
-
-
-@can_fork
 def test_a_child_in_which_an_instance_dies(holding: Any) -> None:
     """Instances of threads that are gone die at once in a child, whoever held the lock."""
     holding([], lambda: Params(1.0, "of this thread alone"))

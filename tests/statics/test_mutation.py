@@ -67,22 +67,6 @@ def test_building_from_a_changed_object(name: str, nested: str) -> None:
     assert first.x == 1.0
 
 
-def test_plain_dataclass_serves_a_stale_program() -> None:
-    """The hazard is real: plainly, the mutated object meets the program of its old content."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Plain:
-        x: Any
-        a: Any = dataclasses.field(metadata={"static": True})
-
-    value = Value(1)
-    run = jax.jit(lambda p: p.x * p.a.v)
-    assert run(Plain(1.0, value)) == 1.0
-    value.v = 5
-    assert run(Plain(1.0, value)) == 1.0
-
-
 def test_partial_whose_keywords_changed() -> None:
     """A partial is read by its parts, and they can be changed."""
     part = functools.partial(print, sep="a")

@@ -139,27 +139,6 @@ def test_reading_a_masked_array(name: str) -> None:
         run(1.0)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda array: array.__setitem__(1, 5.0),
-        lambda array: array.__setitem__(1, np.ma.masked),
-        lambda array: setattr(array, "fill_value", 3.0),
-        lambda array: array.harden_mask(),
-    ],
-    ids=["item", "mask", "fill value", "hardness"],
-)
-def test_changes_of_a_masked_array(change: Any) -> None:
-    """Data, mask, fill value and hardness count."""
-    array = MASKED["floats"]()
-    p = P(1.0, Box(array))
-    with check_statics():
-        jax.tree.leaves(p)
-        change(array)
-        with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.s\.v"):
-            jax.tree.leaves(p)
-
-
 def test_a_package_turns_an_int_of_its_own_into_a_float() -> None:
     """A schedule of optax does so at its first call, and the number is the same."""
     schedule = optax.cosine_decay_schedule(1.0, 10)

@@ -105,26 +105,3 @@ def test_statics_of_two_bases_keep_their_places() -> None:
     assert both.read_all() == (1, 2)
     assert jax.tree.map(lambda x: x, both).read_all() == (1, 2)
     assert jax.tree.structure(both) != jax.tree.structure(Both(a=2, b=1))
-
-
-def test_an_instance_is_whole_while_it_is_being_made() -> None:
-    """In ``__post_init__`` treedef, hash and ``==`` speak of what is set so far."""
-    seen: list[Any] = []
-
-    @lw.pytree
-    class Growing:
-        x: Any
-        n: int = lw.static_field(default=1)
-
-        def __post_init__(self) -> None:
-            for n in (True, 2):
-                self.n = n
-                seen.append((jax.tree.structure(self), hash(self), jax.tree.map(lambda x: x, self)))
-
-    made = Growing(1.0)
-    (first, _, early), (last, hashed, copied) = seen
-    assert (early.n, copied.n, made.n) == (True, 2, 2)
-    assert type(early.n) is bool
-    assert first != last == jax.tree.structure(made)
-    assert hashed == hash(made)
-    assert copied == made

@@ -204,37 +204,6 @@ def test_tracer(position: str) -> None:
     assert "traced" in frames
 
 
-@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad], ids=["jit", "vmap", "grad"])
-def test_tracers_of_every_transformation(transform: Any) -> None:
-    """Tracers of jit, vmap and grad alike are no static values."""
-    with pytest.raises(lw.errors.TracerInStaticError):
-        transform(lambda v: P(v, v).x)(jnp.ones(3) if transform is jax.vmap else 1.0)
-
-
-@dataclasses.dataclass
-class Plain:
-    x: Any
-    a: Any = dataclasses.field(default=None, metadata={"static": True})
-
-
-jax.tree_util.register_dataclass(Plain)
-
-
-def test_plain_dataclass_leaks_a_tracer() -> None:
-    """The hazard is real: a plain dataclass carries the tracer out of jit."""
-    out = jax.jit(lambda v: Plain(1.0, v))(1.0)
-    assert isinstance(out.a, jax.core.Tracer)
-
-
-def test_plain_dataclass_fails_late_for_an_array() -> None:
-    """The hazard is real: a static array works once, then fails without a name."""
-    run = jax.jit(lambda p: p.x)
-    run(Plain(1.0, np.ones(2)))
-    with pytest.raises(ValueError, match=r"comparing|equality|ambiguous") as error:
-        run(Plain(1.0, np.ones(2)))
-    assert "Plain.a" not in str(error.value)
-
-
 def test_several_fields_are_reported_together() -> None:
     """One error names every bad value of every field, and is of every kind involved."""
 

@@ -152,24 +152,6 @@ def test_converters_checks_and_statics() -> None:
         lw.update(model(), {"config.depth": jnp.ones(2)})
 
 
-def test_a_constructor_written_by_hand_does_not_run() -> None:
-    """Its arguments are its own: the fields are exchanged, converted and checked."""
-
-    @lw.pytree
-    class Own:
-        x: Any = lw.field(converter=float)
-        n: int = lw.static_field(check=lambda n: n > 0)
-
-        def __init__(self, size: int) -> None:
-            self.x, self.n = size, size
-
-    made = lw.update([Own(2)], {"[0].n": 3})[0]
-    assert (made.x, made.n) == (2.0, 3)
-    assert lw.update([Own(2)], {"[0].x": 4})[0].x == 4.0
-    with pytest.raises(lw.errors.FieldCheckError, match=r"Own\.n"):
-        lw.update([Own(2)], {"[0].n": 0})
-
-
 def test_fields_that_no_constructor_takes() -> None:
     """A field with init=False is exchanged; where it is not, the constructor computes it."""
 
