@@ -52,6 +52,15 @@ def donation_by_position(jit: Jit) -> Any:
 
 
 @scenario
+def keep_unused(jit: Jit) -> Any:
+    def f(x: Any, y: Any) -> Any:
+        return x
+
+    texts = [jit(f, keep_unused=keep).lower(1.0, 2.0).as_text() for keep in (False, True)]
+    return [text.count("%arg") for text in texts], texts
+
+
+@scenario
 def shardings(jit: Jit) -> Any:
     device = jax.devices()[-1]
     place = SingleDeviceSharding(device)

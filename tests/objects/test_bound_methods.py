@@ -256,6 +256,18 @@ def test_inherited(cls: Any, name: str) -> None:
     assert isinstance(result, jax.Array | str)
 
 
+def test_inherited_results() -> None:
+    """`super`, protocols and abstract methods work as ever."""
+    p = Derived(jnp.ones(3))
+    assert p.above() == "derived, base"
+    assert p.overridden() == "derived, mixin"
+    assert p.declared() == "declared"
+    assert Slotted(jnp.ones(3)).must() == "base"
+    assert Derived.mixed is Mixin.mixed
+    with pytest.raises(TypeError, match="abstract"):
+        Base(jnp.ones(3))
+
+
 def test_as_a_static() -> None:
     """A method as a static value is known by its function and the key of its instance."""
 
@@ -316,3 +328,13 @@ def _local_class() -> Any:
             return self.w * x
 
     return Local
+
+
+def test_as_an_attribute() -> None:
+    """Bound once, it is not bound again to what it becomes an attribute of."""
+    p = make()
+
+    class Holder:
+        call = p.by
+
+    assert Holder().call == p.by

@@ -161,8 +161,28 @@ def test_writeable_look_alikes_are_no_static_values(forge: Any) -> None:
     assert P(1.0, frozen).a is frozen
 
 
+def test_in_place_operators_do_not_change_it() -> None:
+    """`+=` and `out=` either make another array or refuse; the content stays."""
+    first = table = lw.StaticArray([1, 2])
+    try:
+        table += 1
+    except (TypeError, ValueError):
+        pass
+    else:
+        assert np.asarray(table).tolist() == [2, 3]
+    with pytest.raises((TypeError, ValueError)):
+        np.add([1, 2], 1, out=first)
+    assert first.tolist() == [1, 2]
+
+
 def test_results_are_plain_arrays() -> None:
     """Only a `StaticArray` that was made as one claims to be static."""
     table = lw.StaticArray([2, 0, 1])
     for made in (table.copy(), table.astype(float), np.ravel(table), table + 0):
         assert type(made) is np.ndarray
+
+
+def test_a_traced_index_reads_it() -> None:
+    """As of an array of JAX: NumPy cannot."""
+    table = lw.StaticArray([2, 0, 1])
+    assert jax.jit(lambda n: table[n])(1) == 0

@@ -260,6 +260,14 @@ def test_a_global_that_cannot_be_compared_is_itself() -> None:
     assert not same(made(source, lock=LOCK), made(source, lock=threading.Lock()))
 
 
+def test_code_that_sees_all_globals() -> None:
+    """A function that can read globals without naming them is one with its module only."""
+    source = "def f(): return globals()['a']"
+    assert not same(made(source), made(source))
+    function = made(source)
+    assert same(function, types.FunctionType(function.__code__, function.__globals__, "f"))
+
+
 # What is refused
 
 

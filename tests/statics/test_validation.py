@@ -67,6 +67,22 @@ class ChangingHash:
         return self is other
 
 
+class NeverEqual:
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class RaisingEq:
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no answer")
+
+    def __hash__(self) -> int:
+        return 1
+
+
 class EqWithoutHash:  # the point
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EqWithoutHash)
@@ -102,6 +118,8 @@ ARRAY: dict[str, Callable[[], Any]] = {
 INCONSISTENT: dict[str, Callable[[], Any]] = {
     "hash raises": RaisingHash,
     "hash changes": ChangingHash,
+    "never equal": NeverEqual,
+    "eq raises": RaisingEq,
     "eq without hash": EqWithoutHash,
 }
 ROWS: dict[str, tuple[Callable[[], Any], type[lw.errors.StaticFieldError]]] = {
