@@ -54,8 +54,6 @@ for name in ("One", "Other"):
     OTHERS |= {
         f"class {name}": (one, other),
         f"class {name} in a list": (lambda one=one: [one()], lambda other=other: [other()]),
-        f"class {name} in a tuple": (lambda one=one: (one(),), lambda other=other: (other(),)),
-        f"class {name} in a dict": (lambda one=one: {1: one()}, lambda other=other: {1: other()}),
     }
 
 

@@ -3,7 +3,7 @@
 import enum
 import sys
 import types
-from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar, Union
+from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,6 @@ import leafwise as lw
 
 class Color(enum.Enum):
     RED = 1
-
-
-class Mode(enum.StrEnum):
-    FAST = "fast"
 
 
 class Level(enum.IntEnum):
@@ -39,24 +35,16 @@ def make(annotation: Any, declared: Any = None) -> type:
 
 TEXT = {
     "str": str,
-    "bytes": bytes,
     "Enum": Color,
-    "StrEnum": Mode,
     "IntEnum": Level,
     "np.dtype": np.dtype,
-    "np.dtype[...]": np.dtype[np.float32],
-    "jnp.dtype": jnp.dtype,
     "DTypeLike": jax.typing.DTypeLike,
     "Optional": Optional[str],  # noqa: UP045  # this spelling
-    "| None": str | None,
     "Enum | None": Color | None,
     "dtype | None": np.dtype | None,
-    "Union": Union[str, bytes],  # noqa: UP007  # this spelling
-    "Annotated": Annotated[str, "a note"],
     "Literal": Literal["relu", "tanh"],
     "NewType": Name,
     "Final": Final[str],
-    "subclass": type("Sub", (str,), {}),
     "string": "str",
     "string | None": "str | None",
 }
@@ -122,9 +110,6 @@ def test_array_annotation_with_freeze() -> None:
 
 BURIED = {
     "Optional": (Optional[lw.Static[str]], "lw.Static[str | None]"),  # noqa: UP045
-    "| None": (lw.Static[str] | None, "lw.Static[str | None]"),
-    "Union": (Union[lw.Static[int], None], "lw.Static[int | None]"),  # noqa: UP007
-    "list": (list[lw.Static[int]], "lw.Static[list[int]]"),
     "tuple": (tuple[lw.Static[int], ...], "lw.Static[tuple[int, ...]]"),
     "string": ("Optional[lw.Static[str]]", "lw.Static[Optional[str]]"),
     "string |": ("lw.Static[str] | None", "lw.Static[str | None]"),
@@ -173,19 +158,12 @@ Twice = alias(alias(lw.Static[T], T)[T], T)
 STATIC_ALIASES = {
     "alias": alias(lw.Static[int]),
     "generic": alias(lw.Static[T], T)[int],
-    "generic, bare": alias(lw.Static[T], T),
-    "of an alias": alias(alias(lw.Static[int])),
     "of a generic alias": Twice[int],
     "in Annotated": Annotated[alias(lw.Static[int]), "a note"],
-    "in Annotated in an alias": alias(Annotated[alias(lw.Static[int]), "a note"]),
-    "in Static": lw.Static[alias(lw.Static[int])],
-    "in Final": Final[alias(lw.Static[int])],
-    "of Final": alias(Final[lw.Static[int]]),
     "Final": Final[lw.Static[int]],
     "in a NewType": NewType("Count", lw.Static[int]),
     "argument": alias(T, T)[lw.Static[int]],
     "arguments in another order": alias(lw.Static[dict[U, T]], T, U)[int, str],
-    "argument that is not used": alias(lw.Static[int], T)[str],
     "union inside": alias(lw.Static[int | None]),
 }
 
@@ -202,8 +180,6 @@ def test_alias_of_static(name: str) -> None:
 BURIED_ALIASES = {
     "Optional": (Optional[alias(lw.Static[str])], "lw.Static[str | None]"),  # noqa: UP045
     "in an alias": (alias(Optional[lw.Static[str]]), "lw.Static[str | None]"),  # noqa: UP045
-    "list": (list[alias(lw.Static[T], T)[int]], "lw.Static[list[int]]"),
-    "generic": (alias(Optional[T], T)[lw.Static[str]], "lw.Static[str | None]"),  # noqa: UP045
     "twice": (
         alias(tuple[T, ...], T)[alias(tuple[T, ...], T)[lw.Static[int]]],
         "lw.Static[tuple[tuple[int, ...], ...]]",

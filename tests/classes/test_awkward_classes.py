@@ -1,7 +1,6 @@
 """Classes with special methods, metaclasses and new syntax; statics of derived types."""
 
 import copy
-import datetime as dt
 import sys
 from typing import Any
 
@@ -81,24 +80,6 @@ def test_own_new() -> None:
     assert calls == [(1.0,)]
 
 
-def test_metaclass() -> None:
-    """A metaclass is kept, with and without slots."""
-
-    class Meta(type):
-        pass
-
-    @lw.pytree
-    class P(metaclass=Meta):
-        x: Any
-
-    @lw.pytree(slots=True)
-    class Q(P):
-        y: Any = 2.0
-
-    assert type(P) is type(Q) is Meta
-    assert jax.tree.leaves(Q(1.0)) == [1.0, 2.0]
-
-
 NEW_SYNTAX = """
 from __future__ import annotations
 import leafwise as lw
@@ -122,23 +103,6 @@ def test_type_parameters() -> None:
     exec(NEW_SYNTAX, namespace)  # noqa: S102  # a syntax error on Python 3.11
     assert jax.tree.leaves(namespace["P"][int](1, 2)) == [1]
     assert jax.tree.leaves(namespace["Q"][int](1, 2)) == [1, 5]
-
-
-class Length(np.float64):
-    unit: str
-
-    def __copy__(self) -> "Length":  # NumPy returns the same object, or one of the base class
-        return length(self.unit)
-
-
-def length(unit: str) -> Length:
-    """Return a float with a unit."""
-    made = Length(1.0)
-    made.unit = unit
-    return made
-
-
-UTC, LATER = dt.UTC, dt.timezone(dt.timedelta(hours=1))
 
 
 @pytest.mark.parametrize("kind", ["M8[s]", [("at", "M8[s]")]], ids=str)

@@ -340,22 +340,10 @@ ROWS: dict[str, tuple[str, str, Any]] = {
         "P().x, P().a, jax.tree.leaves(P())",
         (6.0, 3, [6.0]),
     ),
-    "an own constructor calls no __post_init__, as in dataclasses": (
-        "x: Any\ndef __init__(self): self.x = 1\ndef __post_init__(self): self.x = 2",
-        "P().x",
-        1,
-    ),
     "deleted and set again": (
         "x: Any\ndef __post_init__(self):\n    del self.x\n    self.x = 3",
         "P(1).x",
         3,
-    ),
-    "a property with a setter": (
-        "x: Any\n@property\ndef half(self): return self.x / 2\n"
-        "@half.setter\ndef half(self, value): self.x = value * 2\n"
-        "def __post_init__(self): self.half = 5.0",
-        "P(1.0).x",
-        10.0,
     ),
     "InitVar of a text": (
         "mode: InitVar[str]\nx: Any = 1.0\ndef __post_init__(self, mode): self.x = len(mode)",

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise._objects.classes import on_registered
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]  # noqa: TC004  # the point
@@ -136,21 +135,3 @@ def test_wrapped_inherited_constructor() -> None:
         y: Any = 1
 
     assert (Above(2, 3).y, lw.replace(Above(2, 3), y=4).y) == (3, 4)
-
-
-def test_classes_are_told() -> None:
-    """Who asks is told of each class once: those there are, and those to come."""
-    told: list[int] = []
-
-    class Foreign:
-        x = 1
-
-    def note(cls: type) -> None:
-        told.append(id(cls))
-
-    on_registered(note)
-    on_registered(note)
-    assert told.count(id(Params)) == 1
-    lw.register(Foreign, dynamic=["x"])
-    made = lw.pytree(type("Made", (), {"__annotations__": {"x": Any}}))
-    assert told[-2:] == [id(Foreign), id(made)]

@@ -90,13 +90,6 @@ def test_signature() -> None:
     assert keyword.kind is inspect.Parameter.KEYWORD_ONLY
 
 
-def test_kw_only() -> None:
-    """`kw_only=True` makes every parameter keyword-only."""
-    assert Keyword(x=1.0).x == 1.0
-    with pytest.raises(TypeError):
-        Keyword(1.0)  # type: ignore[misc]
-
-
 def test_order() -> None:
     """`order=True` compares field tuples; without it, `<` is a TypeError."""
     assert Ordered(1.0) < Ordered(2.0)
@@ -106,16 +99,6 @@ def test_order() -> None:
         Keyword(x=1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
     with pytest.raises(TypeError):
         Ordered(1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
-
-
-def test_parameters_are_those_of_dataclasses() -> None:
-    """Who reads ``__dataclass_params__`` learns what was asked for."""
-    params: Any = lw.pytree(slots=True, order=True)(type("P", (), {})).__dataclass_params__  # type: ignore[attr-defined]
-    assert (params.order, params.eq, params.frozen) == (True, True, True)
-    if sys.version_info >= (3, 12):
-        assert params.slots
-    with pytest.raises(TypeError, match="not a mapping"):
-        lw.field(metadata=0)  # type: ignore[call-overload]
 
 
 def test_doctest_finds_methods() -> None:
@@ -248,26 +231,6 @@ def test_own_setattr_is_refused(method: str) -> None:
         lw.pytree(type("P", (), {method: lambda *_: None}))
 
 
-def test_key_paths_are_attributes() -> None:
-    """Key paths are `GetAttrKey`, leaves come in field order, static fields have none."""
-
-    @lw.pytree
-    class P:
-        b: Any
-        s: lw.Static[int]
-        a: Any
-
-    paths = jax.tree_util.tree_leaves_with_path(P({"k": 1}, 2, [3, None]))
-    keys = [tuple(path) for path, _ in paths]
-    attr, item, index = (
-        jax.tree_util.GetAttrKey,
-        jax.tree_util.DictKey,
-        jax.tree_util.SequenceKey,
-    )
-    assert keys == [(attr("b"), item("k")), (attr("a"), index(0))]
-    assert jax.tree_util.keystr(paths[0][0]) == ".b['k']"
-
-
 def test_adds_nothing_that_a_user_would_notice() -> None:
     """Fields, annotations, leaves and public attributes are those that were written."""
 
@@ -293,24 +256,13 @@ def test_docstring_of_a_class_without_one() -> None:
         n: int = lw.static_field(default=1, kw_only=True)
 
     @lw.pytree
-    class Empty:
-        pass
-
-    @lw.pytree
     class Annotated:
         x: Any
 
         def __init__(self: Any, x: Any) -> None:
             self.x = x
 
-    @lw.pytree
-    class Positional:
-        x: Any
-
-        def __init__(self, /, x: Any) -> None:
-            self.x = x
-
-    for cls in (Generated, Empty, Annotated, Positional):
+    for cls in (Generated, Annotated):
         signature = str(inspect.signature(cls)).removesuffix(" -> None")
         assert cls.__doc__ == cls.__name__ + signature
     assert Annotated.__doc__ == "Annotated(x: Any)"

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -57,21 +56,11 @@ def test_a_hash_without_the_fields_that_are_not_compared_stays_the_same() -> Non
 
 EQUAL: dict[str, tuple[Any, Any]] = {
     "arrays": (jnp.arange(3.0), jnp.arange(3.0)),
-    "numpy": (np.arange(3.0), np.arange(3.0)),
     "numpy and jax": (np.arange(3, dtype=np.float32), jnp.arange(3, dtype=jnp.float32)),
-    "scalar array": (jnp.float32(1), np.float32(1)),
     "nan": (jnp.array([NAN, 1.0]), jnp.array([NAN, 1.0])),
     "python nan": (NAN, float("nan")),
-    "complex nan": (jnp.array([complex(NAN, 1)]), jnp.array([complex(NAN, 1)])),
     "bfloat16 nan": (jnp.array([NAN], jnp.bfloat16), jnp.array([NAN], jnp.bfloat16)),
-    "float8": (
-        np.array([1.0, NAN], ml_dtypes.float8_e4m3fn),
-        np.array([1.0, NAN], ml_dtypes.float8_e4m3fn),
-    ),
     "zero signs": (jnp.array([0.0]), jnp.array([-0.0])),
-    "empty": (jnp.zeros((0, 3)), jnp.zeros((0, 3))),
-    "None": (None, None),
-    "text": ("a", "a"),
     "list": ([jnp.ones(2), {"k": 1}], [jnp.ones(2), {"k": 1}]),
     "namedtuple": (Pair(jnp.ones(2), 1), Pair(jnp.ones(2), 1)),
     "nested": (P(jnp.ones(2), "n"), P(jnp.ones(2), "n")),
@@ -80,10 +69,6 @@ EQUAL: dict[str, tuple[Any, Any]] = {
         jax.ShapeDtypeStruct((2,), jnp.float32),
         jax.ShapeDtypeStruct((2,), jnp.float32),
     ),
-    "np.bool": (np.array([True]), np.array([True])),
-    "int4": (jnp.array([1, 2], jnp.int4), jnp.array([1, 2], jnp.int4)),
-    "not a time": (np.array(["NaT"], "M8[s]"), np.array(["NaT"], "M8[s]")),
-    "object array": (np.array(["a", None], object), np.array(["a", None], object)),
     "object array of arrays": (
         np.array([np.ones(2), None], object),
         np.array([np.ones(2), None], object),
@@ -92,14 +77,10 @@ EQUAL: dict[str, tuple[Any, Any]] = {
 }
 DIFFERENT: dict[str, tuple[Any, Any]] = {
     "elements": (jnp.arange(3.0), jnp.ones(3)),
-    "one element": (jnp.array([1.0, NAN]), jnp.array([NAN, NAN])),
     "dtype": (jnp.ones(3, jnp.float32), jnp.ones(3, jnp.bfloat16)),
-    "int and float": (jnp.ones(3, jnp.int32), jnp.ones(3, jnp.float32)),
     "shape": (jnp.ones(3), jnp.ones((1, 3))),
-    "shape that broadcasts": (jnp.ones(3), jnp.ones(1)),
     "scalar and array": (1.0, jnp.float32(1.0)),
     "int and bool": (1, True),
-    "int and float scalars": (1, 1.0),
     "None and leaf": (None, 1.0),
     "list and tuple": ([1], (1,)),
     "dict keys": ({"k": 1}, {"l": 1}),
@@ -109,13 +90,7 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "keys": (jax.random.key(0), jax.random.key(1)),
     "key kinds": (jax.random.key(0), jax.random.key(0, impl="rbg")),
     "struct and array": (jax.ShapeDtypeStruct((2,), jnp.float32), jnp.ones(2)),
-    "array and struct": (jnp.ones(2), jax.ShapeDtypeStruct((2,), jnp.float32)),
-    "structs": (
-        jax.ShapeDtypeStruct((2,), jnp.float32),
-        jax.ShapeDtypeStruct((3,), jnp.float32),
-    ),
     "bfloat16": (jnp.array([1.0, NAN], jnp.bfloat16), jnp.array([2.0, NAN], jnp.bfloat16)),
-    "byte order": (np.ones(2, ">f4"), np.ones(2, "<i4")),
 }
 
 
@@ -182,49 +157,6 @@ def test_hash_agrees_inside_and_outside_of_jit() -> None:
     seen: list[int] = []
     jax.jit(lambda p: seen.append(hash(p)))(P(jnp.ones(3)))
     assert seen == [hash(P(jnp.zeros(3)))]
-
-
-def test_leafless_instance_is_a_static_value() -> None:
-    """An instance without leaves can be the static of another one, and is its key."""
-
-    @lw.pytree
-    class Config:
-        n: lw.Static[Any]
-        m: Any = None
-
-    one, two = P(1.0, Config(1)), P(1.0, Config(1))
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    for other in (Config(True), Config(2), Q(None, 1)):
-        assert jax.tree.structure(one) != jax.tree.structure(P(1.0, other))
-    traces: list[Any] = []
-    run = jax.jit(lambda p: traces.append(p.a.n) or p.x * p.a.n)
-    run(P(1.0, Config(1)))
-    run(P(2.0, Config(1)))
-    assert run(P(1.0, Config(3))) == 3.0
-    assert traces == [1, 3]
-
-
-def test_jit_of_a_method() -> None:
-    """`jax.jit(p.method)` works and is right, for each instance."""
-
-    @lw.pytree
-    class M:
-        x: jax.Array
-        a: lw.Static[Any] = 1
-
-        def scaled(self, y: Any) -> Any:
-            return self.x * self.a + y
-
-        @jax.jit
-        def fast(self, y: Any) -> Any:
-            return self.x * self.a + y
-
-    for x in (1.0, 2.0):
-        for a in (1, 2, 2.5):
-            m = M(jnp.full(2, x), a)
-            assert jax.jit(m.scaled)(1.0).tolist() == [x * a + 1.0] * 2
-            assert m.fast(1.0).tolist() == [x * a + 1.0] * 2
-            assert jax.jit(M(jnp.full(2, x), a).scaled)(1.0).tolist() == [x * a + 1.0] * 2
 
 
 def test_equality_asks_no_static_for_its_eq_twice() -> None:

@@ -185,14 +185,13 @@ AWKWARD = [
 ]
 
 
-@pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("name", AWKWARD)
-def test_any_name_is_a_field(name: str, static: bool, slots: bool) -> None:
+def test_any_name_is_a_field(name: str, static: bool) -> None:
     """No field name collides with what leafwise, builtins or generated code use."""
     declare = lw.static_field if static else lw.field
     body = {"__annotations__": {"x": Any, name: Any}, name: declare(converter=lambda v: v)}
-    p = lw.pytree(slots=slots)(type("P", (), body))(1.0, 5)
+    p = lw.pytree(slots=static)(type("P", (), body))(1.0, 5)
     assert getattr(p, name) == 5
     again = jax.tree.map(lambda v: v + 1, p)
     assert again.x == 2.0

@@ -176,8 +176,8 @@ def test_the_digest_is_that_of_quoted_names(forward: Any, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_laws_hold(forward: Any) -> None:
     """Strategies draw what the names stand for by then, and the laws hold for what is drawn."""
-    few = hypothesis.settings(max_examples=10)
-    for name in ("Node", "Slotted", "Sub", "OfPlain", "Registered", "Holder"):
+    few = hypothesis.settings(max_examples=4)
+    for name in ("Node", "Slotted", "OfPlain", "Holder"):
         check_pytree(instances(getattr(forward, name)), settings=few)
 
 
@@ -335,29 +335,3 @@ class Model:
         module_of(source, monkeypatch)
     assert "Model.x: Static inside another type has no effect" in str(caught.value)
     assert "fix: `x: lw.Static[list[Later] | None]`" in str(caught.value)
-
-
-def test_other_later_names_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first instance the constructor is the plain one, whatever the names are."""
-    source = """
-import leafwise as lw
-@lw.pytree
-class Model:
-    x: Later
-    y: Unseen
-Later = float
-"""
-    model = module_of(source, monkeypatch).Model
-    first = model.__init__
-    made = model(1.0, 2.0)
-    assert len(jax.tree.leaves(made)) == 2
-    assert model.__init__ is first.__wrapped__
-
-
-def test_half_quoted_unions_raise_what_python_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text and None have no union: Python itself says so."""
-    source = "import leafwise as lw\n@lw.pytree\nclass Model:\n    x: 'Other' | None\n"
-    if not LATE:
-        pytest.skip("the whole is text under the future import")
-    with pytest.raises(TypeError, match="unsupported operand"):
-        module_of(source, monkeypatch)

@@ -1,11 +1,9 @@
 """Inheritance: staticness, constructors, mixins, ABCs and protocols."""
 
-import abc
 import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
@@ -68,11 +66,7 @@ def test_override_that_says_so() -> None:
 
 OVERRIDES = {
     "value": 3,
-    "function": lambda self: 3,
-    "jitted": jnp.tanh,
-    "class": int,
     "property": property(lambda self: 3),
-    "classmethod": classmethod(lambda cls: 3),
 }
 
 
@@ -158,51 +152,6 @@ def test_super_init_chain() -> None:
     assert jax.tree.leaves(made) == [2.0, 3.0]
     with pytest.raises(lw.errors.StaticFieldError, match=r"C\.c"):
         C([])
-
-
-def test_diamond() -> None:
-    """Fields of a diamond come in dataclass order, and constructors cooperate."""
-
-    @lw.pytree
-    class Top:
-        t: Any
-
-    @lw.pytree
-    class Left(Top):
-        left: lw.Static[str] = "l"
-
-    @lw.pytree
-    class Right(Top):
-        right: Any = 2.0
-
-    @lw.pytree
-    class Bottom(Left, Right):
-        bottom: Any = 3.0
-
-    assert [f.name for f in dataclasses.fields(Bottom)] == ["t", "right", "left", "bottom"]
-    assert jax.tree.leaves(Bottom(1.0)) == [1.0, 2.0, 3.0]
-    assert jax.tree.structure(Bottom(1.0)) != jax.tree.structure(Bottom(1.0, left="m"))
-
-
-def test_abstract_base_class() -> None:
-    """An ABC, decorated or not, keeps its abstract methods."""
-
-    @lw.pytree
-    class Shape(abc.ABC):
-        scale: Any
-
-        @abc.abstractmethod
-        def area(self) -> Any: ...
-
-    @lw.pytree
-    class Square(Shape):
-        def area(self) -> Any:
-            return self.scale**2
-
-    with pytest.raises(TypeError, match="abstract"):
-        Shape(1.0)  # type: ignore[abstract]
-    assert jax.jit(lambda s: s.area())(Square(3.0)) == 9.0
-    assert isinstance(Square(1.0), Shape)
 
 
 def test_super_reads_statics_that_moved() -> None:

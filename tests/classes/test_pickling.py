@@ -85,7 +85,7 @@ STATICS: dict[str, Any] = {
     "instance": P(None, 2),
     "class": P,
 }
-PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+PROTOCOLS = (0, 2, pickle.HIGHEST_PROTOCOL)
 
 
 def through_pickle(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
@@ -102,20 +102,10 @@ def test_pickle(protocol: int, name: str) -> None:
     assert type(again) is P
     assert again == p
     assert hash(again) == hash(p)
-    assert jax.tree.structure(again) == jax.tree.structure(p)
+    structure = jax.tree.structure(p)
+    assert through_pickle(structure) == jax.tree.structure(again) == structure
     with pytest.raises(lw.errors.FrozenInstanceError):
         again.x = 1
-
-
-@pytest.mark.parametrize("name", STATICS)
-def test_treedefs_pickle(name: str) -> None:
-    """A treedef comes back equal, and unflattens to an instance of the class."""
-    p = P([1.0, None], STATICS[name])
-    structure = jax.tree.structure(p)
-    again = through_pickle(structure)
-    assert again == structure
-    assert hash(again) == hash(structure)
-    assert jax.tree.unflatten(again, [1.0]) == p
 
 
 def test_other_shapes_of_class() -> None:

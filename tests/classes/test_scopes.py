@@ -37,15 +37,6 @@ def plain() -> Any:
     return P
 
 
-def with_options() -> Any:
-    @lw.pytree(slots=True)
-    class P:
-        x: Any
-        a: lw.Static[int] = 1
-
-    return P
-
-
 def in_strings() -> Any:
     @lw.pytree
     class P:
@@ -63,7 +54,7 @@ def in_equinox() -> Any:
     return P
 
 
-WAYS = {each.__name__: each for each in (plain, with_options, in_strings, in_equinox)}
+WAYS = {each.__name__: each for each in (plain, in_strings, in_equinox)}
 
 
 @pytest.mark.parametrize("name", WAYS)

@@ -196,23 +196,3 @@ def test_the_class_that_was_replaced_is_not_registered() -> None:
 
     gc.collect()
     assert [ref() for ref in found if ref() is not None] == [P]
-
-
-def test_a_field_that_turns_static_and_back() -> None:
-    """A field that is dynamic, static in a subclass, and dynamic again below has its slot."""
-
-    @lw.pytree(slots=True)
-    class Root:
-        c: float = lw.field(default=0.5)
-
-    @lw.pytree(slots=True)
-    class Middle(Root):
-        c: float = lw.static_field(default=8.0)
-
-    @lw.pytree(slots=True)
-    class Last(Middle):
-        c: float = lw.field(default=1.0)
-
-    assert [cls().c for cls in (Root, Middle, Last)] == [0.5, 8.0, 1.0]
-    assert [jax.tree.leaves(cls(2.0)) for cls in (Root, Middle, Last)] == [[2.0], [], [2.0]]
-    assert not hasattr(Last(), "__dict__")

@@ -80,19 +80,6 @@ def test_mark_in_a_function_in_a_function() -> None:
     assert jax.tree.leaves(inner()()) == []
 
 
-def test_mark_of_an_enclosing_class() -> None:
-    """A name in the body of an enclosing class is found."""
-
-    class Outside:
-        Mine = Static
-
-        @lw.pytree
-        class P:
-            a: Mine[str] = "a"  # type: ignore[name-defined]  # noqa: F821
-
-    assert jax.tree.leaves(Outside.P()) == []
-
-
 def test_name_for_type_checkers_only() -> None:
     """A name that is imported for type checkers only does not hide the mark beside it."""
 

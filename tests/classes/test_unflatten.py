@@ -1,6 +1,5 @@
 """Unflatten: no user code runs, and any leaf is accepted."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -45,15 +44,6 @@ class LoudInit:
         self.a = 1
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class PlainLoud:
-    x: Any
-
-    def __post_init__(self) -> None:
-        noted("post_init", None)
-
-
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     RUNS.clear()
@@ -71,46 +61,6 @@ def test_runs_no_user_code(cls: Any) -> None:
     jax.vmap(lambda p: p)(jax.tree.map(lambda _: jnp.ones(3), made))
     jax.grad(lambda p: p.x * 2.0)(made)
     assert RUNS == []
-
-
-def test_plain_dataclass_runs_user_code() -> None:
-    """The hazard is real: `register_dataclass` runs `__post_init__` at unflatten."""
-    made = PlainLoud(1.0)
-    RUNS.clear()
-    jax.tree.map(lambda v: v, made)
-    assert RUNS == ["post_init"]
-
-
-@pytest.mark.parametrize("leaf", [None, object(), jax.ShapeDtypeStruct((2,), jnp.float32), "text"])
-def test_accepts_any_leaf(leaf: Any) -> None:
-    """Any object can stand in a dynamic field after unflatten, as frozen as before."""
-    made = jax.tree.unflatten(jax.tree.structure(Loud(1.0)), [leaf])
-    assert (type(made), made.a) == (Loud, 1)
-    assert made.x is leaf
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.x = 2.0
-
-
-def test_statics_come_back_as_the_same_objects() -> None:
-    """Outside jit, `tree.map` hands out the user's own static object."""
-
-    class Value:
-        def __init__(self, v: int) -> None:
-            self.v = v
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Value) and self.v == other.v
-
-        def __hash__(self) -> int:
-            return hash(self.v)
-
-    one, two = Value(1), Value(1)
-    a, b = Loud(1.0, one), Loud(1.0, two)
-    assert a.a is one
-    assert b.a is two
-    assert jax.tree.map(lambda v: v, a).a is one
-    assert jax.tree.map(lambda v: v, b).a is two
-    assert jax.tree.structure(a) == jax.tree.structure(b)
 
 
 class Slot:

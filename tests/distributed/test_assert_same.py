@@ -184,28 +184,6 @@ def test_processes_are_listed_in_spans() -> None:
     assert list_of([0, 1, 2, 5, 7, 8]) == "processes 0-2, 5, 7-8"
 
 
-OF_FOUR = """
-initialize()
-x = np.ones(3, np.float32)
-report(**outcome(P(x, (1, "a"))))
-report(**outcome(P(x, 2 if index == 2 else 1.0 if index == 3 else 1)))
-report(**outcome({str(n): P(x, (n, index == 3 and n == 7)) for n in range(5_000)}))
-"""
-
-
-@pytest.mark.nightly
-def test_planted_differences_between_four_processes() -> None:
-    """Whoever differs is named, next to all those that agree; a large tree is compared, too."""
-    done = run(OF_FOUR, 4, limit=120)
-    assert [status for status, _, _ in done] == [0] * 4, done
-    for _, (same, three, large), _ in done:
-        assert same["error"] is None
-        assert three["differences"] == {"P.n": {"1": [0, 1], "2": [2], "1.0": [3]}}
-        assert "2 of 4 processes differ from the others" in three["message"]
-        assert "processes 0-1: 1" in three["message"]
-        assert large["differences"] == {"dict['7'].n[1]": {"False": [0, 1, 2], "True": [3]}}
-
-
 KILLED = """
 import signal
 initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)

@@ -268,33 +268,6 @@ def test_the_one_that_traces_ends_those_that_hit_their_caches(alone: int) -> Non
     assert traced["again"]["seconds"] < 1
 
 
-SHORT = """
-initialize()
-x = np.ones(3, np.float32)
-rate = 0.5 + index
-
-@lw.jit(same_everywhere=20)
-def step(x, n):
-    return x * rate if n else x
-
-report(**attempt(lambda: step(x, 0.0 if index else 1)))
-report(**attempt(lambda: lw.jit(lambda x: x + 1, same_everywhere=20)(x)))
-report(**attempt(lambda: lw.jit(lambda x: x * rate, same_everywhere=20)(x)))
-"""
-
-
-@pytest.mark.nightly
-def test_two_processes_compare_inputs_and_programs() -> None:
-    """Other inputs and other programs raise in both processes; the same run."""
-    done = run(SHORT, 2)
-    for status, (inputs, same, program), errors in done:
-        assert status == 0, errors
-        assert inputs["error"] == program["error"] == "DifferentProcessesError"
-        assert same["error"] is None
-        assert {*inputs["differences"]} == {"n"}
-        assert program["differences"]["captured rate"] == {"0.5": [0], "1.5": [1]}
-
-
 FAILING = """
 import functools, jax.numpy as jnp
 initialize()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.nightly  # twelve compiles of a network, in a process of their own
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 CAUSES = {
@@ -40,7 +41,6 @@ def churn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     return explain("churn.py", tmp_path_factory.mktemp("churn"))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("cause", CAUSES)
 def test_cause_is_named(churn: tuple[dict[str, Any], str], cause: str) -> None:
     """Each cause is named with its path, its kind, and the very line that called."""
@@ -96,7 +96,6 @@ def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
     assert [words for words in causes if words in said] == list(causes)
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_training_example_has_nothing_to_explain(tmp_path: Path) -> None:
     """The example as it should be: one trace, and one more for the optimizer recreated."""

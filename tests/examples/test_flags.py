@@ -26,35 +26,9 @@ def test_one_program_per_int(result: Any) -> None:
     assert row.sizes == (3, 4, 5, 6, *[7] * 96)
 
 
-def test_new_shapes_add_programs(result: Any) -> None:
-    """Three new shapes with two flags add six programs."""
-    row = result.rows["shapes"]
-    assert (row.traces, row.compiles, row.sizes[-1]) == (6, 6, 7 + 6)
-
-
-def test_nothing_is_thrown_away(result: Any) -> None:
-    """The first programs still answer after all others were made."""
-    row = result.rows["again"]
-    assert (row.calls, row.traces, row.compiles) == (100, 0, 0)
-
-
 def test_true_is_not_1(result: Any) -> None:
     """With leafwise True and 1 have a program each; JAX alone takes the bool one for both."""
     assert result.rows["Fill"].compiles == 2
     assert result.dtypes["Fill"] == ["bool", "int32"]
     assert result.rows["PlainFill"].compiles == 1
     assert result.dtypes["PlainFill"] == ["bool", "bool"]
-
-
-def test_lru_cache_of_ones_own(result: Any) -> None:
-    """Three values in turn compile at each of 12 calls if two functions are kept, else thrice."""
-    few, enough = result.rows["limit 2"], result.rows["limit 3"]
-    assert (few.calls, few.traces, few.compiles, few.sizes[-1]) == (12, 12, 12, 2)
-    assert (enough.calls, enough.traces, enough.compiles, enough.sizes[-1]) == (12, 3, 3, 3)
-
-
-def test_fresh_lambda_retraces(result: Any) -> None:
-    """A lambda made for each call compiles each time, a named function once."""
-    assert result.rows["lambda"].traces == result.rows["lambda"].calls == 8
-    assert result.rows["lambda"].compiles == 8
-    assert result.rows["named"].traces == result.rows["named"].compiles == 1

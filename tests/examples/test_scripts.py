@@ -11,23 +11,6 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
 
-def test_scripts_are_found() -> None:
-    """All examples are there, so that the next test runs them."""
-    assert SCRIPTS == [
-        "branches.py",
-        "captured.py",
-        "churn.py",
-        "control_flow.py",
-        "equinox_mlp.py",
-        "flags.py",
-        "loops.py",
-        "many_hosts.py",
-        "scan_params.py",
-        "shapes.py",
-        "train_digits.py",
-    ]
-
-
 # Instances with a network to compile, and scripts whose classes only go through a loop.
 NOT_CHECKED = ("branches.py", "churn.py", "equinox_mlp.py", "loops.py")
 AT_NIGHT = ("many_hosts.py", "train_digits.py")

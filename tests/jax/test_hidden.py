@@ -129,7 +129,7 @@ HIDDEN = {
     "deserialization_registry": "",
     "make_jaxpr_f": "",
 }
-FAST = {"cache_miss", "_pjit_linearize"}
+FAST = {"cache_miss"}
 FIRST = {row: name for name, row in reversed(HIDDEN.items()) if row}.values()  # one for each row
 OTHERS = HERE.parent / "foreign" / "scripts"
 SCRIPTS = ("batch_sizes", "growing", "guards", "solver_again")  # which need JAX alone
@@ -234,6 +234,7 @@ def test_the_oracle_and_the_captures(hidden: str, tmp_path: Path) -> None:
     assert explain(tmp_path, script, hidden).out == "done\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_next_version(shown: tuple[Path, Ran], tmp_path: Path) -> None:
     """A JAX of another number that is otherwise today's is explained in the same words."""

@@ -24,21 +24,6 @@ def two_jits_share_programs(jit: Jit) -> Any:
 
 
 @scenario
-def one_function_with_other_options(jit: Jit) -> Any:
-    def f(x: Any, n: Any) -> Any:
-        return x + n
-
-    results = [
-        jit(f, static_argnums=1)(1.0, 1),
-        jit(f, static_argnames="n")(1.0, 1),
-        jit(f)(1.0, 1),
-        jit(f, donate_argnums=0)(1.0, 1),
-        jit(f)(1.0, 1),
-    ]
-    return [float(each) for each in results]
-
-
-@scenario
 def bound_methods(jit: Jit) -> Any:
     class Model:
         def step(self, x: Any) -> Any:
@@ -114,41 +99,3 @@ def a_callable_object(jit: Jit) -> Any:
     jit(model)(ones())
     jit(model)(ones())
     return float(jit(Model())(1.0))
-
-
-@scenario
-def callable_objects_that_compare_by_value(jit: Jit) -> Any:
-    class Scale:
-        def __init__(self, n: Any) -> None:
-            self.n = n
-
-        def __call__(self, x: Any) -> Any:
-            return x * self.n
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Scale) and self.n == other.n
-
-        def __hash__(self) -> int:
-            return 1
-
-    return [float(jit(Scale(n))(1.0)) for n in (1, 1, 2, 1.0)]
-
-
-@scenario
-def a_callable_object_without_a_hash(jit: Jit) -> Any:
-    class Model:
-        __hash__ = None
-
-        def __eq__(self, other: object) -> bool:
-            return self is other
-
-        def __call__(self, x: Any) -> Any:
-            return x
-
-    return jit(Model())(1.0)
-
-
-@scenario
-def builtins(jit: Jit) -> Any:
-    jax.clear_caches()  # these two functions are here to stay
-    return float(jit(abs)(-1.0)), jit(jnp.sin)(ones()).shape

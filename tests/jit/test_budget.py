@@ -42,12 +42,8 @@ def call_it(step: Any) -> None:
     ("allowed", "words"),
     [
         ({"traces": 2, "lowerings": 3, "compiles": 3}, None),
-        ({"traces": 3}, None),
         ({}, None),
         ({"traces": 1}, "2 traces, 1 allowed"),
-        ({"traces": 0}, "2 traces, 0 allowed"),
-        ({"lowerings": 2}, "3 lowerings, 2 allowed"),
-        ({"compiles": 2}, "3 compiles, 2 allowed"),
         ({"traces": 1, "compiles": 2}, "2 traces, 1 allowed; 3 compiles, 2 allowed"),
     ],
     ids=str,
@@ -276,17 +272,6 @@ def test_eager_operations() -> None:
         jnp.full((2, 3, 5, 8), 1.5)
 
 
-def test_a_watch_ends_on_another_thread() -> None:
-    """It may begin on one thread and end on another, and then counts no more."""
-    watching = lw.watch()
-    log = watching.__enter__()
-    thread = threading.Thread(target=watching.__exit__)
-    thread.start()
-    thread.join()
-    jax.jit(lambda x: x + 1)(jnp.ones(3))
-    assert not log.events
-
-
 def test_other_threads_count() -> None:
     """What a thread of the block traces counts, once though several wait for it."""
     step = lw.jit(lambda x: x * 2)
@@ -311,10 +296,8 @@ def test_other_threads_count() -> None:
     [
         ({"traces": -1}, "budget(traces=...) takes a number of 0 or more, or None, got -1"),
         ({"compiles": True}, "budget(compiles=...)"),
-        ({"lowerings": 1.0}, "budget(lowerings=...)"),
         ({"traces": "1"}, "got '1' (str)"),
         ({"of": 5}, "budget(of=...) takes a function or a name, got 5 (int)"),
-        ({"of": ["f"]}, "got ['f'] (list)"),
         ({"exact": True}, "budget(exact=True) has no number to compare with\n  fix: "),
         ({"nonsense": 1}, "nonsense"),
     ],

@@ -20,8 +20,13 @@ def settings(rate: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ["raise", "warn", "retrace", "ignore"])
-@pytest.mark.parametrize("kind", ["array", "items", "object", "name that is made up"])
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        *(("array", action) for action in ("raise", "warn", "retrace", "ignore")),
+        *((kind, "raise") for kind in ("items", "object", "name that is made up")),
+    ],
+)
 def test_a_block_is_exact(kind: str, action: Any) -> None:
     """Where names do not show it, or it is large, the program of a fresh trace does."""
     array, made_up = np.zeros(MOST_BYTES, np.float32), settings(0.0)

@@ -21,17 +21,6 @@ def seen(function: Callable[[], object]) -> tuple[int, int, int]:
     return counts.traces, counts.lowerings, counts.compiles
 
 
-@pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
-@pytest.mark.parametrize("limits", [{"lowerings": 0}, {"compiles": 0}, {"traces": 0}])
-def test_strict_budget_leaves_jax_whole(jit: Any, limits: dict[str, int]) -> None:
-    """After an error at once, the function compiles one time more, and then never again."""
-    function = jit(lambda x: x * 2)
-    with pytest.raises(lw.errors.RetraceError), lw.budget(strict=True, **limits):
-        function(x)
-    function(x)
-    assert seen(lambda: function(x)) == (0, 0, 0)
-
-
 def test_shardings_of_the_function_decide() -> None:
     """With `in_shardings`, where an argument lies is not decided by the arguments."""
     there = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -50,16 +39,6 @@ def test_ahead_of_time() -> None:
     assert function.explain(x).outcome is lw.types.Outcome.UNKNOWN
     assert function.explain(jnp.ones(4)).outcome is lw.types.Outcome.RETRACE
     assert seen(lambda: function(x)) == (0, 0, 0)
-
-
-def test_function_named_like_one_of_jax() -> None:
-    """A user's function is not eager, whatever its name."""
-
-    def mean(q: Any) -> Any:
-        return q * 2
-
-    with pytest.raises(lw.errors.RetraceError), lw.budget(compiles=0, eager=False):
-        jax.jit(mean).lower(x).compile()
 
 
 def test_cheapest_earlier_call_is_the_nearest() -> None:
@@ -83,23 +62,6 @@ def test_cheapest_earlier_call_is_the_nearest() -> None:
     assert (answer.outcome, answer.nearest) == (lw.types.Outcome.RECOMPILE, 1)
     assert len(answer.reasons) == 2
     assert len(lw.explain(three[0], lw.signature(x, x, 1.0)).reasons) == 1
-
-
-def test_trace_inside_of_another() -> None:
-    """A function that is traced inside another one counts, though JAX says nothing of it."""
-
-    def inner(x: Any) -> Any:
-        return x * 2
-
-    traced = lw.jit(inner)
-    with lw.watch(eager=False) as log:
-        jax.jit(lambda x: traced(x) + 1)(x)
-    assert [event.name for event in log.traces] == ["inner", "<lambda>"]
-    (event,) = log.of(inner)
-    assert event.site is not None
-    assert event.site.file == __file__
-    with pytest.raises(lw.errors.RetraceError), lw.budget(traces=0, of=inner):
-        jax.vmap(traced)(jnp.ones((2, 5)))
 
 
 def test_what_cannot_be_read_is_called_all_the_same() -> None:

@@ -253,11 +253,18 @@ SHARED: dict[str, Callable[[Held], Any]] = {
 }
 
 
+WHY = ["the change", "another shape", "another function", "another jit", "a first trace"]
+
+
 @pytest.mark.hazard
 @pytest.mark.parametrize(
-    "why", ["the change", "another shape", "another function", "another jit", "a first trace"]
+    ("kind", "why"),
+    [
+        pytest.param(kind, why, marks=[pytest.mark.nightly] * ((place - turn) % len(WHY) > 1))
+        for turn, kind in enumerate(SHARED)
+        for place, why in enumerate(WHY)
+    ],
 )
-@pytest.mark.parametrize("kind", SHARED)
 def test_a_capture_of_several_functions(kind: str, why: str) -> None:
     """All traces of old values go, whichever function reads them first, and why it is traced."""
     held = Held()

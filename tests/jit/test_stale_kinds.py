@@ -3,12 +3,14 @@
 import functools
 import sys
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.property.drawn_programs import COARSE, MISSED, PLACES, WAYS, Place, built_of, outcomes
 
 import leafwise as lw
 
@@ -70,6 +72,52 @@ def test_a_change_is_seen(kind: str) -> None:
             assert not name or reason.path == name
         else:
             assert np.array_equal(jitted(*args), old)
+
+
+def result_after(place: Place, way: str, count: int) -> Any:
+    """Return what a function gives that is called for the first time after some changes."""
+    built = built_of(place, way)
+    try:
+        for state in place.states[:count]:
+            built.change(state.code)
+        return outcomes(built.function(ONES))
+    finally:
+        built.close()
+
+
+def check_place(kind: str, way: str) -> None:
+    """Change a place that one function reads, in each way that there is."""
+    place = PLACES[kind](Random(0), "place")  # noqa: S311  # a fixed seed
+    built = built_of(place, way)
+    strict = jit(built.function, stale="raise")
+    fresh = jit(lambda x: built.function(x), stale="retrace")
+    try:
+        _ = strict(ONES), fresh(ONES)
+        found = traced = place.states[0].found
+        for count, state in enumerate(place.states, 1):
+            built.change(state.code)
+            found = found if state.found is None else state.found
+            raised = False
+            try:
+                strict(ONES)
+            except lw.errors.StaleCaptureError:
+                raised = True
+            assert raised == (found != traced) or kind in COARSE, state
+            assert outcomes(fresh(ONES)) == result_after(place, way, count), state
+    finally:
+        built.close()
+
+
+@pytest.mark.parametrize("kind", sorted(PLACES.keys() - MISSED))
+def test_a_change_of_a_place(kind: str) -> None:
+    """It is seen wherever a trace reads something else then, and nothing else is."""
+    check_place(kind, WAYS["plain"])
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_change_where_another_function_reads(way: str) -> None:
+    """However the function around it is written, that calls it."""
+    check_place("attribute", way)
 
 
 @pytest.mark.parametrize("given", [by_rate, functools.partial(by_rate), Frozen(by_rate), Rule()])

@@ -64,15 +64,12 @@ class Net:
 
 CALLS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "position": (lambda: padded(3, 1.0), (3,)),
-    "keyword": (lambda: padded(n=3, x=1.0), (3,)),
     "text": (lambda: lw.jit(by_text)(3, 1.0, mode="a"), (3,)),
     "default": (lambda: lw.jit(positional)(3, 1.0), (3, 2)),
     "positional only": (lambda: lw.jit(positional)(3, 1.0, m=4), (3, 4)),
-    "partial": (lambda: lw.jit(functools.partial(positional, 3))(1.0, 4), (3, 4)),
     "partial by name": (lambda: lw.jit(functools.partial(positional, m=3))(1, 1.0), (1, 3)),
     "object": (lambda: lw.jit(Called())(3, 1.0), (3,)),
     "class": (lambda: lw.jit(Tagged)(jnp.ones(3), act="tanh").w, (3,)),
-    "method": (lambda: Net(1.0).wide(3), (3,)),
     "method by name": (lambda: Net(1.0).wide(x=2.0, n=3), (3,)),
     "jitted method": (lambda: lw.jit(Net(1.0).tall)(3), (3,)),
     "with options": (lambda: lw.jit(positional, static_argnames="x")(3, 1.0), (3, 2)),
@@ -80,7 +77,6 @@ CALLS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "vmap": (lambda: jax.vmap(padded, in_axes=(None, 0))(3, jnp.ones(2)), (2, 3)),
     "jit": (lambda: jax.jit(lambda x: padded(3, x))(1.0), (3,)),
     "grad": (lambda: jax.grad(lambda x: (padded(3, x) * x).sum())(jnp.ones(3)), (3,)),
-    "ahead of time": (lambda: padded.lower(3, 1.0).compile()(1.0), (3,)),
     "of a method": (lambda: Net(1.0).wide.lower(3).compile()(), (3,)),  # type: ignore[attr-defined]
     "shape": (lambda: padded.eval_shape(3, 1.0), (3,)),
     "trace": (lambda: padded.trace(n=3, x=1.0).out_info, (3,)),

@@ -120,25 +120,25 @@ def environment(_: int) -> tuple[Any, Any]:
 @pytest.mark.slow
 def test_many_environments_are_no_storm() -> None:
     """A program for each class, of nodes and of statics, is what there must be."""
-    made = [environment(number) for number in range(20)]
-    assert storm(lambda n: made[n][1], 20) == []
-    assert storm(lambda n: {"state": [made[n][1]], "size": np.ones(n)}, 20) == []
-    assert storm(lambda n: made[n][0], 20, lw.jit(lambda env: 0, static_argnums=0)) == []
+    made = [environment(number) for number in range(10)]
+    assert storm(lambda n: made[n][1], 10) == []
+    assert storm(lambda n: {"state": [made[n][1]], "size": np.ones(n)}, 10) == []
+    assert storm(lambda n: made[n][0], 10, lw.jit(lambda env: 0, static_argnums=0)) == []
     for make in (lambda env: (env, env), lambda env: env.reset):
         step = lw.jit(lambda env: 0, static_argnums=0)
-        assert storm(lambda n, make=make: make(made[n][0]), 20, step) == []
+        assert storm(lambda n, make=make: make(made[n][0]), 10, step) == []
 
 
 @pytest.mark.slow
 def test_one_environment_with_many_values_is_a_storm() -> None:
     """Its class is the same: only statics, sizes and lengths differ."""
     env, state = environment(0)
-    states = [type(state)(jnp.ones(3), number) for number in range(20)]
-    assert len(storm(lambda n: states[n], 20)) == 1
+    states = [type(state)(jnp.ones(3), number) for number in range(10)]
+    assert len(storm(lambda n: states[n], 10)) == 1
     jitted = lw.jit(lambda env: 0, static_argnums=0)
-    assert len(storm(lambda _: type(env)(), 20, jitted)) == 1
-    assert len(storm(lambda n: states[:1] * (n + 1), 20)) == 1
-    assert len(storm(lambda _: lambda: 0, 20, lw.jit(lambda act: 0, static_argnums=0))) == 1
+    assert len(storm(lambda _: type(env)(), 10, jitted)) == 1
+    assert len(storm(lambda n: states[:1] * (n + 1), 10)) == 1
+    assert len(storm(lambda _: lambda: 0, 10, lw.jit(lambda act: 0, static_argnums=0))) == 1
 
 
 def test_tests_are_counted_apart() -> None:

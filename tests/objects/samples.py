@@ -165,12 +165,6 @@ def dispatching(**held: Any) -> Any:
     return choose
 
 
-class Misleading(functools.partial[Any]):
-    """A partial that says other arguments than it passes on."""
-
-    args = property(lambda _: ())  # type: ignore[assignment]
-
-
 def record(dtype: Any, item: Any) -> Any:
     """Return a scalar of NumPy with a field."""
     return np.array([(item,)], [("a", dtype)])[0]
@@ -345,12 +339,6 @@ SAMPLES = [
         lambda: dispatching(int=True),
         lambda: dispatching(float=2),
         dispatching,
-    ),
-    sample(
-        "partial",
-        lambda: Misleading(max, 1),
-        lambda: Misleading(max, True),
-        lambda: Misleading(max, 1, 1),
     ),
     sample("builtin", lambda: (1, 2).index, lambda: (1, True).index, lambda: (1, 2).count),
     sample("builtin", lambda: len, lambda: max),

@@ -72,17 +72,6 @@ def apply() -> Callable[[Callable[..., Any], jax.Array], Any]:
     return jax.jit(lambda function, x: function(x))
 
 
-def test_python_alone_refuses() -> None:
-    """JAX takes no bound method of another class as an argument."""
-
-    class Plain:
-        def by(self, x: jax.Array) -> jax.Array:
-            return x
-
-    with pytest.raises(TypeError, match="as an abstract array"):
-        apply()(Plain().by, X)
-
-
 @pytest.mark.parametrize("name", ["by", "twice", "jitted", "remembered", "__call__"])
 def test_as_an_argument(name: str) -> None:
     """It retraces where the key or the avals of the instance change, and nowhere else."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -25,22 +24,14 @@ FROZEN: dict[str, tuple[Any, Any]] = {
     "list": ([1, [2, 3]], (1, (2, 3))),
     "tuple": ((1, [2]), (1, (2,))),
     "dict": ({"k": [1]}, lw.FrozenMapping({"k": (1,)})),
-    "nested dict": (
-        {"k": {"l": {}}},
-        lw.FrozenMapping({"k": lw.FrozenMapping({"l": lw.FrozenMapping()})}),
-    ),
     "set": ({1, 2}, frozenset({1, 2})),
-    "frozenset": (frozenset({1}), frozenset({1})),
     "bytearray": (bytearray(b"a"), b"a"),
     "numpy": (np.ones(2), lw.StaticArray(np.ones(2))),
-    "jax": (jnp.ones(2), lw.StaticArray(np.ones(2, np.float32))),
     "array in a list": ([np.ones(2)], (lw.StaticArray(np.ones(2)),)),
     "namedtuple": (Pair([1], {2}), Pair((1,), frozenset({2}))),
     "mappingproxy": (types.MappingProxyType({"k": [1]}), lw.FrozenMapping({"k": (1,)})),
     "OrderedDict": (collections.OrderedDict(k=[1]), lw.FrozenMapping({"k": (1,)})),
     "frozen mapping of lists": (lw.FrozenMapping(k=[1]), lw.FrozenMapping(k=(1,))),
-    "scalar": (np.float32(1), np.float32(1)),
-    "empty": ([], ()),
 }
 
 
@@ -86,22 +77,6 @@ def test_freeze_copies() -> None:
     assert p.a["k"] == (1,)
     assert np.asarray(p.a["t"]).tolist() == [1.0, 1.0]
     assert list(p.a) == ["k", "t"]
-
-
-def test_freeze_runs_after_the_converter_and_before_the_check() -> None:
-    """The converter sees the value as given, the check what will be stored."""
-    seen: list[Any] = []
-
-    @lw.pytree
-    class Q:
-        a: Any = lw.static_field(
-            freeze=True,
-            converter=lambda v: seen.append(type(v)) or v,
-            check=lambda v: seen.append(type(v)),
-        )
-
-    Q([1])
-    assert seen == [list, tuple]
 
 
 def test_defaults_are_frozen() -> None:
@@ -204,10 +179,3 @@ def test_frozen_mapping_cannot_be_changed(change: Any) -> None:
         change(mapping)
     assert mapping == {"a": 1}
     assert hash(mapping) == before == hash(lw.FrozenMapping(a=1))
-
-
-def test_frozen_mapping_repr_is_code() -> None:
-    """Its repr can be evaluated."""
-    mapping = lw.FrozenMapping(a=(1, 2))
-    assert repr(mapping) == "FrozenMapping({'a': (1, 2)})"
-    assert eval(repr(mapping), {"FrozenMapping": lw.FrozenMapping}) == mapping  # noqa: S307

@@ -7,12 +7,10 @@ from unittest import mock
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import leafwise as lw
 from leafwise._objects.classes import is_a
-from leafwise._objects.text import got
 
 pytestmark = [
     pytest.mark.hazard,
@@ -25,12 +23,6 @@ pytestmark = [
 class Plain:
     x: Any
     n: lw.Static[Any] = 0
-
-
-@lw.pytree
-class Frozen:
-    x: Any
-    n: Any = lw.static_field(default=0, freeze=True)
 
 
 @lw.pytree
@@ -93,20 +85,13 @@ LONG = 10**5000
 VALUES: dict[str, Callable[[], Any]] = {
     **{
         f"Mock({kind.__name__})": functools.partial(mock.Mock, spec=kind)
-        for kind in (float, str, tuple, dict, type, np.ndarray, np.dtype, lw.StaticArray, jax.Array)
+        for kind in (float, type, jax.Array)
     },
-    "MagicMock": mock.MagicMock,
-    "Proxy(1.0)": lambda: Proxy(1.0),
-    "Proxy([1])": lambda: Proxy([1]),
     "Proxy(array)": lambda: Proxy(jnp.ones(2)),
     **{f"{name} 300 deep": functools.partial(nested, wrap, 300) for name, wrap in WRAPS.items()},
     "long": lambda: LONG,
-    "long in a tuple": lambda: (LONG,),
     "long key": lambda: lw.FrozenMapping({LONG: 1}),
-    **{
-        name: functools.partial(raising, name)
-        for name in ("__repr__", "__hash__", "__eq__", "__bool__", "__len__", "__getattr__")
-    },
+    **{name: functools.partial(raising, name) for name in ("__repr__", "__eq__", "__getattr__")},
 }
 
 
@@ -168,17 +153,6 @@ def test_too_deep(wrap: str) -> None:
         assert "nested too deeply" in str(error) or wrap == "list"  # noqa: PT017
 
 
-@pytest.mark.parametrize("wrap", ["tuple", "list", "FrozenMapping"])
-def test_freeze_too_deep(wrap: str) -> None:
-    """`freeze` says so, and the field is named."""
-    value = nested(WRAPS[wrap], 3000)
-    with pytest.raises(ValueError, match="nested too deeply"):
-        lw.freeze(value)
-    with pytest.raises(ValueError, match="nested too deeply") as error:
-        Frozen(1.0, value)
-    assert "Frozen.n" in error.value.__notes__[0]
-
-
 def test_a_proxy_is_not_what_it_says() -> None:
     """A mock of a float is no float: another key, compared by identity."""
     fake = mock.Mock(spec=float)
@@ -190,26 +164,6 @@ def test_a_proxy_is_not_what_it_says() -> None:
     )
     assert jax.tree.structure(Plain(1.0, Proxy(1.0))) != jax.tree.structure(Plain(1.0, 1.0))
     assert lw.freeze(proxy := Proxy([1])) is proxy
-
-
-def test_arrays_and_tracers_are_arrays() -> None:
-    """What JAX says of arrays, tracers, keys and shapes holds by type as well."""
-    seen: list[bool] = []
-
-    def check(x: Any) -> Any:
-        seen.append(is_a(x, jax.Array) is isinstance(x, jax.Array) is True)
-        return x
-
-    jax.jit(check)(1.0)
-    jax.vmap(check)(jnp.ones(2))
-    jax.grad(check)(1.0)
-    jax.jit(check)(jax.random.key(0))
-    check(jnp.ones(2))
-    check(jax.random.key(0))
-    assert seen == [True] * 6
-    assert not is_a(np.ones(2), jax.Array)
-    assert not is_a(jax.ShapeDtypeStruct((), "f4"), jax.Array)
-    assert got(jnp.ones(2)).startswith("float32[2] (")
 
 
 def test_long_numbers() -> None:

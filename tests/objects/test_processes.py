@@ -1,7 +1,6 @@
 """Child processes that are made while other threads hold the locks of leafwise."""
 
 import gc
-import multiprocessing
 import os
 import re
 import signal
@@ -26,7 +25,6 @@ from leafwise._statics import key
 pytestmark = pytest.mark.hazard
 
 SOURCES = Path(lw.__file__).parent
-CASES = Path(__file__).parent / "processes.py"
 can_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
 
@@ -119,27 +117,6 @@ def test_locks_that_another_thread_holds(holding: Any) -> None:
 
 
 @can_fork
-def test_a_lock_of_the_thread_that_forks(holding: Any) -> None:
-    """A fork inside a critical section, from an ``==`` of the user's, leaves it its lock."""
-    codes: list[int | None] = []
-
-    class Forks:
-        def __eq__(self, other: object) -> bool:
-            if not codes:
-                codes.append(None)
-                codes[0] = in_child(lambda: (take_all(), use_instances()))
-            return isinstance(other, Forks)
-
-        def __hash__(self) -> int:
-            return 7
-
-    first = Params(1.0, Forks())
-    codes.clear()
-    assert jax.tree.structure(Params(1.0, Forks())) == jax.tree.structure(first)
-    assert codes == [0]
-
-
-@can_fork
 def test_a_child_in_which_an_instance_dies(holding: Any) -> None:
     """Instances of threads that are gone die at once in a child, whoever held the lock."""
     holding([], lambda: Params(1.0, "of this thread alone"))
@@ -205,9 +182,6 @@ def test_listening_that_was_left_half_done() -> None:
         events.subscribe(each)
 
 
-METHODS = {"os.fork": 20, "fork": 5, "forkserver": 2, "spawn": 1}
-
-
 @pytest.mark.slow
 def test_a_class_by_content_imports_what_it_needs() -> None:
     """When it is made: an instance in a forked child could wait for an import for ever."""
@@ -221,16 +195,3 @@ def test_a_class_by_content_imports_what_it_needs() -> None:
         assert name in sys.modules
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("method", METHODS)
-def test_processes_under_load(method: str) -> None:
-    """Children build and flatten while threads of the parent construct; none hangs."""
-    if method not in ("os.fork", *multiprocessing.get_all_start_methods()) or (
-        method == "os.fork" and not hasattr(os, "fork")
-    ):
-        pytest.skip("not on this system")
-    command = [sys.executable, "-W", "ignore", str(CASES), method, str(METHODS[method])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    assert done.returncode == 0, done.stderr

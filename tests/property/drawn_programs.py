@@ -532,6 +532,15 @@ class Built:
         del sys.modules[self.module]
 
 
+def built_of(place: Place, way: str) -> Built:
+    """Return a program whose main function reads one place, and is written in this way."""
+    source = [PRELUDE, place.setup]
+    if "MODULE" in place.setup:
+        source.append(_OF_MODULE.replace("NAME", place.name))
+    source.append(way.replace("EXPR", f"x + x * {place.use}").replace("NAME", "function"))
+    return Program("\n".join(source), {place.name: place}, frozenset({place.name})).build()
+
+
 def draw_program(rng: Random, without: frozenset[str] = frozenset()) -> Program:
     """Draw a program, without some kinds of places."""
     places: dict[str, Place] = {}

@@ -32,26 +32,11 @@ def over(held: Any) -> Any:
     return lambda x: x * held.k
 
 
-def deep(held: Any) -> Any:
-    """Return a function over an object in an object."""
-    outer = Bare()
-    outer.k = held
-    return lambda x: x * outer.k.k
-
-
 def in_items(held: Any) -> Any:
     """Return a function over an object whose dict holds another one, and a lock."""
     outer = Bare()
     outer.k = {"lock": threading.Lock(), "held": [held]}
     return lambda x: x * outer.k["held"][0].k
-
-
-class Meta(type):
-    k: float
-
-
-class OfMeta(metaclass=Meta):
-    pass
 
 
 class Bare:
@@ -107,7 +92,6 @@ SETTINGS = types.ModuleType("settings_in_a_cell")
 
 CLASSES: dict[str, tuple[Any, Any]] = {
     "class": (Bare, over(Bare)),
-    "metaclass": (Meta, over(OfMeta)),
     "classmethod": (Bare, Heir.of_class),
     "method": (Bare, Bare().of_instance),
     "object": (Bare, over(Heir())),
@@ -167,10 +151,8 @@ def with_lock(held: Any) -> Any:
 OBJECTS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "object": (Bare, over),
     "its ==": (lambda: Compared(0.0), over),
-    "nested": (Bare, deep),
     "next to a lock": (lambda: with_lock(Slotted()), over),
     "itself": (Bare, lambda held: setattr(held, "lock", held) or over(held)),
-    "namespace": (types.SimpleNamespace, over),
     "dataclass": (lambda: Mutable(0.0), over),
     "in a dict with a lock": (Bare, in_items),
     "in a default": (Bare, lambda held: lambda x, by=held: x * by.k),

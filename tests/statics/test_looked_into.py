@@ -1,6 +1,5 @@
 """What `lw.debug.check_statics()` looks into, and the short list of what it does not."""
 
-import array
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -59,13 +58,10 @@ def with_rule(function: Any) -> Any:
 
 WRAPPERS: dict[str, Callable[[Any], Any]] = {
     "jax.jit": jax.jit,
-    "jit of jit": lambda f: jax.jit(jax.jit(f)),
     "lw.jit": lw.jit,
     "jax.custom_vjp": jax.custom_vjp,
     "rule": with_rule,
-    "jax.custom_jvp": jax.custom_jvp,
     "custom_vmap": jax.custom_batching.custom_vmap,
-    "sequential_vmap": jax.custom_batching.sequential_vmap,
     "jax.vmap": jax.vmap,
     "jax.checkpoint": jax.checkpoint,
     "np.vectorize": np.vectorize,
@@ -98,21 +94,6 @@ class Record(NamedTuple):
 
     value: Any
     change: Callable[[], None]
-
-
-def buffer(name: str) -> Record:
-    """Return a value with items."""
-    if name == "memoryview":
-        under = bytearray(b"ab")
-        return Record(memoryview(under).toreadonly(), lambda: under.__setitem__(0, 99))
-    if name == "record":
-        items = np.zeros(1, [("r", "f4")])[0]
-        return Record(items, lambda: items.__setitem__("r", 2))
-    if name == "record of objects":
-        items = np.array([([1],)], [("r", object)])[0]
-        return Record(items, lambda: items["r"].append(2))
-    values = bytearray(b"ab") if name == "bytearray" else array.array("d", [1.0, 2.0])
-    return Record(values, lambda: values.__setitem__(0, 99))
 
 
 RATE = [1]

@@ -93,21 +93,6 @@ def test_where_the_child_shows() -> None:
     assert jax.tree.unflatten(structure, leaves) == many
 
 
-def test_one_trace_for_equal_statics() -> None:
-    """Equal statics share a program, others do not, and outputs carry theirs."""
-    traced: list[Any] = []
-
-    @jax.jit
-    def program(p: Many) -> Many:
-        traced.append(p.a)
-        return jax.tree.map(lambda x: x + 1, p)
-
-    for static in (("a", 1), ("a", 1.0), ("a", True)) * 2:
-        out = program(Many(1.0, (*static,)))
-        assert [type(part) for part in out.a] == [type(part) for part in static]
-    assert len(traced) == 3
-
-
 def test_subclasses_decide_for_themselves() -> None:
     """Neither the option nor its absence is inherited."""
 

@@ -1,14 +1,10 @@
 """Nothing is kept alive by leafwise, and threads may construct at once."""
 
 import gc
-import sys
-import threading
-import time
 import weakref
 from typing import Any
 
 import jax
-import pytest
 
 import leafwise as lw
 from leafwise._statics import key
@@ -35,40 +31,6 @@ class Thing:
     pass
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("make", "rounds", "at_once"),
-    [
-        pytest.param(lambda i: i, 10, 100_000, id="a-million-plain", marks=pytest.mark.nightly),
-        pytest.param(lambda i: ("a", (i, 0.5)), 2, 10_000, id="nested"),
-        pytest.param(Value, 2, 10_000, id="own"),
-    ],
-)
-def test_keys_created_and_dropped_leave_nothing(make: Any, rounds: int, at_once: int) -> None:
-    """When a million keys have come and gone, the tables are as empty as they were."""
-
-    @lw.pytree
-    class Local:
-        x: Any
-        s: Any = lw.static_field()
-
-    def sizes() -> list[int]:
-        return [len(each) for each in (table.known, table.plain, table.tokens)]
-
-    table = key.table_of(Local)
-    Local(0.0, make(-1))
-    gc.collect()
-    before, blocks = sizes(), sys.getallocatedblocks()
-    for _ in range(rounds):
-        kept = [Local(0.0, make(number)) for number in range(at_once)]
-        assert len(table.known) == at_once
-        assert sum(sizes()) > 10 * sum(before)
-        del kept
-    gc.collect()
-    assert sizes() == before
-    assert sys.getallocatedblocks() - blocks < 1000
-
-
 def test_treedef_keeps_what_it_needs() -> None:
     """A treedef alone keeps its statics, and equals that of a later equal instance."""
     structure = jax.tree.structure(P(1.0, (1, "a", Value(3))))
@@ -87,35 +49,6 @@ def test_instances_can_be_weakly_referenced() -> None:
         assert reference() is None
     finally:
         gc.enable()
-
-
-def test_threads_construct_and_flatten_different_statics() -> None:
-    """Eight threads at once, with eight statics in turn, and no lock where a key is known."""
-    values = [(number, "a", number / 2) for number in range(8)]
-    keep = [P(0.0, value) for value in values]
-    expected = [jax.tree.structure(each) for each in keep]
-    assert len(set(expected)) == 8
-    barrier = threading.Barrier(8)
-    wrong: list[int] = []
-
-    def work(index: int) -> None:
-        barrier.wait()
-        for number in range(3000):
-            place = (index + number) % 8
-            leaves, structure = jax.tree.flatten(P(number, values[place]))
-            if leaves != [number] or structure != expected[place]:
-                wrong.append(number)
-            if jax.tree.unflatten(structure, leaves).a is not values[place]:
-                wrong.append(number)
-
-    # Held, it would stop whoever asks for it: known keys are found without.
-    with key.LOCK:
-        threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
-        [thread.start() for thread in threads]
-        end = time.monotonic() + 60
-        [thread.join(timeout=max(0.0, end - time.monotonic())) for thread in threads]
-        assert not any(thread.is_alive() for thread in threads)
-    assert wrong == []
 
 
 def test_the_latest_key_of_plain_values_is_kept() -> None:

@@ -142,15 +142,6 @@ class Remembers:
             object.__setattr__(self, "_kept", [self.a])
         return vars(self)["_kept"]
 
-    @property
-    def by_default(self) -> list[int]:
-        return self.__dict__.setdefault("_default", [self.a])
-
-    @property
-    def by_item(self) -> list[int]:
-        self.__dict__["_item"] = [self.a]
-        return self.__dict__["_item"]
-
     def __hash__(self) -> int:
         object.__setattr__(self, "_hash", hash(self.a))
         return vars(self)["_hash"]
@@ -164,8 +155,6 @@ class Remembers:
     [
         pytest.param(lambda: Slotted(1), "doubled", id="attrs-slots"),
         pytest.param(lambda: Remembers(1), "by_hand", id="setattr"),
-        pytest.param(lambda: Remembers(1), "by_default", id="setdefault"),
-        pytest.param(lambda: Remembers(1), "by_item", id="dict"),
         pytest.param(lambda: Remembers(1), "__hash__", id="hash"),
         pytest.param(lambda: Name("a"), "loud", id="str"),
         pytest.param(lambda: Size(1), "doubled", id="namedtuple"),

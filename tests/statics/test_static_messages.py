@@ -254,17 +254,3 @@ def test_findings_are_data() -> None:
     assert finding.got == "[] (list)"
     assert finding.reason == "a list can change in place and has no hash"
     assert finding.fix.startswith("pass a tuple: `()`")
-
-
-def test_jax_shows_the_fields() -> None:
-    """In JAX's own messages for scan, cond and vmap, class and fields are named."""
-    one, two = Params(1.0, (1,)), Params(1.0, (2,))
-    with pytest.raises(TypeError, match=r"(?s)Params\(layers=\(1,\), act='relu'\)") as cond:
-        jax.lax.cond(True, lambda: one, lambda: two)
-    assert "Params(layers=(2,), act='relu')" in str(cond.value)
-    with pytest.raises(TypeError, match=r"(?s)Params\(layers=\(2,\), act='relu'\)"):
-        jax.lax.scan(lambda carry, _: (two, None), one, None, length=2)
-    with pytest.raises(ValueError, match=r"(?s)Params\((x=0, )?layers=\(2,\), act='relu'\)"):
-        jax.vmap(lambda p: p, in_axes=(lw.replace(two, x=0),))(
-            jax.tree.map(lambda _: jnp.ones(2), one)
-        )

@@ -74,43 +74,6 @@ def test_every_pair_of_classes() -> None:
     assert all(a != b for i, a in enumerate(structures) for b in structures[:i])
 
 
-def test_cond_does_not_mix_classes(cls: Any, other: Any, distinct: bool) -> None:
-    """Branches of two classes are an error, not one class holding the other's data."""
-
-    def mix() -> Any:
-        return jax.lax.cond(False, lambda: cls(1.0, "a"), lambda: other(2.0, "a"))
-
-    if distinct:
-        with pytest.raises(TypeError, match=other.__name__):
-            mix()
-    else:
-        assert type(mix()) is cls
-        assert mix().x == 2.0, "this is the hazard"
-
-
-def test_scan_does_not_change_the_class_of_its_carry(cls: Any, other: Any, distinct: bool) -> None:
-    """A carry that becomes another class is an error."""
-
-    def run() -> Any:
-        return jax.lax.scan(lambda p, _: (other(p.x, p.s), None), cls(1.0, "a"), None, length=2)
-
-    if distinct:
-        with pytest.raises(TypeError, match=other.__name__):
-            run()
-    else:
-        run()
-
-
-def test_one_program_per_class() -> None:
-    """A jitted function is traced for each class."""
-    traces = []
-    program = jax.jit(lambda p: traces.append(type(p)) or p.x)
-    for _ in range(2):
-        for kind in SOUND:
-            program(kind(1.0, "a"))
-    assert traces == SOUND
-
-
 @lw.pytree
 class Left:
     a: lw.Static[Any] = "a"
@@ -142,26 +105,3 @@ def test_statics_of_two_bases_keep_their_places() -> None:
     assert both.read_all() == (1, 2)
     assert jax.tree.map(lambda x: x, both).read_all() == (1, 2)
     assert jax.tree.structure(both) != jax.tree.structure(Both(a=2, b=1))
-
-
-def test_an_instance_is_whole_while_it_is_being_made() -> None:
-    """In ``__post_init__`` treedef, hash and ``==`` speak of what is set so far."""
-    seen: list[Any] = []
-
-    @lw.pytree
-    class Growing:
-        x: Any
-        n: int = lw.static_field(default=1)
-
-        def __post_init__(self) -> None:
-            for n in (True, 2):
-                self.n = n
-                seen.append((jax.tree.structure(self), hash(self), jax.tree.map(lambda x: x, self)))
-
-    made = Growing(1.0)
-    (first, _, early), (last, hashed, copied) = seen
-    assert (early.n, copied.n, made.n) == (True, 2, 2)
-    assert type(early.n) is bool
-    assert first != last == jax.tree.structure(made)
-    assert hashed == hash(made)
-    assert copied == made

@@ -88,18 +88,6 @@ class EqWithoutHash:  # the point
         return isinstance(other, EqWithoutHash)
 
 
-class IntEqWithoutHash(int):  # the point
-    def __eq__(self, other: object) -> bool:
-        return True
-
-
-class StrEqWithoutHash(str):  # the point
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-
 UNHASHABLE: dict[str, Callable[[], Any]] = {
     "list": lambda: [1],
     "dict": lambda: {"k": 1},
@@ -133,8 +121,6 @@ INCONSISTENT: dict[str, Callable[[], Any]] = {
     "never equal": NeverEqual,
     "eq raises": RaisingEq,
     "eq without hash": EqWithoutHash,
-    "int subclass": lambda: IntEqWithoutHash(1),
-    "str subclass": lambda: StrEqWithoutHash("a"),
 }
 ROWS: dict[str, tuple[Callable[[], Any], str]] = {
     **{name: (make, "unhashable") for name, make in UNHASHABLE.items()},
@@ -158,8 +144,15 @@ POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    ("row", "position"),
+    [
+        (row, position)
+        for row in ROWS
+        for position in POSITIONS
+        if row in ("list", "numpy", "hash raises") or position in ("itself", "tuple")
+    ],
+)
 def test_row(row: str, position: str) -> None:
     """The value is refused wherever it stands, by class, field and path, with a reason."""
     make, kind = ROWS[row]
@@ -227,37 +220,6 @@ def test_tracer(position: str) -> None:
     assert "compute the value outside" in str(error.value)
     frames = [frame.name for frame in error.traceback]
     assert "traced" in frames
-
-
-@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad], ids=["jit", "vmap", "grad"])
-def test_tracers_of_every_transformation(transform: Any) -> None:
-    """Tracers of jit, vmap and grad alike are no static values."""
-    with pytest.raises(lw.errors.StaticFieldError):
-        transform(lambda v: P(v, v).x)(jnp.ones(3) if transform is jax.vmap else 1.0)
-
-
-@dataclasses.dataclass
-class Plain:
-    x: Any
-    a: Any = dataclasses.field(default=None, metadata={"static": True})
-
-
-jax.tree_util.register_dataclass(Plain)
-
-
-def test_plain_dataclass_leaks_a_tracer() -> None:
-    """The hazard is real: a plain dataclass carries the tracer out of jit."""
-    out = jax.jit(lambda v: Plain(1.0, v))(1.0)
-    assert isinstance(out.a, jax.core.Tracer)
-
-
-def test_plain_dataclass_fails_late_for_an_array() -> None:
-    """The hazard is real: a static array works once, then fails without a name."""
-    run = jax.jit(lambda p: p.x)
-    run(Plain(1.0, np.ones(2)))
-    with pytest.raises(ValueError, match=r"comparing|equality|ambiguous") as error:
-        run(Plain(1.0, np.ones(2)))
-    assert "Plain.a" not in str(error.value)
 
 
 def test_several_fields_are_reported_together() -> None:

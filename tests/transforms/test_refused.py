@@ -14,11 +14,10 @@ from jax import export
 import leafwise as lw
 from leafwise.interop.export import register_serialization
 
-from .row import same, step
+from .row import step
 from .specimens import (
     EAGER,
     VALUES,
-    Kind,
     net,
     statics_of,
 )
@@ -30,30 +29,6 @@ ROOT = Path(__file__).parents[2]
 class State:
     x: Any
     n: Any = lw.static_field(default=1)
-
-
-def compiled(p: Any) -> Any:
-    return jax.jit(step).lower(p).compile()
-
-
-def exported(p: Any) -> Any:
-    return export.export(jax.jit(step))(p).call
-
-
-finished = pytest.mark.parametrize("finish", [compiled, exported])
-
-
-@finished
-@pytest.mark.parametrize("kind", [VALUES, EAGER], ids=lambda kind: kind.name)
-def test_other_statics(finish: Any, kind: Kind) -> None:
-    """A finished program names class and field of the static that it was not made for."""
-    program = finish(kind.make("tanh"))
-    same(program(kind.make("tanh")), step(kind.make("tanh")))
-    with pytest.raises((TypeError, ValueError)) as caught:
-        program(kind.make("sin"))
-    name = "SlottedLayer" if kind is VALUES else "ManyLayer"
-    caught.match(rf"{name}\(act='tanh'")
-    caught.match(rf"{name}\(act='sin'")
 
 
 def test_a_donated_instance_is_used_up() -> None:
