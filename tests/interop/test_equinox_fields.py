@@ -52,9 +52,9 @@ def test_statics_are_static() -> None:
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        ([1], lw.errors.StaticFieldError),
-        ((0, jnp.ones(2)), lw.errors.StaticFieldError),
-        (Net(1.0), lw.errors.StaticFieldError),
+        ([1], "unhashable"),
+        ((0, jnp.ones(2)), "array"),
+        (Net(1.0), "array"),
     ],
     ids=["list", "array in a tuple", "module"],
 )

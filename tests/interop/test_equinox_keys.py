@@ -111,10 +111,10 @@ def test_plain_module_is_not_sound() -> None:
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        ([1], lw.errors.StaticFieldError),
-        (jnp.ones(2), lw.errors.StaticFieldError),
-        (functools.partial(operator.add, jnp.ones(2)), lw.errors.StaticFieldError),
-        (Net(jnp.ones(2)), lw.errors.StaticFieldError),
+        ([1], "unhashable"),
+        (jnp.ones(2), "array"),
+        (functools.partial(operator.add, jnp.ones(2)), "array"),
+        (Net(jnp.ones(2)), "array"),
     ],
     ids=["list", "jax", "in a partial", "module"],
 )
