@@ -6,6 +6,7 @@ import cProfile
 import dataclasses
 import gc
 import pickle
+import subprocess
 import sys
 import threading
 import types
@@ -274,18 +275,32 @@ def test_beside_another_tool_that_monitors(tool: int) -> None:
     assert scaled.__code__ in started
 
 
+ALONE = """
+import jax, jax.numpy as jnp, numpy as np
+import leafwise as lw
+from leafwise._objects.methods import JittedFunction
+
+class Settings:
+    def __init__(self, rate=1.0): self.rate = rate
+
+@lw.jit
+def function(x):
+    return jnp.sin(x) * np.pi + jax.nn.relu(x)
+
+function(jnp.ones(2))
+assert isinstance(function, JittedFunction)
+assert function.__call__ is function._leafwise_jax
+assert isinstance(lw.jit(Settings.__init__), jax.stages.Wrapped)
+"""
+
+
+@pytest.mark.slow
 def test_nothing_runs_where_nothing_can_change() -> None:
-    """Modules, functions of packages and arguments alone leave JAX's object to be called."""
+    """Modules, functions of packages and arguments alone leave JAX's object to be called.
 
-    @jit
-    def function(x: Any) -> Any:
-        return jnp.sin(x) * np.pi + jax.nn.relu(x)
-
-    function(ONES)
-    assert isinstance(function, JittedFunction)
-    assert function.__call__ is function._leafwise_jax
-    method = jit(Settings.__init__)
-    assert isinstance(method, jax.stages.Wrapped)
+    In a process where nothing else was traced.
+    """
+    subprocess.run([sys.executable, "-c", ALONE], check=True)
 
 
 def test_threads() -> None:
