@@ -6,7 +6,6 @@ import cProfile
 import dataclasses
 import gc
 import pickle
-import subprocess
 import sys
 import threading
 import types
@@ -275,32 +274,33 @@ def test_beside_another_tool_that_monitors(tool: int) -> None:
     assert scaled.__code__ in started
 
 
-ALONE = """
-import jax, jax.numpy as jnp, numpy as np
-import leafwise as lw
-from leafwise._objects.methods import JittedFunction
-
-class Settings:
-    def __init__(self, rate=1.0): self.rate = rate
-
-@lw.jit
-def function(x):
-    return jnp.sin(x) * np.pi + jax.nn.relu(x)
-
-function(jnp.ones(2))
-assert isinstance(function, JittedFunction)
-assert function.__call__ is function._leafwise_jax
-assert isinstance(lw.jit(Settings.__init__), jax.stages.Wrapped)
-"""
-
-
-@pytest.mark.slow
 def test_nothing_runs_where_nothing_can_change() -> None:
-    """Modules, functions of packages and arguments alone leave JAX's object to be called.
+    """Modules, functions of packages and arguments alone leave JAX's object to be called."""
 
-    In a process where nothing else was traced.
-    """
-    subprocess.run([sys.executable, "-c", ALONE], check=True)
+    @jit
+    def function(x: Any) -> Any:
+        return jnp.sin(x) * np.pi + jax.nn.relu(x)
+
+    function(ONES)
+    assert isinstance(function, JittedFunction)
+    assert function.__call__ is function._leafwise_jax
+    assert isinstance(jit(Settings.__init__), jax.stages.Wrapped)
+
+
+def test_what_another_function_reads_is_its_own() -> None:
+    """A function whose trace takes up one of JAX's functions has no captures of another."""
+
+    class Scale(Settings):
+        def times(self, x: Any) -> Any:
+            return x * self.rate
+
+    scale = Scale()
+    other = jit(lambda x: x + scale.times(x))
+    other(ONES)
+    relu = jit(lambda x: jax.nn.relu(x), stale="raise")
+    relu(ONES)
+    scale = Scale(3.0)
+    assert np.array_equal(relu(ONES), ONES)
 
 
 def test_threads() -> None:

@@ -197,8 +197,13 @@ class Observation:
             self._around.setdefault(run.code, {run.code}).update(run.inside)
 
     def read_in(self, source: Source) -> list[Binding]:
-        """Return what a function and those that ran inside it read; of what all read, too."""
+        """Return the bindings read by a function of this trace or by code run inside it.
+
+        Those that every function of the trace reads are among them.
+        """
         inside = {code for code, around in self._around.items() if source in map(source_of, around)}
+        if not inside:
+            return []
         return [each for each in self.bindings.values() if each.code in inside or each.itself]
 
     def is_unchanged(self) -> bool:
