@@ -1,7 +1,7 @@
 """How instances show in IPython, rich and treescope; none of these is imported here."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import jax
@@ -73,43 +73,14 @@ def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     """Return what treescope shows; see `leafwise.interop.treescope`."""
     if _has_own_text(self):
         return NotImplemented
-    # By name at run time: interop and _display are wings above this one.
+    # By name at run time: interop is a wing above this one.
     return importlib.import_module("leafwise.interop.treescope").render(
         self, path, subtree_renderer
     )
 
 
-def _html(self: Any) -> str | None:
-    """Return the diagram of `leafwise.show`."""
-    diagram = importlib.import_module("leafwise._display.diagram").show(self)
-    html: str = diagram._repr_html_()
-    return html
-
-
-class _OfInstances:
-    """A method that instances have and the class does not have.
-
-    IPython looks for ``_repr_html_`` on the instance. treescope looks for it on the class;
-    it would show the result a second time, in a box below that of ``__treescope_repr__``,
-    and would not be used as the notebook's display.
-    """
-
-    __slots__ = ("func",)
-
-    def __init__(self, func: Callable[..., Any]) -> None:
-        self.func = func
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None or _has_own_text(instance):
-            raise AttributeError(
-                f"only instances with the repr of leafwise have {self.func.__name__!r}"
-            )
-        return self.func.__get__(instance, owner)
-
-
 _METHODS: Final[dict[str, Any]] = {
     "_repr_pretty_": _pretty,
-    "_repr_html_": _OfInstances(_html),
     "__rich_repr__": _rich,
     "__treescope_repr__": _treescope,
 }

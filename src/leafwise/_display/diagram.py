@@ -1,23 +1,17 @@
-"""`show`: a tree of any library as a diagram for a terminal, a notebook or a page."""
+"""`show`: a tree of any library as a diagram of text."""
 
 import dataclasses
-import html
 import operator
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from leafwise._display.rows import Kind, Row, Totals, rows_of
-from leafwise._display.words import count, size
+from leafwise._display.rows import Kind, Row, rows_of
+from leafwise._display.words import size
 from leafwise._objects.text import got
 
-if TYPE_CHECKING:
-    import os
-
 _COLUMNS: Final = 80
-_SAVED_COLUMNS: Final = 96
 _NARROWEST: Final = 20
 
 
@@ -25,9 +19,8 @@ _NARROWEST: Final = 20
 class Diagram:
     """A tree, drawn: what `leafwise.show` returns.
 
-    ``print`` it in a terminal, with colours through ``rich.print``; leave it as the last
-    line of a notebook's cell; or `save` it. It holds texts and numbers only, nothing of
-    the tree itself.
+    ``print`` it, or give it to ``rich.print`` for colours. It holds texts and numbers only,
+    nothing of the tree itself.
 
     Attributes:
         nbytes: The bytes of all arrays of the tree, of each array once.
@@ -64,52 +57,6 @@ class Diagram:
         lines = lines_of(self._rows, columns, glyphs)
         return "\n".join("".join(span.text for span in line) for line in lines)
 
-    def html(self) -> str:
-        """Return the diagram as a page of HTML of its own, whose branches fold.
-
-        It needs no script and loads nothing; it is light or dark as the reader has it.
-
-        Examples:
-            >>> show({"w": 1.0}).html()[:15]
-            '<!doctype html>'
-        """
-        return diagram_page(self._rows)
-
-    def save(self, path: "str | os.PathLike[str]") -> Path:
-        """Write the diagram to a file, in the format that its name ends in.
-
-        For an SVG, print the diagram to a ``rich.console.Console(record=True)`` and call its
-        ``save_svg``.
-
-        Args:
-            path: A name that ends in ``.html`` or ``.txt``.
-
-        Returns:
-            The path.
-
-        Raises:
-            ValueError: It ends in something else.
-
-        Examples:
-            >>> show(params).save("params.html")  # doctest: +SKIP
-        """
-        path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix in (".html", ".htm"):
-            text = self.html()
-        elif suffix == ".txt":
-            text = self.text(width=self._width or _SAVED_COLUMNS) + "\n"
-        else:
-            msg = f"save({str(path)!r}): the name must end in .html or .txt"
-            if suffix == ".svg":
-                msg += (
-                    "\n  fix: from rich.console import Console; console = Console(record=True); "
-                    f"console.print(diagram); console.save_svg({str(path)!r})"
-                )
-            raise ValueError(msg)
-        path.write_text(text, encoding="utf-8")
-        return path
-
     def __str__(self) -> str:
         """Return the text, in characters that standard output can show."""
         encoding: str = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -122,10 +69,6 @@ class Diagram:
     def __repr__(self) -> str:
         """Return the text, so that a prompt shows the diagram."""
         return str(self)
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return diagram_fragment(self._rows)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield lines in colour, which rich asks for."""
@@ -243,12 +186,6 @@ def spans_of(row: Row, more: str = "…") -> list[Span]:
     return spans
 
 
-def exact_size(totals: Totals) -> str:
-    """Return ``1,310,720 bytes``, and how many leaves are not in it."""
-    text = count(totals.nbytes, "byte")
-    return f"{text}, {totals.unknown:,} of unknown size" if totals.unknown else text
-
-
 def size_of(row: Row) -> str:
     """Return the text of the column on the right."""
     if row.totals is None:
@@ -310,113 +247,3 @@ def _fitted(spans: Sequence[Span], room: int, more: str) -> list[Span]:
             break
         room -= len(text)
     return kept
-
-
-# As HTML.
-
-_COLOR_NAMES: Final = ("text", "back", "note", "guide", "node", "leaf", "static", "problem", "bar")
-
-
-def _palette(colors: str) -> str:
-    pairs = zip(_COLOR_NAMES, colors.split(), strict=True)
-    return "".join(f"--lw-{name}:{color};" for name, color in pairs)
-
-
-LIGHT: Final = _palette("#1f2328 #ffffff #59636e #c3cad1 #0550ae #116329 #8250df #cf222e #b6d7f5")
-DARK: Final = _palette("#e6edf3 #0d1117 #9198a1 #3d444d #79c0ff #7ee787 #d2a8ff #ff7b72 #264f7d")
-ROLES: Final = ("node", "leaf", "static", "problem", "note")
-FONT: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-
-COLORS: Final = f"""\
-:root {{ {LIGHT} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}
-"""
-
-
-def diagram_page(rows: Sequence[Row]) -> str:
-    """Return a diagram as a page of its own."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html.escape(rows[0].text)}</title>\n"
-        f"<style>\n{COLORS}{_DIAGRAM_STYLE}{_PAGE_STYLE}</style>\n</head>\n<body>\n"
-        f"{_tree(rows)}\n</body>\n</html>\n"
-    )
-
-
-def diagram_fragment(rows: Sequence[Row]) -> str:
-    """Return a diagram as a notebook puts it into its own page."""
-    # A notebook has a theme of its own, whatever the system's is.
-    themes = (
-        f'[data-jp-theme-light="true"], .vscode-light {{ {LIGHT} }}\n'
-        f'[data-jp-theme-light="false"], .vscode-dark {{ {DARK} }}\n'
-    )
-    return f"<style>\n{COLORS}{themes}{_DIAGRAM_STYLE}</style>\n{_tree(rows)}"
-
-
-_DIAGRAM_STYLE: Final = f"""\
-.lw-show {{ font: 13px/1.55 {FONT}; text-align: left; }}
-.lw-show details, .lw-show summary, .lw-show b {{ all: revert; font: inherit; margin: 0; }}
-.lw-show summary, .lw-show .lw-row {{ display: flex; gap: 1em; padding: 0 .3em 0 1.2em;
-  border-radius: 4px; position: relative; }}
-.lw-show summary {{ cursor: pointer; list-style: none; }}
-.lw-show summary::-webkit-details-marker {{ display: none; }}
-.lw-show summary::before {{ content: "\\25b8"; position: absolute; left: .2em;
-  color: var(--lw-note); }}
-.lw-show details[open] > summary::before {{ content: "\\25be"; }}
-.lw-show summary:hover, .lw-show .lw-row:hover {{ outline: 1px solid var(--lw-guide); }}
-.lw-show .lw-in {{ margin-left: .5em; padding-left: .9em; border-left: 1px solid var(--lw-guide); }}
-.lw-show .lw-what {{ flex: 1; min-width: 0; overflow-wrap: anywhere; white-space: pre-wrap; }}
-.lw-show .lw-size {{ white-space: nowrap; min-width: 12em; text-align: right;
-  background: linear-gradient(var(--lw-bar), var(--lw-bar)) no-repeat left center;
-  background-size: calc(var(--lw-share, 0) * 5.5em) .8em; }}
-.lw-show b {{ font-weight: 600; }}
-""" + "".join(f".lw-show .lw-{role} {{ color: var(--lw-{role}); }}\n" for role in ROLES)
-
-_PAGE_STYLE: Final = """\
-body { margin: 1rem; background: var(--lw-back); color: var(--lw-text); }
-.lw-show { max-width: 56rem; }
-"""
-
-_ALL_OPEN: Final = 80
-"""Up to so many rows all branches are open; of more only the first two levels."""
-
-
-def _tree(rows: Sequence[Row]) -> str:
-    """Return the rows, each branch around those below it."""
-    whole = rows[0].totals.nbytes if rows[0].totals is not None else 0
-    lines = ['<div class="lw-show">']
-    path: list[str] = []
-    for place, row in enumerate(rows):
-        path[row.depth :] = [row.step]
-        following = rows[place + 1].depth if place + 1 < len(rows) else 0
-        line = _row(row, "".join(path), whole)
-        if following > row.depth:
-            is_open = " open" if len(rows) <= _ALL_OPEN or row.depth < 2 else ""  # noqa: PLR2004
-            lines.append(f'<details{is_open}><summary>{line}</summary><div class="lw-in">')
-        else:
-            lines.append(f'<div class="lw-row">{line}</div>')
-            lines.append("</div></details>" * (row.depth - following))
-    return "\n".join([*lines, "</div>"])
-
-
-def _row(row: Row, path: str, whole: int) -> str:
-    spans = [
-        f"<b>{html.escape(text)}</b>"
-        if role == "name"
-        else f'<span class="lw-{role}">{html.escape(text)}</span>'
-        if role
-        else html.escape(text)
-        for role, text in spans_of(row)
-    ]
-    share = ""
-    if row.totals is not None and row.totals.nbytes and row.depth:
-        share = f' style="--lw-share:{row.totals.nbytes / whole:.4f}"'
-    title = "" if row.totals is None else f' title="{exact_size(row.totals)}"'
-    role = " lw-static" if row.kind is Kind.STATIC else ""
-    where = f' title="{html.escape(path)}"' if path and row.kind is not Kind.ELIDED else ""
-    return (
-        f'<span class="lw-what"{where}>{"".join(spans)}</span>'
-        f'<span class="lw-size{role}"{title}{share}>{size_of(row)}</span>'
-    )
