@@ -135,7 +135,7 @@ def test_rich_colours_a_diagram() -> None:
         return stream.getvalue()
 
     plain = printed()
-    assert plain == diagram.text() + "\n"
+    assert plain == f"{diagram}\n"
     colours = {"force_terminal": True, "color_system": "standard"}
     coloured = printed(**colours, _environ={})
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
