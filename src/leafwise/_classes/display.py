@@ -50,20 +50,17 @@ def _fields(self: Any) -> Iterator[tuple[str, Any]]:
         if field.definition.repr:
             value = getattr(self, field.name, _NOT_SET)
             name = f"static {field.name}" if field.static else field.name
-            yield name, value if field.static else _summary(value, ())
+            yield name, value if field.static else _summary(value)
 
 
-def _summary(value: Any, above: tuple[int, ...]) -> Any:
+def _summary(value: Any) -> Any:
     """Return a value with its arrays summarised, also inside Python's containers."""
     if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return Verbatim(pformat(value))
     kind: type = type(value)
-    if id(value) in above or kind not in {list, tuple, dict}:
-        return value
-    inside = (*above, id(value))
     if kind is dict:
-        return {key: _summary(item, inside) for key, item in value.items()}
-    return kind(_summary(item, inside) for item in value)
+        return {key: _summary(item) for key, item in value.items()}
+    return kind(map(_summary, value)) if kind in {list, tuple} else value
 
 
 _NOT_SET: Final = Verbatim("<not set>")
