@@ -1,4 +1,4 @@
-"""Figures as SVG: text in boxes, and arrows between them, in the colours of `leafwise.show`.
+"""Figures as SVG: text in boxes, and arrows between them, in colours for a light and a dark page.
 
 They are drawn narrow and tall, so that they can be read on a phone.
 """
@@ -7,13 +7,24 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from leafwise._display.diagram import DARK, FONT, LIGHT, ROLES
-
 WIDTH: Final = 440
 LINE: Final = 20
 MARGIN: Final = 14
 LETTER: Final = 7.85
 """The width of a letter at 13 pixels in the widest of the fonts."""
+
+_COLORS: Final = ("text", "back", "note", "guide", "node", "leaf", "static", "problem", "bar")
+
+
+def _palette(colors: str) -> str:
+    pairs = zip(_COLORS, colors.split(), strict=True)
+    return "".join(f"--lw-{name}:{color};" for name, color in pairs)
+
+
+LIGHT: Final = _palette("#1f2328 #ffffff #59636e #c3cad1 #0550ae #116329 #8250df #cf222e #b6d7f5")
+DARK: Final = _palette("#e6edf3 #0d1117 #9198a1 #3d444d #79c0ff #7ee787 #d2a8ff #ff7b72 #264f7d")
+ROLES: Final = ("node", "leaf", "static", "problem", "note")
+FONT: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 Span = tuple[str, str]
 """Roles, if any, and a text. `strong` is one, beside those of colours."""

@@ -1,10 +1,7 @@
 """rich, treescope and IPython show instances: nested both ways, traced, and as they are asked."""
 
-import html
 import io
-import json
 import re
-import subprocess
 import sys
 import textwrap
 import types
@@ -18,7 +15,6 @@ import pytest
 import rich.console
 import rich.pretty
 import treescope
-from IPython.core.formatters import DisplayFormatter
 from IPython.lib.pretty import pretty
 
 import leafwise as lw
@@ -66,9 +62,6 @@ class Speaks:
     def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
         return treescope.rendering_parts.text("by treescope")
 
-    def _repr_html_(self) -> str:
-        return "by html"
-
     def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
         printer.text("by pretty")
 
@@ -78,23 +71,8 @@ class Spoken(Speaks):
     x: Any = 1
 
 
-@lw.pytree
-class Fields:
-    """Fields of the names that others ask for."""
-
-    _repr_html_: Any
-    __rich_repr__: lw.Static[int] = 2
-
-
 def dense() -> Dense:
     return Dense(jnp.ones((2, 3)))
-
-
-def html_of(value: Any) -> str | None:
-    """Return what a notebook shows."""
-    formatter = DisplayFormatter()
-    formatter.active_types = ["text/plain", "text/html"]
-    return formatter.format(value)[0].get("text/html")
 
 
 def in_rich(value: Any, width: int = 100) -> str:
@@ -149,7 +127,7 @@ def test_rich_colours_a_diagram() -> None:
         return stream.getvalue()
 
     plain = printed()
-    assert plain == diagram.text() + "\n"
+    assert plain == f"{diagram}\n"
     colours = {"force_terminal": True, "color_system": "standard"}
     coloured = printed(**colours, _environ={})
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
@@ -211,20 +189,12 @@ def test_treescope_roundtrips(monkeypatch: pytest.MonkeyPatch) -> None:
         n: lw.Static[int] = 2
         s: str = lw.static_field(default="a", repr=False)
 
-    class Computed:
-        x: Any
-        n: lw.Static[int] = lw.static_field(init=False, default=7)
-
-        def __init__(self, first: Any) -> None:
-            self.x = first
-
-    for cls in (Made, Computed):
-        cls.__module__, cls.__qualname__ = "made_here", cls.__name__
-        setattr(module, cls.__name__, lw.pytree(cls))
-    made = [module.Made((1.5,) * 40, n=3, s="b"), module.Computed(2)]
+    Made.__module__, Made.__qualname__ = "made_here", "Made"
+    module.Made = lw.pytree(Made)
+    made = module.Made((1.5,) * 40, n=3, s="b")
     text = treescope.render_to_text(made, roundtrip_mode=True)
-    assert "  # key: Made(n=3, s=...)\n" in text
-    assert "made_here.Made(\n" in text
+    assert text.endswith("  # key: Made(n=3, s=...)")
+    assert text.startswith("made_here.Made(\n")
     again = eval(text, {"made_here": module, "treescope": treescope})  # noqa: S307  # our own
     assert again == made
     assert jax.tree.structure(again) == jax.tree.structure(made)
@@ -254,51 +224,14 @@ def test_treescope_shows_what_cannot_be_flattened() -> None:
     assert texts[0].endswith("# key: none: DefinitionError")
 
 
-@pytest.mark.slow
-@pytest.mark.works("treescope", "as the display of a notebook")
-def test_treescope_goes_first_in_a_notebook() -> None:
-    """It neither adds our page below its own, nor steps back from it as the default display."""
-    assert "Rich HTML representation" not in treescope.render_to_text([dense()])
-    page = treescope.render_to_html([dense()], compressed=False)
-    assert "Rich HTML representation" not in page
-    code = """
-        import json
-        import jax.numpy as jnp
-        import leafwise as lw
-        import treescope
-        from IPython.core.interactiveshell import InteractiveShell
-
-        @lw.pytree
-        class Dense:
-            w: object
-            act: lw.Static[str] = "relu"
-
-        shell = InteractiveShell.instance()
-        shell.display_formatter.active_types = ["text/plain", "text/html"]
-        made = Dense(1.5)
-        before = shell.display_formatter.format(made)[0]["text/html"]
-        treescope.register_as_default(streaming=False)
-        after = shell.display_formatter.format(made)[0]["text/html"]
-        print(json.dumps(["lw-show" in str(before), "lw-show" in str(after), bool(after)]))
-        """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == [True, False, True]
+@pytest.mark.works("treescope", "static and dynamic fields in two colours, with the key")
+def test_treescope_escapes_statics() -> None:
+    """A static's text is text in its page."""
+    evil = Dense(jnp.ones(1), act="<script>alert(1)</script>")
+    assert "<script>alert" not in treescope.render_to_html(evil, compressed=False)
 
 
 # ------------------------------------------------------------------ IPython
-
-
-@pytest.mark.works("ipython", "an instance in a notebook is a diagram whose branches fold")
-def test_notebook_shows_a_diagram() -> None:
-    """A cell that ends in an instance or a diagram shows the same piece of HTML."""
-    shown = html_of(dense())
-    assert shown == html_of(lw.show(dense()))
-    assert shown is not None
-    assert 'class="lw-show"' in shown
-    assert "<html" not in shown
-    assert "&#x27;relu&#x27;" in shown
 
 
 @pytest.mark.works("ipython", "the repr in the width that is left")
@@ -319,15 +252,13 @@ def test_own_repr_goes_first() -> None:
     own = Own(jnp.ones(1))
     assert in_rich(own) == "its own"
     assert pretty([own]) == "[its own]"
-    assert html_of(own) is None
-    assert not hasattr(own, "_repr_html_")
     assert "key" not in treescope.render_to_text(own)
     assert "act=" in treescope.render_to_text(own)
 
 
 def test_no_repr_means_none_of_it() -> None:
     """`repr=False` adds nothing."""
-    names = ("__rich_repr__", "__treescope_repr__", "_repr_html_", "_repr_pretty_")
+    names = ("__rich_repr__", "__treescope_repr__", "_repr_pretty_")
     assert not any(hasattr(Bare(1), name) for name in names)
     assert all(hasattr(dense(), name) for name in names)
 
@@ -337,26 +268,4 @@ def test_own_methods_stay() -> None:
     spoken = Spoken()
     assert in_rich(spoken) == "Spoken('by rich')"
     assert treescope.render_to_text(spoken).startswith("by treescope")
-    assert html_of(spoken) == "by html"
     assert pretty(spoken) == "by pretty"
-
-
-def test_methods_are_no_fields() -> None:
-    """Nothing of it is a field, a leaf or a static, nor in the way of a field of that name."""
-    assert list(Dense.__dataclass_fields__) == ["w", "act"]
-    assert len(jax.tree.leaves(dense())) == 1
-    fields = Fields(jnp.ones(1))
-    assert fields._repr_html_.shape == (1,)
-    assert fields.__rich_repr__ == 2
-    assert "Fields" in repr(fields)
-    slotted = lw.pytree(slots=True)(type("Slotted", (), {"__annotations__": {"x": Any}}))
-    assert in_rich(slotted(1)) == "Slotted(x=1)"
-    assert html_of(slotted(1)) is not None
-
-
-def test_pages_are_escaped() -> None:
-    """A static's text is text in every page."""
-    evil = Dense(jnp.ones(1), act="<script>alert(1)</script>")
-    assert "<script>alert" not in str(html_of(evil))
-    assert html.escape("<script>alert") in str(html_of(evil))
-    assert "<script>alert" not in treescope.render_to_html(evil, compressed=False)

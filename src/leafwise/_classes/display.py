@@ -1,7 +1,7 @@
 """How instances show in IPython, rich and treescope; none of these is imported here."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import jax
@@ -50,20 +50,17 @@ def _fields(self: Any) -> Iterator[tuple[str, Any]]:
         if field.definition.repr:
             value = getattr(self, field.name, _NOT_SET)
             name = f"static {field.name}" if field.static else field.name
-            yield name, value if field.static else _summary(value, ())
+            yield name, value if field.static else _summary(value)
 
 
-def _summary(value: Any, above: tuple[int, ...]) -> Any:
+def _summary(value: Any) -> Any:
     """Return a value with its arrays summarised, also inside Python's containers."""
     if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return Verbatim(pformat(value))
     kind: type = type(value)
-    if id(value) in above or kind not in {list, tuple, dict}:
-        return value
-    inside = (*above, id(value))
     if kind is dict:
-        return {key: _summary(item, inside) for key, item in value.items()}
-    return kind(_summary(item, inside) for item in value)
+        return {key: _summary(item) for key, item in value.items()}
+    return kind(map(_summary, value)) if kind in {list, tuple} else value
 
 
 _NOT_SET: Final = Verbatim("<not set>")
@@ -73,43 +70,14 @@ def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     """Return what treescope shows; see `leafwise.interop.treescope`."""
     if _has_own_text(self):
         return NotImplemented
-    # By name at run time: interop and _display are wings above this one.
+    # By name at run time: interop is a wing above this one.
     return importlib.import_module("leafwise.interop.treescope").render(
         self, path, subtree_renderer
     )
 
 
-def _html(self: Any) -> str | None:
-    """Return the diagram of `leafwise.show`."""
-    diagram = importlib.import_module("leafwise._display.diagram").show(self)
-    html: str = diagram._repr_html_()
-    return html
-
-
-class _OfInstances:
-    """A method that instances have and the class does not have.
-
-    IPython looks for ``_repr_html_`` on the instance. treescope looks for it on the class;
-    it would show the result a second time, in a box below that of ``__treescope_repr__``,
-    and would not be used as the notebook's display.
-    """
-
-    __slots__ = ("func",)
-
-    def __init__(self, func: Callable[..., Any]) -> None:
-        self.func = func
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None or _has_own_text(instance):
-            raise AttributeError(
-                f"only instances with the repr of leafwise have {self.func.__name__!r}"
-            )
-        return self.func.__get__(instance, owner)
-
-
 _METHODS: Final[dict[str, Any]] = {
     "_repr_pretty_": _pretty,
-    "_repr_html_": _OfInstances(_html),
     "__rich_repr__": _rich,
     "__treescope_repr__": _treescope,
 }

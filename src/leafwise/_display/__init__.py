@@ -1,7 +1,6 @@
 """Pictures and reports: values in, text out. Nothing here runs or asks JAX for anything but avals.
 
-`lw.show` goes `rows` (bytes and shared arrays of each branch, which rows, and their texts) ->
-`diagram` (text, also what rich colours, or HTML). Start reading there.
+`diagram` is `lw.show`: it measures each branch of a tree, makes rows, and of them lines of text.
 
 `reasons` has the values that a difference consists of: `Reason`, `Fix` and `Explanation`. `report`
 is what ``leafwise explain`` records, and its JSON; `findings` gathers what JAX did again; `tables`

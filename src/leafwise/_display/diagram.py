@@ -1,33 +1,32 @@
-"""`show`: a tree of any library as a diagram for a terminal, a notebook or a page."""
+"""`show`: a tree of any library as a diagram of text."""
 
 import dataclasses
-import html
-import operator
+import math
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
-from leafwise._display.rows import Kind, Row, Totals, rows_of
-from leafwise._display.words import count, size
-from leafwise._objects.text import got
+import jax
+import numpy as np
 
-if TYPE_CHECKING:
-    import os
+from leafwise._display.words import clean, count, size
+from leafwise._objects.classes import is_a
+from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.text import shorten
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
+from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 
-_COLUMNS: Final = 80
-_SAVED_COLUMNS: Final = 96
-_NARROWEST: Final = 20
+_MOST_ROWS: Final = 400
+_MOST_LEVELS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Diagram:
-    """A tree, drawn: what `leafwise.show` returns.
+    """A tree as a diagram: what `leafwise.show` returns.
 
-    ``print`` it in a terminal, with colours through ``rich.print``; leave it as the last
-    line of a notebook's cell; or `save` it. It holds texts and numbers only, nothing of
-    the tree itself.
+    ``print`` it, or give it to ``rich.print`` for colours. It holds texts and numbers only,
+    nothing of the tree itself.
 
     Attributes:
         nbytes: The bytes of all arrays of the tree, of each array once.
@@ -36,116 +35,26 @@ class Diagram:
 
     nbytes: int
     leaves: int
-    _rows: tuple[Row, ...]
+    _rows: tuple["_Row", ...]
     _width: int | None
 
-    def text(self, *, width: int | None = None, ascii: bool = False) -> str:  # noqa: A002
-        """Return the diagram as lines of plain text.
-
-        Args:
-            width: The columns to fit into, where possible; those of the terminal, else 80,
-                if neither this nor ``show(width=)`` is given.
-            ascii: Whether to do without box characters and other letters than ASCII's.
-
-        Returns:
-            The text, without a newline at its end.
-
-        Examples:
-            >>> print(show([1.0, 2.0]).text(ascii=True))
-            list of 2  2 leaves                            8 B
-            |- [0]: float32[]  Python float 1.0, weak type  4 B
-            `- [1]: float32[]  Python float 2.0, weak type  4 B
-        """
-        glyphs = ASCII if ascii else BOXES
-        if width is not None:
-            columns = _checked("text", "width", width, _NARROWEST)
-        else:
-            columns = self._width or shutil.get_terminal_size((_COLUMNS, 24)).columns
-        lines = lines_of(self._rows, columns, glyphs)
-        return "\n".join("".join(span.text for span in line) for line in lines)
-
-    def html(self) -> str:
-        """Return the diagram as a page of HTML of its own, whose branches fold.
-
-        It needs no script and loads nothing; it is light or dark as the reader has it.
-
-        Examples:
-            >>> show({"w": 1.0}).html()[:15]
-            '<!doctype html>'
-        """
-        return diagram_page(self._rows)
-
-    def save(self, path: "str | os.PathLike[str]") -> Path:
-        """Write the diagram to a file, in the format that its name ends in.
-
-        For an SVG, print the diagram to a ``rich.console.Console(record=True)`` and call its
-        ``save_svg``.
-
-        Args:
-            path: A name that ends in ``.html`` or ``.txt``.
-
-        Returns:
-            The path.
-
-        Raises:
-            ValueError: It ends in something else.
-
-        Examples:
-            >>> show(params).save("params.html")  # doctest: +SKIP
-        """
-        path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix in (".html", ".htm"):
-            text = self.html()
-        elif suffix == ".txt":
-            text = self.text(width=self._width or _SAVED_COLUMNS) + "\n"
-        else:
-            msg = f"save({str(path)!r}): the name must end in .html or .txt"
-            if suffix == ".svg":
-                msg += (
-                    "\n  fix: from rich.console import Console; console = Console(record=True); "
-                    f"console.print(diagram); console.save_svg({str(path)!r})"
-                )
-            raise ValueError(msg)
-        path.write_text(text, encoding="utf-8")
-        return path
-
     def __str__(self) -> str:
-        """Return the text, in characters that standard output can show."""
-        encoding: str = getattr(sys.stdout, "encoding", None) or "utf-8"
-        try:
-            "".join(BOXES).encode(encoding)
-        except UnicodeEncodeError:
-            return self.text(ascii=True)
-        return self.text().encode(encoding, "backslashreplace").decode(encoding)
+        """Return the text in the terminal's width, in characters that standard output has."""
+        lines = _lines_of(self._rows, self._width or shutil.get_terminal_size().columns)
+        text = "\n".join("".join(span.text for span in line) for line in lines)
+        return _encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8")
 
     def __repr__(self) -> str:
         """Return the text, so that a prompt shows the diagram."""
         return str(self)
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return diagram_fragment(self._rows)
-
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield lines in colour, which rich asks for."""
         from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
-        glyphs = ASCII if options.ascii_only else BOXES
-        for line in lines_of(self._rows, self._width or options.max_width, glyphs):
-            styled = [(span.text, _RICH_STYLES.get(span.role, "")) for span in line]
-            yield Text.assemble(*styled, no_wrap=True, overflow="ignore")
-
-
-_RICH_STYLES: Final = {
-    "name": "bold",
-    "node": "cyan",
-    "leaf": "green",
-    "static": "magenta",
-    "problem": "red",
-    "note": "dim",
-    "guide": "dim",
-}
+        for line in _lines_of(self._rows, self._width or options.max_width):
+            spans = [(_encodable(span.text, options.encoding), _STYLES[span.role]) for span in line]
+            yield Text.assemble(*spans, no_wrap=True, overflow="ignore")
 
 
 def show(
@@ -168,255 +77,278 @@ def show(
     Returns:
         The diagram.
 
-    Raises:
-        TypeError: `depth`, `children` or `width` is not an integer.
-        ValueError: One of them is too small.
-
     Examples:
         >>> @pytree
         ... class Linear:
         ...     w: jax.Array
         ...     act: str = static_field(default="relu")
-        >>> print(show({"first": Linear(jnp.zeros((2, 3)))}).text(width=60))
+        >>> show({"first": Linear(jnp.zeros((2, 3)))}, width=60)
         dict of 1  1 leaf         24 B
         └─ ['first']: Linear      24 B
            ├─ w: float32[2,3]     24 B
            └─ act = 'relu'      static
     """
-    if depth is not None:
-        depth = _checked("show", "depth", depth, 0)
-    if width is not None:
-        width = _checked("show", "width", width, _NARROWEST)
-    rows = tuple(rows_of(tree, depth, _checked("show", "children", children, 2)))
-    totals = rows[0].totals
-    nbytes, _, leaves = totals or (0, 0, 0)
-    return Diagram(nbytes, leaves, rows, width)
+    root = _Measurement().measure(tree, "", "")
+    if depth is None:
+        depth = 1
+        while depth < _MOST_LEVELS and _count_rows(root, depth + 1, children) <= _MOST_ROWS:
+            depth += 1
+    rows = tuple(_rows_of(root, ("", ""), depth, children))
+    return Diagram(root.nbytes, root.leaves, rows, width)
 
 
-def _checked(function: str, name: str, value: Any, least: int) -> int:
+# What is below each node, and how large it is.
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Branch:
+    """A part of a tree: a node, a leaf or a static; or a note in the place of several of these.
+
+    It keeps its value alive, so that no other gets the same id while a tree is measured.
+    """
+
+    kind: Literal["node", "leaf", "static", "note"]
+    value: Any
+    step: str = ""
+    leaf: Leaf | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
+    nbytes: int = 0
+    leaves: int = 0
+    children: list["_Branch"] = dataclasses.field(default_factory=list)
+    statics: list["_Branch"] = dataclasses.field(default_factory=list)
+
+
+class _Measurement:
+    """Counts bytes and leaves: an array in several places has its bytes at the first of them."""
+
+    def __init__(self) -> None:
+        self._record = LeafRecorder()
+        self._paths: dict[int, str] = {}  # of arrays, by their id
+
+    def measure(self, value: Any, step: str, path: str) -> _Branch:
+        """Measure a part of a tree, without reading the data of arrays."""
+        opened = None if type(value) in LEAF_TYPES else open_node(value)
+        if opened is None:
+            return self._measure_leaf(value, step, path)
+        node, values = opened
+        branch = _Branch("node", value, step, statics=_statics_of(node, value))
+        for name, item in zip(node.steps, values, strict=True):
+            if not (node.is_keyed and is_hash_node_type(type(item))):
+                child = self.measure(item, name, path + name)
+                branch.children.append(child)
+                branch.nbytes += child.nbytes
+                branch.leaves += child.leaves
+        return branch
+
+    def _measure_leaf(self, value: Any, step: str, path: str) -> _Branch:
+        leaf = self._record(value)
+        branch = _Branch("leaf", value, step, leaf, leaves=1)
+        if is_a(value, jax.Array | np.ndarray):
+            first = self._paths.setdefault(id(value), path)
+            if first != path:
+                branch.notes.append(f"the same as {first.removeprefix('.')}")
+                return branch
+        branch.nbytes = _nbytes_of(value, leaf)
+        return branch
+
+
+def _nbytes_of(value: Any, leaf: Leaf) -> int:
+    """Return the bytes of a leaf; 0 if its data is gone, or its shape symbolic."""
+    if is_a(value, np.ndarray | np.generic):
+        return int(value.nbytes)
+    if leaf.aval is None or leaf.kind is LeafKind.INVALID:
+        return 0
     try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{function}({name}=) takes an integer, got {got(value)}") from None
-    if number < least:
-        raise ValueError(f"{function}({name}={number}): it must be {least} or more")
-    return number
+        return int(math.prod(leaf.aval.shape) * leaf.aval.dtype.itemsize)
+    except Exception:  # noqa: BLE001  # a symbolic dimension, an abstract value of another kind
+        return 0
 
 
-# As lines of text: spans, each with the role that decides on its colour.
+def _statics_of(node: Node, value: Any) -> list[_Branch]:
+    """Return the statics of a node, but those whose fields have ``repr=False``."""
+    pairs = [*zip(node.names, node.values, strict=True), *node.data.items()]
+    if dataclasses.is_dataclass(value):
+        hidden = {f".{field.name}" for field in dataclasses.fields(value) if not field.repr}
+        pairs = [(step, item) for step, item in pairs if step not in hidden]
+    elif not (pairs or node.is_keyed or node.aux is None or is_a(value, Mapping | tuple)):
+        pairs = [("(aux_data)", node.aux)]
+    return [_Branch("static", item, step) for step, item in pairs]
 
-_LEAST_ROOM: Final = 24
-"""Columns that a row has at any depth, even if the line gets longer than the width."""
+
+# Rows, from the top down.
 
 
-class Span(NamedTuple):
-    """A text and its role, which decides on its colour."""
+class _Span(NamedTuple):
+    """A text, and its role, which decides on its colour."""
 
     role: str
     text: str
 
 
-class Glyphs(NamedTuple):
-    """The characters that guides are drawn with."""
+class _Row(NamedTuple):
+    """One row: the guides that lead to it from the node above, its text, and its size."""
 
-    branch: str
-    end: str
-    line: str
-    more: str
-
-
-BOXES: Final = Glyphs("├─ ", "└─ ", "│  ", "…")
-ASCII: Final = Glyphs("|- ", "`- ", "|  ", "...")
+    guides: str
+    spans: tuple[_Span, ...]
+    size: str
 
 
-def spans_of(row: Row, more: str = "…") -> list[Span]:
-    """Return the text of a row, without guides and size."""
-    if row.kind is Kind.ELIDED:
-        return [Span("note", ", ".join((f"{more} {row.text}", *row.notes)))]
-    spans: list[Span] = []
-    if name := row.step.removeprefix("."):
-        spans = [Span("name", name), Span("", " = " if row.kind is Kind.STATIC else ": ")]
-    spans.append(Span(row.kind.value, row.text))
-    if row.notes:
-        role = "problem" if row.kind is Kind.PROBLEM else "note"
-        spans += [Span("", "  "), Span(role, ", ".join(row.notes))]
-    return spans
+_STYLES: Final = {
+    "": "",
+    "name": "bold",
+    "node": "cyan",
+    "leaf": "green",
+    "static": "magenta",
+    "note": "dim",
+    "guide": "dim",
+}
 
 
-def exact_size(totals: Totals) -> str:
-    """Return ``1,310,720 bytes``, and how many leaves are not in it."""
-    text = count(totals.nbytes, "byte")
-    return f"{text}, {totals.unknown:,} of unknown size" if totals.unknown else text
+def _shown_below(branch: _Branch, most: int) -> list[_Branch]:
+    """Return the children and statics of a node, with a note in the place of those left out."""
+    children = branch.children
+    if len(children) > most + 1:
+        start, stop = most - most // 2, len(children) - most // 2
+        hidden = children[start:stop]
+        leaves = sum(child.leaves for child in hidden)
+        text = f"... {len(hidden):,} more, {count(leaves, 'leaf', 'leaves')}"
+        nbytes = sum(child.nbytes for child in hidden)
+        note = _Branch("note", text, nbytes=nbytes, leaves=leaves)
+        children = [*children[:start], note, *children[stop:]]
+    return children + branch.statics
 
 
-def size_of(row: Row) -> str:
-    """Return the text of the column on the right."""
-    if row.totals is None:
+def _count_rows(branch: _Branch, depth: int, most: int) -> int:
+    below = _shown_below(branch, most) if depth else []
+    return 1 + sum(_count_rows(child, depth - 1, most) for child in below)
+
+
+def _rows_of(branch: _Branch, guides: tuple[str, str], depth: int, most: int) -> Iterator[_Row]:
+    """Yield the row of a branch and those below it; `guides` are for that row, and for these."""
+    below = _shown_below(branch, most)
+    text, notes = _format_branch(branch)
+    if below and not (depth and guides[0]):
+        leaves = count(branch.leaves, "leaf", "leaves")
+        notes.append(leaves if depth else f"{leaves} not shown")
+    spans = [_Span(branch.kind, text)]
+    if branch.step:
+        sign = " = " if branch.kind == "static" else ": "
+        spans = [_Span("name", branch.step.removeprefix(".")), _Span("", sign), *spans]
+    if notes:
+        spans += [_Span("", "  "), _Span("note", ", ".join(notes))]
+    cleaned = tuple(_Span(span.role, clean(span.text)) for span in spans)
+    yield _Row(guides[0], cleaned, _format_size(branch))
+    for place, child in enumerate(below if depth else [], 1):
+        own, line = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
+        yield from _rows_of(child, (guides[1] + own, guides[1] + line), depth - 1, most)
+
+
+# The texts of a row.
+
+
+def _format_size(branch: _Branch) -> str:
+    if branch.kind == "static":
         return "static"
-    if not row.totals.leaves:
-        return ""
-    known, unknown = row.totals.nbytes, row.totals.unknown
-    return " + ".join([size(known)] * (known > 0 or not unknown) + ["?"] * (unknown > 0))
+    return size(branch.nbytes) if branch.leaves else ""
 
 
-def _guides_of(rows: Iterable[Row], glyphs: Glyphs) -> Iterator[str]:
-    """Yield the guides in front of each row, which lead to it from the node above."""
-    above: list[str] = []  # for each level above, a line if more of its children follow
-    for row in rows:
-        del above[max(row.depth - 1, 0) :]
-        yield "".join(above) + (glyphs.end if row.last else glyphs.branch) * (row.depth > 0)
-        if row.depth:
-            above.append(" " * len(glyphs.line) if row.last else glyphs.line)
+def _format_branch(branch: _Branch) -> tuple[str, list[str]]:
+    """Return what a branch is, and notes on what is unusual about it."""
+    value = branch.value
+    if branch.leaf is not None:
+        return _format_type(value, branch.leaf), [*_leaf_notes(value, branch.leaf), *branch.notes]
+    if branch.kind == "static":
+        return _format_value(value), []
+    if branch.kind == "note":
+        return value, []
+    name = "None" if value is None else _class_name(value)
+    plain = isinstance(value, list | tuple | dict) and not hasattr(value, "_fields")
+    return f"{name} of {len(branch.children):,}" if plain else name, []
 
 
-def lines_of(rows: Sequence[Row], width: int, glyphs: Glyphs) -> Iterator[list[Span]]:
+def _class_name(value: Any) -> str:
+    """Return the name of a class, without the function that defines it."""
+    return type(value).__qualname__.rpartition("<locals>.")[2]
+
+
+def _format_value(value: Any) -> str:
+    return describe(value, DescribeOptions(short=True))
+
+
+def _format_type(value: Any, leaf: Leaf) -> str:
+    """Return ``float32[3,4]``; of a NumPy array its own dtype, not the one JAX converts it to."""
+    if is_a(value, np.ndarray | np.generic):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    return _format_value(value) if leaf.aval is None else str(leaf.aval.str_short())
+
+
+def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
+    if leaf.kind is LeafKind.PYTHON_SCALAR:
+        yield f"Python {_class_name(value)} {_format_value(value)}"
+    elif leaf.kind is LeafKind.INVALID:
+        yield f"{_class_name(value)}, which JAX refuses" if leaf.aval is None else "deleted"
+    elif leaf.kind is not LeafKind.JAX_ARRAY:
+        yield _KIND_NOTES.get(leaf.kind, str(leaf.kind))
+    if leaf.weak_type:
+        yield "weak type"
+    sharding = value.sharding if is_a(value, jax.ShapeDtypeStruct) else leaf.sharding
+    if sharding is not None:
+        yield from _placement_notes(sharding)
+
+
+_KIND_NOTES: Final = {
+    LeafKind.NUMPY_ARRAY: "numpy",
+    LeafKind.OTHER: "numpy",
+    LeafKind.TRACER: "traced",
+    LeafKind.SHAPE_DTYPE_STRUCT: "abstract",
+}
+
+
+def _placement_notes(sharding: Any) -> Iterator[str]:
+    """Yield where an array lies, unless it lies on the first device."""
+    try:
+        if sharding.device_set != {jax.local_devices()[0]}:
+            yield format_sharding(sharding)
+    except Exception:  # noqa: BLE001  # an abstract mesh has no devices
+        yield shorten(sharding)
+
+
+# Lines of text.
+
+_LEAST_ROOM: Final = 24
+"""Columns that a row has at any depth, even if the line gets longer than the width."""
+
+
+def _lines_of(rows: Iterable[_Row], width: int) -> Iterator[list[_Span]]:
     """Yield a line for each row; they fit into `width` columns where possible."""
-    if glyphs is ASCII:
-        rows = [_in_ascii(row) for row in rows]
-    sizes = [size_of(row) for row in rows]
-    widest = max(map(len, sizes))
-    lines: list[list[Span]] = []
-    for row, guides in zip(rows, _guides_of(rows, glyphs), strict=True):
-        room = max(width - len(guides) - widest - 2, _LEAST_ROOM)
-        lines.append(
-            [Span("guide", guides), *_fitted(spans_of(row, glyphs.more), room, glyphs.more)]
-        )
-    taken = [sum(len(span.text) for span in line) for line in lines]
-    right = max(taken) + 2 + widest
-    for row, line, columns, text in zip(rows, lines, taken, sizes, strict=True):
-        gap = " " * (right - columns - len(text))
-        role = "static" if row.kind is Kind.STATIC else "size"
-        yield [*line, Span("", gap), Span(role, text)] if text else line
+    rows = list(rows)
+    widest = max(len(row.size) for row in rows)
+    lines: list[list[_Span]] = []
+    for row in rows:
+        room = max(width - len(row.guides) - widest - 2, _LEAST_ROOM)
+        lines.append([_Span("guide", row.guides), *_fitted(row.spans, room)])
+    lengths = [sum(len(span.text) for span in line) for line in lines]
+    right = max(lengths) + 2 + widest
+    for row, line, length in zip(rows, lines, lengths, strict=True):
+        yield [*line, _Span("", row.size.rjust(right - length))] if row.size else line
 
 
-def _in_ascii(row: Row) -> Row:
-    step, text, *notes = (
-        text.encode("ascii", "backslashreplace").decode()
-        for text in (row.step, row.text, *row.notes)
-    )
-    return row._replace(step=step, text=text, notes=tuple(notes))
-
-
-def _fitted(spans: Sequence[Span], room: int, more: str) -> list[Span]:
-    """Return spans that take no more than `room` columns."""
+def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
+    """Yield spans that take no more than `room` columns."""
     if sum(len(span.text) for span in spans) <= room:
-        return list(spans)
-    room -= len(more)
-    kept: list[Span] = []
+        yield from spans
+        return
+    room -= len("...")
     for role, text in spans:
-        fits = len(text) <= room
-        kept.append(Span(role, text if fits else text[:room] + more))
-        if not fits:
-            break
-        room -= len(text)
-    return kept
+        yield _Span(role, text[:room])
+        room = max(room - len(text), 0)
+    yield _Span("", "...")
 
 
-# As HTML.
-
-_COLOR_NAMES: Final = ("text", "back", "note", "guide", "node", "leaf", "static", "problem", "bar")
-
-
-def _palette(colors: str) -> str:
-    pairs = zip(_COLOR_NAMES, colors.split(), strict=True)
-    return "".join(f"--lw-{name}:{color};" for name, color in pairs)
-
-
-LIGHT: Final = _palette("#1f2328 #ffffff #59636e #c3cad1 #0550ae #116329 #8250df #cf222e #b6d7f5")
-DARK: Final = _palette("#e6edf3 #0d1117 #9198a1 #3d444d #79c0ff #7ee787 #d2a8ff #ff7b72 #264f7d")
-ROLES: Final = ("node", "leaf", "static", "problem", "note")
-FONT: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-
-COLORS: Final = f"""\
-:root {{ {LIGHT} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}
-"""
-
-
-def diagram_page(rows: Sequence[Row]) -> str:
-    """Return a diagram as a page of its own."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html.escape(rows[0].text)}</title>\n"
-        f"<style>\n{COLORS}{_DIAGRAM_STYLE}{_PAGE_STYLE}</style>\n</head>\n<body>\n"
-        f"{_tree(rows)}\n</body>\n</html>\n"
-    )
-
-
-def diagram_fragment(rows: Sequence[Row]) -> str:
-    """Return a diagram as a notebook puts it into its own page."""
-    # A notebook has a theme of its own, whatever the system's is.
-    themes = (
-        f'[data-jp-theme-light="true"], .vscode-light {{ {LIGHT} }}\n'
-        f'[data-jp-theme-light="false"], .vscode-dark {{ {DARK} }}\n'
-    )
-    return f"<style>\n{COLORS}{themes}{_DIAGRAM_STYLE}</style>\n{_tree(rows)}"
-
-
-_DIAGRAM_STYLE: Final = f"""\
-.lw-show {{ font: 13px/1.55 {FONT}; text-align: left; }}
-.lw-show details, .lw-show summary, .lw-show b {{ all: revert; font: inherit; margin: 0; }}
-.lw-show summary, .lw-show .lw-row {{ display: flex; gap: 1em; padding: 0 .3em 0 1.2em;
-  border-radius: 4px; position: relative; }}
-.lw-show summary {{ cursor: pointer; list-style: none; }}
-.lw-show summary::-webkit-details-marker {{ display: none; }}
-.lw-show summary::before {{ content: "\\25b8"; position: absolute; left: .2em;
-  color: var(--lw-note); }}
-.lw-show details[open] > summary::before {{ content: "\\25be"; }}
-.lw-show summary:hover, .lw-show .lw-row:hover {{ outline: 1px solid var(--lw-guide); }}
-.lw-show .lw-in {{ margin-left: .5em; padding-left: .9em; border-left: 1px solid var(--lw-guide); }}
-.lw-show .lw-what {{ flex: 1; min-width: 0; overflow-wrap: anywhere; white-space: pre-wrap; }}
-.lw-show .lw-size {{ white-space: nowrap; min-width: 12em; text-align: right;
-  background: linear-gradient(var(--lw-bar), var(--lw-bar)) no-repeat left center;
-  background-size: calc(var(--lw-share, 0) * 5.5em) .8em; }}
-.lw-show b {{ font-weight: 600; }}
-""" + "".join(f".lw-show .lw-{role} {{ color: var(--lw-{role}); }}\n" for role in ROLES)
-
-_PAGE_STYLE: Final = """\
-body { margin: 1rem; background: var(--lw-back); color: var(--lw-text); }
-.lw-show { max-width: 56rem; }
-"""
-
-_ALL_OPEN: Final = 80
-"""Up to so many rows all branches are open; of more only the first two levels."""
-
-
-def _tree(rows: Sequence[Row]) -> str:
-    """Return the rows, each branch around those below it."""
-    whole = rows[0].totals.nbytes if rows[0].totals is not None else 0
-    lines = ['<div class="lw-show">']
-    path: list[str] = []
-    for place, row in enumerate(rows):
-        path[row.depth :] = [row.step]
-        following = rows[place + 1].depth if place + 1 < len(rows) else 0
-        line = _row(row, "".join(path), whole)
-        if following > row.depth:
-            is_open = " open" if len(rows) <= _ALL_OPEN or row.depth < 2 else ""  # noqa: PLR2004
-            lines.append(f'<details{is_open}><summary>{line}</summary><div class="lw-in">')
-        else:
-            lines.append(f'<div class="lw-row">{line}</div>')
-            lines.append("</div></details>" * (row.depth - following))
-    return "\n".join([*lines, "</div>"])
-
-
-def _row(row: Row, path: str, whole: int) -> str:
-    spans = [
-        f"<b>{html.escape(text)}</b>"
-        if role == "name"
-        else f'<span class="lw-{role}">{html.escape(text)}</span>'
-        if role
-        else html.escape(text)
-        for role, text in spans_of(row)
-    ]
-    share = ""
-    if row.totals is not None and row.totals.nbytes and row.depth:
-        share = f' style="--lw-share:{row.totals.nbytes / whole:.4f}"'
-    title = "" if row.totals is None else f' title="{exact_size(row.totals)}"'
-    role = " lw-static" if row.kind is Kind.STATIC else ""
-    where = f' title="{html.escape(path)}"' if path and row.kind is not Kind.ELIDED else ""
-    return (
-        f'<span class="lw-what"{where}>{"".join(spans)}</span>'
-        f'<span class="lw-size{role}"{title}{share}>{size_of(row)}</span>'
-    )
+def _encodable(text: str, encoding: str) -> str:
+    """Return a text in characters that an encoding has."""
+    try:
+        "├─└│".encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(str.maketrans("├─└│", "|-`|"))
+    return text.encode(encoding, "backslashreplace").decode(encoding)
