@@ -22,10 +22,11 @@ from leafwise._display import tables
 from leafwise._display.findings import findings, functions_of
 from leafwise._display.report import Report
 from leafwise.cli import explain_script
-from leafwise.cli.laws import CheckOptions
-from leafwise.cli.report import print_run
-from leafwise.cli.run import CheckRun, check_class
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_report import CheckPrinter
+from leafwise.cli.check_result import CheckRun
+from leafwise.cli.check_targets import CheckTarget
 
 IMAGES = Path(__file__).parent / "images"
 LIGHT = TerminalTheme(
@@ -65,11 +66,19 @@ class Plain:
     depth: int = 2
 
 
+def _print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
+    printer = CheckPrinter(console, verbose=verbose)
+    printer.start([result.name for result in run.classes])
+    for result in run.classes:
+        printer.add(result)
+    printer.finish(run)
+
+
 def draw_check() -> str:
     """Return the output of `leafwise check --fields` on `Params` as SVG."""
-    report = check_class(CheckTarget(Params, "model.py:Params"), CheckOptions(laws=()))
+    result = check_class(CheckTarget(Params, "model.py:Params"), CheckOptions(laws=()))
     console = _console()
-    print_run(CheckRun((report,)), console, verbose=True)
+    _print_run(CheckRun((result,)), console, verbose=True)
     return _svg(console, "check", "leafwise check --fields model.py")
 
 
@@ -79,7 +88,7 @@ def draw_check_warning() -> str:
     options = CheckOptions(examples=2)  # enough for a picture
     run = CheckRun(tuple(check_class(each, options) for each in both))
     console = _console()
-    print_run(run, console, verbose=False)
+    _print_run(run, console)
     return _svg(console, "check-warning", "leafwise check model.py")
 
 

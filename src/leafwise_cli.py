@@ -11,7 +11,7 @@ import importlib.util
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     command: str = options.command
     if command == "check":
-        options = _with_settings(check, arguments, options)
+        options = _with_settings(check, arguments)
     missing = [name for name in _NEEDED[command] if importlib.util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
@@ -91,20 +91,15 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def _with_settings(
-    check: _Parser, arguments: list[str], options: argparse.Namespace
-) -> argparse.Namespace:
-    """Return the options with those of the project in front, which they add to or overrule."""
+def _with_settings(check: _Parser, arguments: list[str]) -> argparse.Namespace:
+    """Return the options, for which the settings of the project are the defaults."""
     file, table = _settings(check)
-    if table:
-        check.origin = f"{file}, [tool.leafwise]"
-        named = list(_arguments(check, table))
-        check.parse_args(named)
-        targets = [] if options.targets else list(_targets(table, file.parent))
-        check.origin = ""
-        place = arguments.index("check") + 1
-        options = check.parse_args([*named, *arguments[place:], *targets])
-        options.command = "check"
+    check.origin = f"{file}, [tool.leafwise]"
+    check.set_defaults(**_defaults(check, table, file.parent))
+    check.parse_args([])
+    check.origin = ""
+    options = check.parse_args(arguments[arguments.index("check") + 1 :])
+    options.command = "check"
     if not options.targets:
         check.error("name a TARGET: a package, a module, a file or a directory")
     return options
@@ -133,34 +128,31 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     return here, {}
 
 
-def _arguments(check: _Parser, table: dict[str, Any]) -> Iterator[str]:
-    """Yield the command line that a table stands for, without its targets."""
-    names = [*check.options, "targets"]
-    for name, given in table.items():
-        if name not in names:
-            import difflib  # noqa: PLC0415  # for an error alone
-
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-            check.error(f"there is no {name!r}; {hint}")
-        action = check.options.get(name)  # none of the targets
-        is_flag = action is not None and action.nargs == 0
-        is_list = action is None or isinstance(action.default, list)
-        kind: Any = bool if is_flag else str if is_list else str | int | float
-        for value in given if is_list and isinstance(given, list) else [given]:
-            if not isinstance(value, kind) or isinstance(value, bool) is not is_flag:
-                plain = "a list of texts" if is_list else "a text or a number"
-                check.error(f"{name} takes {'true or false' if is_flag else plain}, got {value!r}")
-            if action is not None and value is not False:
-                yield f"--{name}" if is_flag else f"--{name}={value}"
+_SETTINGS: Final = {
+    "targets": (list, "a list of texts"),
+    "without": (list, "a list of names of laws"),
+    "examples": (int, "a number"),
+    "allow-unchecked": (bool, "true or false"),
+}
 
 
-def _targets(table: dict[str, Any], folder: Path) -> Iterator[str]:
-    """Yield the targets of a table: files and directories are found from where it stands."""
-    given: Any = table.get("targets", [])
-    for target in [given] if isinstance(given, str) else given:
+def _defaults(check: _Parser, table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the defaults that a table stands for; files are found from where it stands."""
+    for name, setting in table.items():
+        if name not in _SETTINGS:
+            check.error(f"there is no {name!r}; there are {', '.join(_SETTINGS)}")
+        kind, words = _SETTINGS[name]
+        if type(setting) is not kind:
+            check.error(f"{name} takes {words}, got {setting!r}")
+    defaults = {name.replace("-", "_"): setting for name, setting in table.items()}
+    if "examples" in table:
+        defaults["examples"] = str(table["examples"])  # which argparse reads as an argument
+    defaults["targets"] = []
+    for target in map(str, table.get("targets", [])):
         path = folder / target.partition(":")[0]
-        yield str(folder / target) if path.exists() and folder != Path.cwd() else target
+        is_elsewhere = path.exists() and folder != Path.cwd()
+        defaults["targets"].append(str(folder / target) if is_elsewhere else target)
+    return defaults
 
 
 def _add_check(commands: Any) -> _Parser:

@@ -3,26 +3,29 @@
 from typing import Any
 
 import leafwise as lw
-from leafwise.cli.laws import CheckOptions
-from leafwise.cli.records import CheckedRow, ClassReport
-from leafwise.cli.run import check_class
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_result import ClassResult, FieldChange
+from leafwise.cli.check_targets import CheckTarget
 from leafwise.testing import Law
 
 FIELDS = CheckOptions(laws=())
 
 
-def report_of(cls: type, options: CheckOptions = FIELDS) -> ClassReport:
+def report_of(cls: type, options: CheckOptions = FIELDS, **known: Any) -> ClassResult:
     """Change the fields of one class."""
-    return check_class(CheckTarget(cls, f"here:{cls.__qualname__}"), options)
+    return check_class(CheckTarget(cls, f"here:{cls.__qualname__}"), options, **known)
 
 
-def laws_of(cls: type, *laws: Law, examples: int = 5, strict: bool = False) -> ClassReport:
+def laws_of(
+    cls: type, *laws: Law, examples: int = 5, strict: bool = False, **known: Any
+) -> ClassResult:
     """Try laws on one class."""
-    return report_of(cls, CheckOptions(laws=laws, fields=False, examples=examples, strict=strict))
+    options = CheckOptions(laws=laws, fields=False, examples=examples, strict=strict)
+    return report_of(cls, options, **known)
 
 
-def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:
+def with_field(annotation: Any, module: str, *default: Any) -> ClassResult:
     """Check a class with one field of that annotation, and maybe a default."""
     body: dict[str, Any] = {"__annotations__": {"it": annotation}, "__module__": module}
     if default:
@@ -30,7 +33,7 @@ def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:
     return report_of(lw.pytree(type("Asked", (), body)))
 
 
-def kinds(report: ClassReport, field: str = "it") -> dict[str, CheckedRow]:
+def kinds(report: ClassResult, field: str = "it") -> dict[str, FieldChange]:
     """Return the rows of one field by kind; a kind comes once."""
     rows = [row for row in report.rows if row.field == field]
     found = {row.kind: row for row in rows}
@@ -38,11 +41,11 @@ def kinds(report: ClassReport, field: str = "it") -> dict[str, CheckedRow]:
     return found
 
 
-def changes(report: ClassReport) -> dict[tuple[str, str], str]:
+def changes(report: ClassResult) -> dict[tuple[str, str], str]:
     """Return the changes in words, by field and kind."""
     return {(row.field, row.kind): row.change for row in report.rows}
 
 
-def verdicts(report: ClassReport) -> dict[tuple[str, str], str]:
+def verdicts(report: ClassResult) -> dict[tuple[str, str], str]:
     """Return the verdicts by field and kind."""
     return {(row.field, row.kind): str(row.verdict) for row in report.rows}

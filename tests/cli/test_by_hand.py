@@ -2,7 +2,8 @@
 
 import pytest
 
-from leafwise.cli.run import CheckOptions, CheckRun
+from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_result import CheckRun
 
 from . import by_hand
 from .asked import report_of

@@ -6,9 +6,9 @@ import re
 import jax
 import pytest
 
-from leafwise.cli.laws import CheckOptions
-from leafwise.cli.run import check_class
-from leafwise.cli.targets import find_targets
+from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_targets import find_targets
 from leafwise.testing import Law
 
 from .conftest import Write

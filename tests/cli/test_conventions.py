@@ -10,8 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from leafwise.cli.records import ClassReport, Verdict
-from leafwise.cli.run import once_a_library
+from leafwise.cli.check_result import CheckVerdict, ClassResult
 from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
 
@@ -26,7 +25,7 @@ def native(annotation: Any, *default: Any) -> Any:
     return jax.tree_util.register_dataclass(cls, ["w"], ["it"])
 
 
-def law_of(cls: type, law: Law, **options: Any) -> tuple[str, ClassReport]:
+def law_of(cls: type, law: Law, **options: Any) -> tuple[str, ClassResult]:
     """Return how one law turned out."""
     report = laws_of(cls, law, **options)
     return report.laws[0].verdict, report
@@ -56,9 +55,9 @@ class Two(NamedTuple):
 def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: Any) -> None:
     """Another value is one that == tells from it; the change of type is a warning of its own."""
     rows = {row.kind: row for row in report_of(native(annotation, default)).rows if row.static}
-    assert rows["value"].verdict is Verdict.OK
+    assert rows["value"].verdict is CheckVerdict.OK
     if "type" in rows:
-        assert rows["type"].verdict is Verdict.WARNING
+        assert rows["type"].verdict is CheckVerdict.WARNING
 
 
 # -------------------------------------------------------------------- the order of a dict
@@ -127,7 +126,7 @@ DEEP: list[Any] = [
 def test_what_changes_in_place_at_any_depth(value: Any) -> None:
     """It is a warning at each depth, and names the field."""
     verdict, report = law_of(native(Any, value), Law.AUX_DATA_HASH)
-    assert (verdict, report.passed) == (Verdict.WARNING, True)
+    assert (verdict, report.passed) == (CheckVerdict.WARNING, True)
     (warning,) = report.warnings
     assert warning.path == "Native.it"
 
@@ -170,12 +169,12 @@ for each in (OwnList, OtherList):
 def test_aux_data_of_the_library_itself() -> None:
     """A list that it makes at each flatten is a warning, and of the library, not of a field."""
     verdict, report = law_of(OwnList, Law.AUX_DATA_HASH)
-    assert (verdict, report.passed) == (Verdict.WARNING, True)
+    assert (verdict, report.passed) == (CheckVerdict.WARNING, True)
     (warning,) = report.warnings
     assert warning.path == "OwnList"
     with pytest.raises(LawViolation):  # the law itself is what it was
         check_pytree(OwnList, laws=["aux-data-hash"])
-    assert law_of(OwnList, Law.AUX_DATA_HASH, strict=True)[0] == Verdict.VIOLATION
+    assert law_of(OwnList, Law.AUX_DATA_HASH, strict=True)[0] == CheckVerdict.VIOLATION
     program = jax.jit(lambda tree: tree)
     assert isinstance(program(OwnList(jax.numpy.ones(3))), OwnList)  # JAX hashes no aux_data
 
@@ -198,14 +197,14 @@ def test_the_static_of_a_part_of_the_same_class() -> None:
 
 def test_what_makes_a_program_wrong_is_a_failure() -> None:
     """Statics whose == raises fail, and a hash that is wrong."""
-    assert law_of(native(_Odd, _Odd()), Law.AUX_DATA_HASH)[0] == Verdict.VIOLATION
+    assert law_of(native(_Odd, _Odd()), Law.AUX_DATA_HASH)[0] == CheckVerdict.VIOLATION
 
     @dataclasses.dataclass
     class Raising:
         it: Any = dataclasses.field(default_factory=lambda: jax.numpy.ones(3))
 
     jax.tree_util.register_dataclass(Raising, [], ["it"])
-    assert law_of(Raising, Law.TREEDEF_EQUALITY)[0] == Verdict.VIOLATION
+    assert law_of(Raising, Law.TREEDEF_EQUALITY)[0] == CheckVerdict.VIOLATION
 
 
 @pytest.mark.slow
@@ -220,7 +219,7 @@ def test_once_a_library() -> None:
         OwnList,
         OtherList,
     ]
-    reports = [once_a_library(laws_of(cls, *laws, examples=3), known) for cls in classes]
+    reports = [laws_of(cls, *laws, examples=3, known=known) for cls in classes]
     told = [[warning.law for warning in report.warnings] for report in reports]
     assert told == [
         ["static-types", "distinct-classes"], ["aux-data-hash"], ["aux-data-hash"],

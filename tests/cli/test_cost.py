@@ -7,8 +7,8 @@ import pytest
 
 import leafwise as lw
 from leafwise._jax.events import count_events
-from leafwise.cli.fields import Example, check_fields
-from leafwise.cli.laws import CheckOptions
+from leafwise.cli.check_fields import Example, check_fields
+from leafwise.cli.check_laws import CheckOptions
 from leafwise.testing._laws import other_process
 from leafwise.testing._laws.law import Law
 

@@ -12,17 +12,18 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.cli import laws as laws_module
-from leafwise.cli import run as run_module
-from leafwise.cli.laws import EXAMPLES, CheckOptions, TooLong, time_limit, try_laws
-from leafwise.cli.records import Verdict
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli import check_classes as run_module
+from leafwise.cli import check_laws as laws_module
+from leafwise.cli.check_laws import EXAMPLES, CheckOptions
+from leafwise.cli.check_result import CheckVerdict
+from leafwise.cli.check_targets import CheckTarget
+from leafwise.cli.time_limit import TooLong, time_limit
 from leafwise.testing import Law, _check
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.run import LawTest
 from leafwise_cli import main
 
-from .asked import laws_of
+from .asked import laws_of, report_of
 from .conftest import BROKEN, Check, Outcome, Write
 
 SOURCE = """
@@ -168,9 +169,9 @@ def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatc
         raise error
 
     monkeypatch.setitem(_check._TESTS, Law.COPIES, LawTest(crash))
-    options = CheckOptions(laws=(Law.COPIES, Law.ROUND_TRIP), examples=3)
-    crashed, kept = try_laws(Own, options)
-    assert (crashed.verdict, kept.verdict) == (Verdict.ERROR, Verdict.OK)
+    options = CheckOptions(laws=(Law.COPIES, Law.ROUND_TRIP), fields=False, examples=3)
+    crashed, kept = report_of(Own, options).laws
+    assert (crashed.verdict, kept.verdict) == (CheckVerdict.ERROR, CheckVerdict.OK)
     assert type(error).__name__ in crashed.message
 
 
@@ -184,9 +185,10 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
                 sum(range(1000))
 
     monkeypatch.setitem(_check._TESTS, Law.COPIES, LawTest(hang))
-    options = CheckOptions(laws=(Law.ROUND_TRIP, Law.COPIES), examples=2, seconds=0.5)
-    kept, given_up = try_laws(Own, options)
-    assert (kept.verdict, given_up.verdict) == (Verdict.OK, Verdict.NOT_CHECKED)
+    laws = (Law.ROUND_TRIP, Law.COPIES)
+    options = CheckOptions(laws=laws, fields=False, examples=2, seconds=0.5)
+    kept, given_up = report_of(Own, options).laws
+    assert (kept.verdict, given_up.verdict) == (CheckVerdict.OK, CheckVerdict.NOT_CHECKED)
     assert given_up.message == "took longer than 0.5 seconds"
 
 

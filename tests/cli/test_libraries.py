@@ -10,9 +10,10 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.cli.laws import CheckOptions
-from leafwise.cli.targets import is_node, library_of
+from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_targets import is_node
 from leafwise.testing import Law
+from leafwise.testing._laws.libraries import library_of
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Check, Write
@@ -171,7 +172,7 @@ def test_equinox_layers(check: Check) -> None:
     outcome = check("equinox.nn:Dropout", "--json")
     assert outcome.code == 0, outcome.out
     assert outcome.document["classes"][0]["rows"]
-    from leafwise.cli.targets import find_targets
+    from leafwise.cli.check_targets import find_targets
 
     names = [target.name for target in find_targets(["equinox.nn"]).targets]
     assert "equinox.nn:Linear" in names

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise.cli.run import check_class
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_targets import CheckTarget
 
 from .asked import FIELDS, report_of
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import BROKEN, GOOD, Check, Outcome, Write
+from .conftest import BROKEN, GOOD, NOT_BUILT, Check, Outcome, Write
 
 LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
 
@@ -37,45 +37,41 @@ def test_settings_of_the_project(
 ) -> None:
     """They are found from below, stand for the options, and the command line adds to them."""
     file = write(GOOD)
-    settings(
-        f"""
-        targets = ["{file}"]
-        law = ["copies", "key-paths", "post-init"]
-        without = "key-paths"
-        examples = 2
-        strict = false
-        json = true
-        """
-    )
-    outcome = check_all()
-    assert (outcome.code, laws_of(outcome)) == (0, ["copies", "post-init"])
+    settings(f'targets = ["{file}"]\nwithout = ["key-paths"]\nexamples = 2')
+    outcome = check_all(*LAWS, "--json")
+    assert (outcome.code, laws_of(outcome)) == (0, ["post-init", "no-hidden-state"])
     (tmp_path / "sub" / "deeper").mkdir(parents=True)
     (tmp_path / "sub" / "pyproject.toml").write_text("[project]\nname = 'it'\n")
     monkeypatch.chdir(tmp_path / "sub" / "deeper")
-    outcome = check_all("--without", "copies", "--law", "replace")
-    assert (outcome.code, laws_of(outcome)) == (0, ["replace", "post-init"])
-    assert outcome.names == ["Good"]
+    outcome = check_all(*LAWS, "--json", "--without", "post-init")
+    assert (outcome.code, laws_of(outcome)) == (0, ["no-hidden-state"])
     other = write(GOOD.replace("Good", "Other"))
-    assert check_all(str(tmp_path / other)).names == ["Other"], "targets of the command line alone"
+    outcome = check_all(str(tmp_path / other), *LAWS, "--json")
+    assert outcome.names == ["Other"], "targets of the command line alone"
+
+
+def test_what_may_stay_unchecked(write: Write, check: Check) -> None:
+    """A project may say so once."""
+    settings("allow-unchecked = true")
+    assert check(write(NOT_BUILT)).code == 0
 
 
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("exmaples = 3", "there is no 'exmaples'; did you mean 'examples'?"),
-        ("zzz = 3", "there is no 'zzz'; there are fields, laws"),
+        ("strict = true", "there is no 'strict'; there are targets, without, examples, allow-un"),
         ("examples = 0", "argument --examples: '0' is not a number, 1 or more"),
-        ("strict = 'yes'", "strict takes true or false, got 'yes'"),
-        ("examples = true", "examples takes a text or a number, got True"),
-        ("seed = [1, 2]", "seed takes a text or a number, got [1, 2]"),
-        ("law = ['zzz']", "--law: there is no law 'zzz'"),
+        ("examples = true", "examples takes a number, got True"),
+        ("allow-unchecked = 'yes'", "allow-unchecked takes true or false, got 'yes'"),
+        ("targets = 'model'", "targets takes a list of texts, got 'model'"),
+        ("without = ['zzz']", "--without: there is no law 'zzz'"),
         ("examples =", "pyproject.toml"),
     ],
 )
 def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) -> None:
     """A key or a value that means nothing is refused by its name, and nothing is run."""
     settings(lines)
-    outcome = check_all(write("raise ValueError('was run')") if "law = ['" not in lines else "json")
+    outcome = check_all(write("raise ValueError('was run')") if "zzz" not in lines else "json")
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
     assert "Traceback" not in outcome.err
@@ -85,7 +81,7 @@ def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) 
     ("content", "words"),
     [
         (b"[tool]\nleafwise = 3", "tool.leafwise must be a table, got 3"),
-        (b"[tool.leafwise]\nlaw = '\xe9'", "can't decode byte 0xe9"),
+        (b"[tool.leafwise]\nwithout = '\xe9'", "can't decode byte 0xe9"),
     ],
 )
 def test_settings_that_are_no_table(content: bytes, words: str, check: Check) -> None:

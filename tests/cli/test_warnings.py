@@ -5,7 +5,7 @@ import dataclasses
 import jax
 
 import leafwise as lw
-from leafwise.cli.records import Verdict
+from leafwise.cli.check_result import CheckVerdict
 from leafwise.testing import Law
 
 from .asked import laws_of
@@ -38,9 +38,8 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     ):
         assert words in outcome.out
     (entry,) = check_all(*arguments, "--json").document["classes"]
-    (warning,) = entry["warnings"]
-    assert list(warning) == ["law", "path", "message", "library"]
-    assert (warning["law"], warning["library"]) == ("static-types", "JAX")
+    (law,) = entry["laws"]
+    assert (law["law"], law["verdict"], law["library"]) == ("static-types", "warning", "JAX")
     strict = check_all(*arguments, "--strict", "--json")
     assert (strict.code, strict.document["passed"]) == (1, False)
 
@@ -73,7 +72,7 @@ def test_faults_of_a_part() -> None:
     """What the class of a part does not keep is a warning that names that class and its fix."""
     report = laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10)
     (law,) = report.laws
-    assert (law.verdict, report.passed, law.library) == (Verdict.WARNING, True, "JAX")
+    assert (law.verdict, report.passed, law.library) == (CheckVerdict.WARNING, True, "JAX")
     (warning,) = report.warnings
     assert warning.path == "HoldsOthers.inner[0].k"
     assert f"one of {Inner.__module__}.Inner, not of HoldsOthers" in warning.message

@@ -6,8 +6,9 @@ class fails. Run by `nox -s downstream`.
 
 import pytest
 
-from leafwise.cli.run import CheckOptions, check_class
-from leafwise.cli.targets import find_targets
+from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_targets import find_targets
 
 pytest.importorskip("diffrax")
 pytest.importorskip("lineax")

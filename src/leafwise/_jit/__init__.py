@@ -12,5 +12,5 @@
 - `blocks`: the blocks of `lw.debug.check_captures`, and `exact` what they compare.
 
 Start with `jit._TracedBody`, which JAX traces in place of the user's function. The pytest plugin
-(`testing._plugin`), `cli.explain_script` and `debug` use this wing.
+(`testing._budget_markers`), `cli.explain_script` and `debug` use this wing.
 """

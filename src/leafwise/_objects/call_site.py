@@ -142,7 +142,9 @@ def inner_frame(frame: types.FrameType | None) -> types.FrameType | None:
     return frame
 
 
-_MACHINERY: Final = frozenset({"leafwise", "leafwise_cli", "leafwise_pytest", "jax", "jaxlib"})
+_MACHINERY: Final = frozenset(
+    {"leafwise", "leafwise_cli", "leafwise_pytest", "leafwise_pytest_checks", "jax", "jaxlib"}
+)
 
 
 def is_users_file(file: str) -> bool:

@@ -1,13 +1,13 @@
 """The commands `leafwise check` and `leafwise explain`.
 
-`main` runs both, once `leafwise_cli` has parsed the command line. Nobody imports this wing, so its
-files have plain names, though none of them is public; the pytest plugin alone finds its classes
-through `targets`, and tries `laws`.
+`main` runs both, once `leafwise_cli` has parsed the command line. This wing is imported by the
+pytest plugin alone, so its files have plain names, though none of them is public.
 
-`leafwise check`: `targets` finds the pytree classes of modules and files. `run` checks one class
-after the other: it changes fields (`fields`), and `laws` tries those of `leafwise.testing`, for the
-pytest plugin, too. The outcome is in `records`; `report` prints it, `documents` writes JSON
-and annotations of GitHub. Start reading with `run`.
+`leafwise check`: `check_targets` finds the pytree classes of modules and files. `check_classes`
+checks one after the other: it changes fields (`check_fields`), and tries laws (`check_laws`), each
+in limited time (`time_limit`). How a class turned out is one value of `check_result`, which is JSON
+by itself; `check_report` prints it as text and as annotations of GitHub, and the items of
+`leafwise_pytest_checks` show it law by law. Start reading with `check_classes.check_class`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.
 In each process of the script `leafwise_explain` runs first, and calls `recorder` once JAX is

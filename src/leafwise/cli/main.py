@@ -21,7 +21,7 @@ import leafwise_cli
 
 if TYPE_CHECKING:
     from leafwise._display.report import Report
-    from leafwise.cli.laws import CheckOptions
+    from leafwise.cli.check_laws import CheckOptions
 
 
 def check(options: argparse.Namespace) -> int:
@@ -32,45 +32,51 @@ def check(options: argparse.Namespace) -> int:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # takes seconds after a deep recursion
-    from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
+    from leafwise.cli import (  # noqa: PLC0415
+        check_classes,
+        check_report,
+        check_result,
+        check_targets,
+    )
 
     form = "json" if options.json else options.output_format
-    verbose = options.verbose or options.fields
-    quiet = options.quiet or form != "text"
-    printer = report.Printer(report.make_console(sys.stdout), verbose=verbose, quiet=quiet)
+    console = check_report.make_console(sys.stdout)
+    printer = check_report.CheckPrinter(
+        console, verbose=options.verbose or options.fields, quiet=options.quiet or form != "text"
+    )
     try:
         # Standard output is for the report: what modules and constructors print is not.
         with contextlib.redirect_stdout(sys.stderr):
             chosen = _check_options(options)
-            found = targets.find_targets(options.targets)
-            printer.start([*found.unloaded, *(target.name for target in found.targets)])
-            done = run.run_checks(found, chosen, on_report=printer.add)
-    except records.UsageError as error:
+            targets = check_targets.find_targets(options.targets)
+            printer.start([*targets.unloaded, *(target.name for target in targets.targets)])
+            run = check_classes.run_checks(targets, chosen, on_result=printer.add)
+    except check_targets.UsageError as error:
         return _refuse("check", str(error))
     except KeyboardInterrupt:  # while modules were imported
-        done = run.CheckRun((), interrupted=True)
-    done = dataclasses.replace(done, allow_unchecked=options.allow_unchecked)
+        run = check_result.CheckRun((), interrupted=True)
+    run = dataclasses.replace(run, allow_unchecked=options.allow_unchecked)
     if form == "text":
-        printer.finish(done)
+        printer.finish(run)
     else:
-        print(documents.as_json(done) if form == "json" else documents.as_github(done))
-    return done.exit_code
+        print(check_result.as_json(run) if form == "json" else check_report.as_github(run))
+    return run.exit_code
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
     """Return what is to be checked: fields and laws, unless one alone is named."""
-    from leafwise.cli import laws, run  # noqa: PLC0415
+    from leafwise.cli import check_classes, check_laws  # noqa: PLC0415
 
     fields = options.fields or bool(options.field)
     tries_laws = options.laws or bool(options.law)
     both = fields == tries_laws
-    return laws.CheckOptions(
-        laws=run.find_laws(options.law, options.without) if both or tries_laws else (),
+    return check_laws.CheckOptions(
+        laws=check_classes.find_laws(options.law, options.without) if both or tries_laws else (),
         fields=both or fields,
         only=tuple(options.field),
-        examples=options.examples or laws.EXAMPLES,
+        examples=options.examples or check_laws.EXAMPLES,
         seed=options.seed,
-        seconds=options.timeout or laws.SECONDS,
+        seconds=options.timeout or check_laws.SECONDS,
         strict=options.strict,
     )
 

@@ -6,7 +6,7 @@ The functions below and `strategies` are public; files that are not have an unde
 - `_recompilation` and `_only_on`: claims about which changes retrace, tested on JAX itself
   (`_subject` is the jitted function, and what it counted).
 - `strategies`: instances of any class, and edits of one place at a time.
-- `_plugin`: what the pytest plugin does once JAX may be imported.
+- `_budget_markers`: what the markers and the fixture of the pytest plugin do with JAX.
 - `_profiles` and `_format`: Hypothesis profiles, and values as text in messages.
 
 `cli` runs the same laws and edits from the command line.

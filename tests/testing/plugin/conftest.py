@@ -8,10 +8,10 @@ import pytest
 # cannot be loaded twice.
 import leafwise._jit.jit
 import leafwise._jit.staleness
-import leafwise.cli.laws
-import leafwise.cli.targets
+import leafwise.cli.check_laws
+import leafwise.cli.check_targets
+import leafwise.testing._budget_markers
 import leafwise.testing._check
-import leafwise.testing._plugin.budgets
 import leafwise.testing._profiles  # noqa: F401
 from leafwise.testing import check_pytree
 

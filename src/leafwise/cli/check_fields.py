@@ -15,12 +15,11 @@ from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import field_order, names_of
-from leafwise.cli.records import CheckedRow, Verdict, verdict_of
-from leafwise.cli.targets import for_jit
+from leafwise.cli.check_result import CheckVerdict, FieldChange, verdict_of
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
-from leafwise.testing._laws.libraries import WITH_HASH, is_own
+from leafwise.testing._laws.libraries import WITH_HASH, is_own, library_of
 from leafwise.testing._laws.run import find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
@@ -135,7 +134,7 @@ def untraceable(example: Example) -> str:
 
 def check_fields(
     example: Example, only: Collection[str] = (), on_step: Callable[[str], None] = lambda _: None
-) -> Iterator[CheckedRow]:
+) -> Iterator[FieldChange]:
     """Change each field alone, or only some, and count what JAX does."""
     names = names_of(example.base)
     for name in field_order(example.base):
@@ -146,12 +145,33 @@ def check_fields(
         try:
             for edit in _static_edits(example, name) if static else _dynamic_edits(example, name):
                 if isinstance(edit, tuple):
-                    yield CheckedRow(name, static, *edit)
+                    yield FieldChange(name, static, *edit)
                 else:
                     yield observe(example, edit, static=static)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
             verdict = verdict_of(error)
-            yield CheckedRow(name, static, "", "", verdict=verdict, note=format_error(error))
+            yield FieldChange(name, static, "", "", verdict=verdict, note=format_error(error))
+
+
+def for_jit(tree: Any) -> Any:
+    """Return what a jitted function is given: of equinox's modules, the leaves it can take.
+
+    Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX. A
+    tree without modules is returned as it is.
+    """
+
+    def is_module(node: Any) -> bool:
+        return library_of(type(node)) == "equinox"
+
+    def numeric_or_none(leaf: Any) -> Any:
+        return leaf if is_numeric(leaf) else None
+
+    def without_the_rest(node: Any) -> Any:
+        return jax.tree.map(numeric_or_none, node) if is_module(node) else node
+
+    if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
+        return tree
+    return jax.tree.map(without_the_rest, tree, is_leaf=is_module)
 
 
 # ------------------------------------------------------------------------ the row of an edit
@@ -163,34 +183,36 @@ def _label(kind: EditKind) -> str:
     return str(kind).removeprefix("leaf ").removeprefix("static ")
 
 
-def observe(example: Example, edit: Edit[Any], *, static: bool) -> CheckedRow:
+def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
     """Call a jitted function that knows the instance with the edited one."""
     kind = _label(edit.kind)
     if _is_hidden(example.base, edit):
-        return CheckedRow(edit.path, static, kind, edit.change)
+        return FieldChange(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
-        return CheckedRow(edit.path, static, kind, f"{edit.change}{_REFUSED}")
+        return FieldChange(edit.path, static, kind, f"{edit.change}{_REFUSED}")
     verdict, note = _judge(edit, seen, kind, static=static)
-    if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
-        verdict = Verdict.VIOLATION if is_own(example.cls) else Verdict.WARNING
+    if verdict is CheckVerdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
+        verdict = CheckVerdict.VIOLATION if is_own(example.cls) else CheckVerdict.WARNING
     traces, compiles = seen.counts.traces, seen.counts.compiles
-    return CheckedRow(
+    return FieldChange(
         edit.path, static, kind, edit.change, str(seen.expected), traces, compiles, verdict, note
     )
 
 
-def _judge(edit: Edit[Any], seen: Observation, kind: str, *, static: bool) -> tuple[Verdict, str]:
+def _judge(
+    edit: Edit[Any], seen: Observation, kind: str, *, static: bool
+) -> tuple[CheckVerdict, str]:
     if seen.outcome is Outcome.ERROR:
-        return Verdict.ERROR, str(seen.predicted)
+        return CheckVerdict.ERROR, str(seen.predicted)
     if not seen.is_as_predicted or max(seen.counts.traces, seen.counts.compiles) > 1:
-        return Verdict.MISMATCH, f"predicted a {seen.expected}, and JAX did a {seen.outcome}"
+        return CheckVerdict.MISMATCH, f"predicted a {seen.expected}, and JAX did a {seen.outcome}"
     promise = promised(edit)
     if promise not in (None, seen.outcome):
         wanted = "a retrace" if promise is Outcome.RETRACE else "no retrace"
         of = "static" if static else "dynamic"
-        return Verdict.VIOLATION, f"a {kind} change of a {of} field promises {wanted}"
-    return Verdict.OK, ""
+        return CheckVerdict.VIOLATION, f"a {kind} change of a {of} field promises {wanted}"
+    return CheckVerdict.OK, ""
 
 
 def _is_hidden(base: Any, edit: Edit[Any]) -> bool:

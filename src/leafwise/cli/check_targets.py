@@ -14,17 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-import jax
-
 from leafwise._classes.registry import registered_names
 from leafwise._objects.call_site import short_file
 from leafwise._objects.classes import is_tree_node
-from leafwise.cli.records import UsageError
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
-from leafwise.testing._laws.libraries import is_namedtuple, is_own, library_of
+from leafwise.testing._laws.libraries import is_namedtuple, is_own
 from leafwise.testing.strategies._constructor import is_abstract
-from leafwise.testing.strategies._leaves import is_numeric
+
+
+class UsageError(Exception):
+    """The command line asks for something that is not there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,24 +352,3 @@ def source_location(cls: type) -> tuple[str, int]:
         return "", 0
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path), line
-
-
-def for_jit(tree: Any) -> Any:
-    """Return what a jitted function is given: of equinox's modules, the leaves it can take.
-
-    Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX. A
-    tree without modules is returned as it is.
-    """
-
-    def is_module(node: Any) -> bool:
-        return library_of(type(node)) == "equinox"
-
-    def numeric_or_none(leaf: Any) -> Any:
-        return leaf if is_numeric(leaf) else None
-
-    def without_the_rest(node: Any) -> Any:
-        return jax.tree.map(numeric_or_none, node) if is_module(node) else node
-
-    if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
-        return tree
-    return jax.tree.map(without_the_rest, tree, is_leaf=is_module)

@@ -1,0 +1,349 @@
+"""The reports of `leafwise check`: text for people, and annotations of GitHub."""
+
+import ast
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leafwise._display.words import annotation, count
+from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
+
+_STYLES: Final = {
+    CheckVerdict.OK: "green",
+    CheckVerdict.MISMATCH: "bold red",
+    CheckVerdict.VIOLATION: "bold red",
+    CheckVerdict.WARNING: "yellow",
+    CheckVerdict.ERROR: "bold red",
+    CheckVerdict.NOT_CHECKED: "bold yellow",
+    CheckVerdict.SKIPPED: "dim",
+}
+_MANY: Final = 20
+"""Of more classes, those that are right are only counted."""
+_COLUMNS: Final = {"fields": 6, "changes": 7, "laws": 5}
+_RESULT_WIDTH: Final = 24
+"""How wide the results are at least."""
+
+
+class CheckPrinter:
+    """Prints each class when it is done, and at the end what is wrong with each."""
+
+    def __init__(self, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._verbose = verbose and not quiet
+        self._names: list[str] = []
+        self._lines = 0
+
+    def start(self, names: list[str]) -> None:
+        """Prepare for classes of these names: their columns have one width from the beginning."""
+        self._names = names
+
+    def add(self, result: ClassResult) -> None:
+        """Print a class; of many, those that are not right."""
+        is_right = result.passed and not result.warnings
+        if self._quiet or (is_right and not self._verbose and len(self._names) > _MANY):
+            return
+        if self._verbose:
+            self._print_class(result, result.rows)
+        else:
+            self._print_line(result)
+        self._console.file.flush()
+
+    def finish(self, run: CheckRun) -> None:
+        """Print what is wrong with each class, notes, and a summary."""
+        if self._verbose and any(result.laws for result in run.classes):
+            for result in run.classes:
+                self._print_line(result)
+        if self._lines:
+            self._console.print()
+        shown: dict[tuple[str, str], str] = {}
+        for result in run.classes:
+            self._print_problems(result, {} if self._verbose else shown)
+        if not self._quiet:
+            for note in run.notes:
+                text = Text.assemble(("note", "cyan"), f": {note}")
+                self._console.print(text, soft_wrap=True)
+        if not self._quiet or run.exit_code:
+            style = "bold red" if run.exit_code else "green"
+            self._console.print(Text(summary(run, self._names), style), soft_wrap=True)
+
+    def _print_problems(self, result: ClassResult, shown: dict[tuple[str, str], str]) -> None:
+        rows = tuple(row for row in result.rows if row.verdict.is_reported)
+        titled = not self._verbose and bool(rows or result.error)
+        if titled:
+            self._print_class(result, rows)
+        lines = list(_broken(result, shown))
+        if not self._quiet:
+            lines += _warned(result, shown)
+        if lines and not titled:
+            self._print_title(result)
+        for line in lines:  # however long: they are copied, and read by programs
+            self._console.print(line, soft_wrap=True)
+        if lines:
+            self._console.print()
+
+    def _print_line(self, result: ClassResult) -> None:
+        self._lines += 1
+        table = _table(show_header=self._lines == 1)
+        left = self._console.width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS) - _RESULT_WIDTH
+        longest = max(map(len, [*self._names, "class"]))
+        table.add_column("class", overflow="fold", width=max(10, min(longest, left)))
+        for title, width in _COLUMNS.items():
+            table.add_column(title, justify="right", no_wrap=True, width=width)
+        table.add_column("result", overflow="fold")
+        table.add_row(Text(result.name), *_numbers(result), _outcome(result))
+        self._console.print(table)
+
+    def _print_title(self, result: ClassResult) -> None:
+        # Texts, as markup would read brackets and emoji codes in what users wrote.
+        self._console.print(Text.assemble((result.name, "bold"), "  ", (result.instance, "dim")))
+
+    def _print_class(self, result: ClassResult, rows: Sequence[FieldChange]) -> None:
+        self._print_title(result)
+        if problem := result.error or result.left_out:
+            text = Text.assemble(_outcome(result), " ", problem)
+            self._console.print(text, soft_wrap=True)
+        if rows:
+            self._console.print(_table_of_changes(rows))
+        self._console.print()
+
+
+def _table(*, show_header: bool = True) -> Table:
+    return Table(
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+        padding=(0, 2, 0, 0),
+        show_header=show_header,
+    )
+
+
+def _table_of_changes(rows: Sequence[FieldChange]) -> Table:
+    table = _table()
+    for title in ("field", "kind", "changed", "change", "predicted"):
+        table.add_column(title, overflow="fold")
+    for title in ("traces", "compiles"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    for row in rows:
+        counts = (str(row.traces), str(row.compiles)) if row.predicted else ("", "")
+        verdict = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
+        table.add_row(
+            Text(row.field),
+            Text("static", "magenta") if row.static else Text("dynamic", "cyan"),
+            row.kind,
+            Text(row.change),
+            row.predicted,
+            *counts,
+            Text(verdict, _STYLES[row.verdict]),
+        )
+    return table
+
+
+# ------------------------------------------------------------------------ counted
+
+
+def _numbers(result: ClassResult) -> tuple[str, str, str]:
+    """Return how many fields, changes and laws a class has."""
+    if result.error or result.left_out:
+        return "-", "-", "-"
+    kept = sum(law.verdict is CheckVerdict.OK for law in result.laws)
+    laws = f"{kept}/{len(result.laws)}" if result.laws else "-"
+    return str(len(result.fields)), str(len(result.tried)) if result.rows else "-", laws
+
+
+def _outcome(result: ClassResult) -> Text:
+    """Return in a few words how a class turned out."""
+    if result.error:
+        return Text("not checked", _STYLES[CheckVerdict.NOT_CHECKED])
+    if result.left_out:
+        return Text("left out", "dim")
+    parts = _counted([result])
+    if not (result.rows or result.laws):  # `--field` may name fields of other classes
+        parts = [("nothing checked", "dim")]
+    elif result.passed:
+        parts.insert(0, ("ok", "green"))
+    if repeated := [law for law in result.laws if law.is_repeated]:
+        names = ", ".join(law.law for law in repeated)
+        parts.append((f"{names} by {repeated[0].library}, see above", "dim"))
+    return Text(", ").join(Text(*part) for part in parts)
+
+
+def _counted(results: Sequence[ClassResult]) -> list[tuple[str, str]]:
+    """Return what is not right in some classes, counted, each with its style."""
+    changes = [row.verdict for result in results for row in result.rows]
+    laws = [law.verdict for result in results for law in result.laws]
+    unchecked = [result.is_module for result in results if result.error]
+    # Changes of fields count where no law is tried.
+    fields_alone = [row.verdict for result in results if not result.laws for row in result.rows]
+    warned = fields_alone.count(CheckVerdict.WARNING)
+    warned += sum(len(result.warnings) for result in results)
+    left_out = sum(bool(result.left_out) for result in results)
+    bad, missing = _STYLES[CheckVerdict.VIOLATION], _STYLES[CheckVerdict.NOT_CHECKED]
+    unsure = CheckVerdict.NOT_CHECKED
+    numbers = [
+        (sum(verdict.is_bad for verdict in changes), "change wrong", "changes wrong", bad),
+        (sum(verdict.is_bad for verdict in laws), "law broken", "laws broken", bad),
+        (changes.count(unsure), "change not checked", "changes not checked", missing),
+        (laws.count(unsure), "law not checked", "laws not checked", missing),
+        (unchecked.count(False), "class not checked", "classes not checked", missing),
+        (unchecked.count(True), "module not checked", "modules not checked", missing),
+        (warned, "warning", "warnings", "yellow"),
+        (left_out, "class left out", "classes left out", "dim"),
+    ]
+    return [(count(number, *words), style) for number, *words, style in numbers if number]
+
+
+def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
+    """Return one line: how many classes, changes and laws, and how they turned out."""
+    rows = sum(len(result.tried) for result in run.classes)
+    laws = sum(len(result.laws) for result in run.classes)
+    classes = sum(not result.is_module for result in run.classes)
+    totals = [count(classes, "class", "classes")]
+    if rows or not laws:
+        totals.append(count(rows, "change", "changes"))
+    if laws:
+        totals.append(count(laws, "law", "laws"))
+    parts = [text for text, _ in _counted(run.classes)]
+    if not parts:
+        parts.append("all as promised" if rows or laws else "nothing was checked")
+    if run.interrupted:
+        left = names[len(run.classes) :]
+        to_go = f"{count(len(left), 'class', 'classes')} to go" if names else "all to go"
+        parts.append(f"interrupted, {to_go}{f', {left[0]} the next' if left else ''}")
+    return f"{', '.join(totals)}: {', '.join(parts)}"
+
+
+# ------------------------------------------------------------------------ laws
+
+
+_BASIC: Final = ("round-trip", "identity-map", "treedef-equality")
+
+
+def _faults(result: ClassResult) -> list[list[LawResult]]:
+    """Return the laws that are broken or not checked, those of one fault together."""
+    groups: list[list[LawResult]] = []
+    for law in sorted(result.laws, key=lambda law: not _breaks_all(law)):
+        group = next((group for group in groups if _explains(group[0], law)), None)
+        if group is not None and (law.verdict.is_reported or law in result.warnings):
+            group.append(law)
+        elif law.verdict.is_reported:
+            groups.append([law])
+    return groups
+
+
+def _explains(first: LawResult, other: LawResult) -> bool:
+    """Return whether two broken laws are one fault: of one field, or with one message."""
+    if first.verdict is other.verdict and first.message == other.message:
+        return True
+    if CheckVerdict.NOT_CHECKED in (first.verdict, other.verdict):
+        return False
+    return _breaks_all(first) or (first.path == other.path and "." in first.path)
+
+
+def _breaks_all(law: LawResult) -> bool:
+    """Return whether a law is broken without which no other holds."""
+    return law.law in _BASIC and law.verdict is CheckVerdict.VIOLATION
+
+
+def _broken(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
+    """Yield each fault: the first law that it breaks in full, and the names of the others."""
+    for first, *others in _faults(result):
+        same = [first, *(law for law in others if law.message == first.message)]
+        word = "broken" if first.verdict is CheckVerdict.VIOLATION else str(first.verdict)
+        laws = ", ".join(law.law for law in same)
+        title = (f"{word}: law{'s' if len(same) > 1 else ''} {laws}", _STYLES[first.verdict])
+        fault = f"{result.flattened_by}.tree_flatten", laws
+        if result.flattened_by and shown.setdefault(fault, result.name) != result.name:
+            also = f"  as shown for {shown[fault]}: both have {fault[0]}"
+            yield Text.assemble(title, also)
+            continue
+        yield from _in_full(title, first)
+        if also := ", ".join(law.law for law in others if law not in same):
+            yield Text(f"  also breaks: {also}")
+
+
+def _warned(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
+    """Yield the warnings that no fault explains; in full the first of each library."""
+    explained = [law for fault in _faults(result) for law in fault]
+    for warning in result.warnings:
+        if warning in explained:
+            continue
+        title = (f"warning: law {warning.law}, {warning.path}", "yellow")
+        key = warning.law, warning.library
+        if key in shown:
+            yield Text.assemble(title, f"  as shown for {shown[key]}")
+            continue
+        shown[key] = warning.path
+        yield from _in_full(title, warning)
+
+
+def _in_full(title: tuple[str, str], law: LawResult) -> Iterator[Text]:
+    yield Text(*title)
+    for line in law.message.splitlines():
+        yield Text(f"  {line}")
+
+
+# ------------------------------------------------------------------------ GitHub
+
+
+def as_github(run: CheckRun) -> str:
+    """Return a run as annotations of GitHub Actions: one for each finding."""
+    unchecked = "notice" if run.allow_unchecked else "error"
+    lines: list[str] = []
+    for result in run.classes:
+        for verdict, rule, text, path in _findings(result):
+            level = "error" if verdict.is_bad else "warning"
+            if verdict is CheckVerdict.NOT_CHECKED:
+                level, rule = unchecked, "not-checked"  # noqa: PLW2901
+            line = _field_line(result, path) if result.file else 0
+            lines.append(annotation(level, text, rule, result.file, line))
+    return "\n".join(lines)
+
+
+def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str]]:
+    """Yield what is shown beside the code: verdict, title, text, and path of the field."""
+    if result.error:
+        yield CheckVerdict.NOT_CHECKED, "", result.error, ""
+    for row in result.rows:
+        if row.verdict.is_reported:
+            parts = (f"{result.name}.{row.field}", row.kind, row.change)
+            text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
+            yield row.verdict, "field-change", text, f".{row.field}"
+    for law in result.laws:
+        if law.verdict.is_reported or law in result.warnings:
+            yield law.verdict, law.law, law.message or f"{result.name}: {law.law}", law.path
+
+
+def _field_line(result: ClassResult, path: str) -> int:
+    """Return the line that declares a field of the class; that of the class if it does not."""
+    name = re.sub(r"^[^.]*\.(\w+).*", r"\1", path)
+    with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
+        for node in ast.walk(ast.parse(Path(result.file).read_text(encoding="utf-8"))):
+            first = min((tag.lineno for tag in getattr(node, "decorator_list", ())), default=0)
+            if isinstance(node, ast.ClassDef) and result.line in (first, node.lineno):
+                for statement in node.body:
+                    target = statement.target if isinstance(statement, ast.AnnAssign) else None
+                    if isinstance(target, ast.Name) and target.id == name:
+                        return statement.lineno
+    return max(result.line, 1)
+
+
+# ------------------------------------------------------------------------ consoles
+
+
+def make_console(file: TextIO) -> Console:
+    """Return the console for reports; wide where no terminal sets a width."""
+    return _Console(file=file, width=None if file.isatty() else 120, emoji=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise it on: rich would end the process."""
+        raise BrokenPipeError

@@ -1,0 +1,172 @@
+"""What a check finds out, as values: text, JSON and annotations are made of them."""
+
+import dataclasses
+import enum
+import json
+import platform
+import traceback
+from pathlib import Path
+from typing import Final
+
+import jax
+
+from leafwise.testing._format import users_frames
+
+
+class CheckVerdict(enum.StrEnum):
+    """How a change or a law turned out.
+
+    ``ok``: as predicted and as promised. ``mismatch``: JAX did something else than
+    predicted. ``violation``: as predicted, but not as promised; of a law: broken.
+    ``warning``: the same, where the class's library is known for it. ``error``: the
+    class raised. ``not checked``: we raised, or there was not enough time. ``skipped``:
+    there is no such change.
+    """
+
+    OK = "ok"
+    MISMATCH = "mismatch"
+    VIOLATION = "violation"
+    WARNING = "warning"
+    ERROR = "error"
+    NOT_CHECKED = "not checked"
+    SKIPPED = "skipped"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a class with this verdict fails."""
+        return self in (CheckVerdict.MISMATCH, CheckVerdict.VIOLATION, CheckVerdict.ERROR)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether each one is shown: what is bad, and what could not be checked."""
+        return self.is_bad or self is CheckVerdict.NOT_CHECKED
+
+
+def verdict_of(error: BaseException) -> CheckVerdict:
+    """Return ``error`` if the class raised, or JAX for it, and ``not checked`` if we did."""
+    if users_frames(error):
+        return CheckVerdict.ERROR
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    # JAX removes its own frames, and leaves a note that says so.
+    removed = any(
+        "JAX has removed its internal frames" in note for note in getattr(error, "__notes__", ())
+    )
+    by_jax = removed or any(frame.filename.startswith(_JAX) for frame in last)
+    too_deep = isinstance(error, RecursionError | MemoryError)  # wherever it was noticed
+    return CheckVerdict.ERROR if by_jax and not too_deep else CheckVerdict.NOT_CHECKED
+
+
+_JAX: Final = str(Path(jax.__file__).parent)
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldChange:
+    """How one change of one field turned out."""
+
+    field: str
+    static: bool
+    kind: str
+    change: str
+    predicted: str = ""
+    traces: int = 0
+    compiles: int = 0
+    verdict: CheckVerdict = CheckVerdict.SKIPPED
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class LawResult:
+    """How one law turned out."""
+
+    law: str
+    verdict: CheckVerdict
+    path: str = ""
+    message: str = ""
+    library: str = ""  # which does not promise the law, or the class of the part that breaks it
+    is_repeated: bool = False  # an earlier class has shown that the library does not keep it
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassResult:
+    """How one class turned out, or a module that could not be imported."""
+
+    name: str
+    instance: str = ""
+    rows: tuple[FieldChange, ...] = ()
+    error: str = ""
+    laws: tuple[LawResult, ...] = ()
+    library: str = ""
+    flattened_by: str = ""  # the base whose `tree_flatten` it has, if that is not its own
+    fields: tuple[str, ...] = ()
+    left_out: str = ""  # why it was passed over, which is not a fault
+    file: str = ""
+    line: int = 0
+    is_module: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether all was checked, and nothing is wrong with the class."""
+        return not self.failed and not self.unchecked
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong with the class."""
+        return any(verdict.is_bad for verdict in self._verdicts)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the class, a change or a law could not be checked."""
+        return bool(self.error) or CheckVerdict.NOT_CHECKED in self._verdicts
+
+    @property
+    def _verdicts(self) -> list[CheckVerdict]:
+        return [row.verdict for row in self.rows] + [law.verdict for law in self.laws]
+
+    @property
+    def tried(self) -> tuple[FieldChange, ...]:
+        """The changes that were made: all rows but the skipped ones."""
+        return tuple(row for row in self.rows if row.verdict is not CheckVerdict.SKIPPED)
+
+    @property
+    def warnings(self) -> tuple[LawResult, ...]:
+        """The laws that its library does not keep, as far as no earlier class has shown them."""
+        warned = [law for law in self.laws if law.verdict is CheckVerdict.WARNING]
+        return tuple(law for law in warned if not law.is_repeated)
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckRun:
+    """How all classes turned out."""
+
+    classes: tuple[ClassResult, ...]
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False  # some classes were not reached
+    allow_unchecked: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether every class was checked, or left out, and nothing is wrong."""
+        return not self.interrupted and all(result.passed for result in self.classes)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with."""
+        if self.interrupted:
+            return 130  # as a shell has it
+        if any(result.failed for result in self.classes):
+            return 1
+        unchecked = any(result.unchecked for result in self.classes)
+        return 3 if unchecked and not self.allow_unchecked else 0
+
+
+def as_json(run: CheckRun) -> str:
+    """Return a run as JSON text: its fields, and those of what it holds, by their names."""
+    head = {
+        "version": 4,
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "passed": run.passed,
+        "exit_code": run.exit_code,
+    }
+    classes = [dataclasses.asdict(result) | {"passed": result.passed} for result in run.classes]
+    return json.dumps(head | dataclasses.asdict(run) | {"classes": classes}, indent=2)

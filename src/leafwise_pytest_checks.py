@@ -1,0 +1,254 @@
+"""The pytest plugin of leafwise: each law of each class as a test item.
+
+As in `leafwise_pytest`, which loads this, what needs JAX is imported when a run asks for it. The
+items show what `leafwise check` finds out about their classes.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import math
+import os
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from leafwise.cli.check_result import ClassResult
+    from leafwise.cli.check_targets import CheckTarget
+    from leafwise.testing import Law
+
+_PREFIX: Final = "leafwise"
+_SELECTION: Final = pytest.StashKey["CheckSelection"]()
+
+
+@dataclasses.dataclass
+class CheckSelection:
+    """Which checks a run of pytest has: those of some node ids, or of the settings."""
+
+    node_ids: list[str]
+    whole: bool
+    claimed: set[object] = dataclasses.field(default_factory=set[object])
+
+    def wants(self, nodeid: str) -> bool:
+        """Return whether a check was asked for, or something above it."""
+        return not self.node_ids or any(_covers(wanted, nodeid) for wanted in self.node_ids)
+
+
+def _covers(selected: str, nodeid: str) -> bool:
+    """Return whether a node is one that was asked for, or below it."""
+    return f"{nodeid}::".startswith((f"{selected}::", f"{selected}."))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option and the settings."""
+    parser.getgroup("leafwise").addoption(
+        "--leafwise-check",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="test that the pytree classes of a module keep the laws (may be repeated)",
+    )
+    parser.addini("leafwise_check", "modules whose pytree classes are tested", "linelist", [])
+    parser.addini("leafwise_laws", "the laws they are tested for (default: all)", "linelist", [])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, and take the node ids of checks from the command line."""
+    line = "leafwise: a law of a pytree class, from leafwise_check or --leafwise-check"
+    config.addinivalue_line("markers", line)
+    whole = all(_keeps_the_run_whole(config, argument) for argument in config.args)
+    files: list[str] = []
+    node_ids: list[str] = []
+    for argument in config.args:
+        place, colons, name = argument.partition("::")
+        here = Path(os.path.normpath(config.invocation_params.dir / place))
+        if colons and here == config.rootpath / _PREFIX:
+            node_ids.append(f"{_PREFIX}::{name}".removesuffix("::"))
+        else:
+            files.append(argument)
+    config.args = files
+    config.stash[_SELECTION] = CheckSelection(node_ids, whole)
+    for name in ("leafwise_check", "leafwise_laws"):
+        _setting(config, name)  # pytest refuses it if it is not a list
+
+
+def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:
+    """Return whether an argument is a directory that holds one of `testpaths`, if there are any."""
+    if config.args_source is not config.ArgsSource.ARGS:
+        return True
+    here = Path(os.path.normpath(config.invocation_params.dir / argument))
+    if not here.is_dir():
+        return False
+    tests = [config.rootpath / path for path in config.getini("testpaths")]
+    return not tests or any(path.is_relative_to(here) for path in tests)
+
+
+def _setting(config: pytest.Config, name: str) -> list[str]:
+    """Return the lines of a setting, without the quotes that an INI file keeps."""
+    lines: list[str] = config.getini(name)
+    return [text for line in lines if (text := line.strip("\"' "))]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Add the checks behind everything else that is collected."""
+    report = yield
+    config = collector.config
+    selection = config.stash[_SELECTION]
+    if isinstance(collector, pytest.Session) and report.passed:
+        texts: list[str] = [*(config.getoption("leafwise_check") or ())]
+        if selection.whole or selection.node_ids:
+            texts += _setting(config, "leafwise_check")
+        modules = (_Module.from_parent(collector, name=text) for text in dict.fromkeys(texts))
+        report.result = [*report.result, *modules]
+    return report
+
+
+class _Module(pytest.Collector):
+    """The classes of one target: JAX is imported here, behind every `conftest.py`."""
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        super().__init__(name, nodeid=f"{_PREFIX}::{_dotted(name)}", **kwargs)
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield a check for each law of each class."""
+        selection, named = self.config.stash[_SELECTION], _setting(self.config, "leafwise_laws")
+        testing = importlib.import_module("leafwise.testing")
+        try:
+            testing.check_pytree  # noqa: B018  # it needs the extra, and says so
+            check = importlib.import_module("leafwise.testing._check")
+            laws = check.chosen_laws("leafwise_laws", named or testing.Law)
+            targets = _targets_of(self.config.rootpath, self.name)
+        except Exception as error:
+            raise self.CollectError(str(error)) from error
+        for target in targets:
+            name = _dotted(target.name.removeprefix(f"{self.config.rootpath}{os.sep}"))
+            if {id(target.cls), name} & selection.claimed:
+                continue
+            selection.claimed |= {id(target.cls), name}
+            checked = CheckedClass(name, target)
+            for law in laws:
+                nodeid = f"{_PREFIX}::{name}::{law}"
+                if selection.wants(nodeid):
+                    yield _LawCheck.from_parent(self, nodeid=nodeid, checked=checked, law=law)
+
+
+def _dotted(name: str) -> str:
+    """Return the name of a target or class without what a node id cannot have."""
+    place, colon, rest = name.rpartition(":")
+    place, rest = (place, rest) if colon and os.sep not in rest else (name, "")
+    place = place.removesuffix(".py").replace(os.sep, ".").lstrip(".")
+    return f"{place}.{rest}" if rest else place
+
+
+def _targets_of(root: Path, text: str) -> "list[CheckTarget]":
+    from leafwise.cli.check_targets import find_targets  # noqa: PLC0415  # it imports JAX
+
+    place, _, _ = text.partition(":")
+    paths = sys.path[:]
+    if place.endswith(".py"):
+        text = str(root / text)
+    elif place:
+        # In front of `find_targets`, which looks into the working directory first, and reports
+        # what is wrong.
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(place)
+    try:
+        targets = find_targets([text])
+    finally:
+        here = str(Path.cwd())
+        sys.path[:] = [path for path in sys.path if path != here or path in paths]
+    if targets.unloaded:
+        raise ImportError("\n".join(f"{name}: {why}" for name, why in targets.unloaded.items()))
+    return targets.targets
+
+
+@dataclasses.dataclass
+class CheckedClass:
+    """A class whose laws are items, and how it turned out: all of them are tried at once."""
+
+    name: str
+    target: "CheckTarget"
+    items: "list[_LawCheck]" = dataclasses.field(default_factory=list["_LawCheck"])
+
+    @functools.cached_property
+    def result(self) -> "ClassResult":
+        """What `leafwise check` says of it, with the examples of Hypothesis' profile in force."""
+        import hypothesis  # noqa: PLC0415  # an extra
+
+        from leafwise.cli.check_classes import check_class  # noqa: PLC0415  # it imports JAX
+        from leafwise.cli.check_laws import CheckOptions  # noqa: PLC0415
+
+        profile = hypothesis.settings()
+        options = CheckOptions(
+            laws=tuple(item.law for item in self.items),
+            fields=False,
+            examples=profile.max_examples,
+            seed=0 if profile.derandomize else None,
+            seconds=math.inf,
+        )
+        return check_class(self.target, options)
+
+
+class _LawCheck(pytest.Item):
+    """A class keeps one law."""
+
+    def __init__(self, *, checked: CheckedClass, law: "Law", **kwargs: Any) -> None:
+        super().__init__(name=str(law), **kwargs)
+        self.checked = checked
+        self.law = law
+        self.extra_keyword_matches.add(checked.name)
+        self.add_marker(_PREFIX)
+
+    def runtest(self) -> None:
+        """Report the law; of a class that cannot be checked one item fails, others are skipped."""
+        items, result = self.checked.items, self.checked.result
+        if self.checked.target.optional and (reason := result.left_out or result.error):
+            pytest.skip(f"left out: {reason}")
+        laws = {law.law: law for law in result.laws}
+        if self.name not in laws:
+            if self is not items[0]:
+                pytest.skip(f"it cannot be checked: see {items[0].nodeid}")
+            self._fail(result.error or result.laws[0].message)
+        law = laws[self.name]
+        if law.library:
+            pytest.xfail(f"its library does not keep this law: {law.message.splitlines()[0]}")
+        if law.verdict.is_reported:
+            self._fail(law.message)
+
+    def _fail(self, message: str) -> None:
+        path, line, _ = self.reportinfo()
+        here = os.path.relpath(path, self.config.rootpath)
+        pytest.fail(f"{message}\n\n{here}:{line + 1}: {self.checked.name}", pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return where the class is defined."""
+        from leafwise.cli.check_targets import source_location  # noqa: PLC0415  # it imports JAX
+
+        file, line = source_location(self.checked.target.cls)
+        path = Path(file).resolve() if file else self.path
+        return path, max(0, line - 1), f"{self.checked.name} {self.name}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Refuse the node id of a check that is not there, before anything is deselected."""
+    if session.testsfailed:  # a module could not be imported, and pytest says so
+        return
+    for name in session.config.stash[_SELECTION].node_ids:
+        if not any(_covers(name, item.nodeid) for item in items):
+            raise pytest.UsageError(f"not found: {name}\n(no such class or law in leafwise_check)")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell each class which of its laws are tried."""
+    for item in session.items:
+        if isinstance(item, _LawCheck):
+            item.checked.items.append(item)
