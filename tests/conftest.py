@@ -23,15 +23,23 @@ import pytest
 from jax._src import compiler  # else the first test that needs JAX pays for the import
 from xdist.scheduler import LoadScopeScheduling
 
-from leafwise.testing import register_profiles
-
 pytest_plugins = ["pytester"]
 
-register_profiles()
-# Fewer than it has for others: more of them are for `nightly` and `thorough`.
-hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("ci"), max_examples=15)
-if not os.environ.get("HYPOTHESIS_PROFILE"):  # where `CI` is not set, too
-    hypothesis.settings.load_profile("ci")
+# Compiling makes one example slow and the next one fast: time per example means nothing.
+COMPILES: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": (hypothesis.HealthCheck.too_slow,),
+}
+PROFILES: dict[str, dict[str, Any]] = {
+    "dev": {"max_examples": 25},
+    # The same examples on every run: a red build can be repeated, and is never bad luck.
+    "ci": {"max_examples": 15, "derandomize": True, "database": None, "print_blob": True},
+    "thorough": {"max_examples": 1000, "phases": tuple(hypothesis.Phase)},
+}
+for profile, options in PROFILES.items():
+    parent = hypothesis.settings.get_profile("default")
+    hypothesis.settings.register_profile(profile, parent, **options, **COMPILES)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "ci")
 
 # --------------------------------------------------------------------------- kinds
 

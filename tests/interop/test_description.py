@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.kit.values import static_values
 
 import leafwise as lw
 from leafwise._compare import description
@@ -34,7 +35,6 @@ from leafwise.interop._checkpoint import (
     from_json,
     to_json,
 )
-from leafwise.testing import strategies as lst
 
 differences = functools.partial(description.differences, fits=fits)
 
@@ -129,7 +129,7 @@ def opaque_in(value: Any) -> list[str]:
     return [path for path, _ in reader.opaque]
 
 
-@given(lst.static_values())
+@given(static_values())
 def test_a_description_survives_its_text(value: Any) -> None:
     """What is read back from JSON is what was described, and nothing drawn is opaque."""
     described = describe_tree({"p": P(0.0, value)})
@@ -208,7 +208,7 @@ SCRIPT = """
     import jax, jax.numpy as jnp, leafwise as lw
     from leafwise._statics.portable import dump
     from leafwise.interop._checkpoint import describe_tree, to_json
-    from leafwise.testing.strategies._static_values import Color, Config, Point
+    from tests.kit.values import Color, Config, Point
 
     @lw.pytree
     class P:

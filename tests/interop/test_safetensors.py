@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from hypothesis import given
+from tests.kit.values import pytrees
 
 import leafwise as lw
 from leafwise.interop import safetensors as lst
-from leafwise.testing import strategies
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def folder() -> Path:
 @pytest.mark.works(
     "safetensors", "leaves of every dtype, PRNG keys, numpy arrays, Python scalars, empty"
 )
-@given(strategies.pytrees())
+@given(pytrees())
 def test_any_tree_comes_back(tree: Any) -> None:
     """What is saved of a drawn tree and loaded into it is the tree."""
     path = folder() / "drawn"

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import pytest
 from hypothesis import given
+from tests.kit.values import pytrees
 
 import leafwise as lw
-from leafwise.testing import strategies as lst
 
 from . import zoo
 from .zoo import Params, Recipe, build, edits, spots
@@ -67,7 +67,7 @@ def test_edited_statics(pair: tuple[Recipe, Recipe]) -> None:
         check_law(Params(1.0, build(one)), Params(1.0, build(other)))
 
 
-@given(lst.pytrees(), lst.pytrees())
+@given(pytrees(), pytrees())
 def test_trees(one: Any, other: Any) -> None:
     """The trees that the kit draws, with the shapes, dtypes and weak types of their leaves."""
     check_law(one, one)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given
+from tests.kit.values import pytrees
 
 import leafwise as lw
-from leafwise.testing.strategies import pytrees
 
 
 @lw.pytree

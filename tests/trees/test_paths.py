@@ -6,11 +6,11 @@ import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.values import pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
 from leafwise._trees.paths import ANY, DEEP, format_path, nearest_path, parse, place_of, steps_of
-from leafwise.testing.strategies import pytrees
 
 NAMES = st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True)
 KEYS = st.one_of(

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.values import pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
 from leafwise._trees.paths import format_path
-from leafwise.testing.strategies import pytrees
 
 TABLE: Final = lw.FrozenMapping({"a b": 1, 3: (4, 5)})
 

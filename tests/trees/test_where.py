@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.values import pytrees
 from tests.property.drawn_classes import pytree_classes
 
 import leafwise as lw
-from leafwise.testing.strategies import pytrees
 
 
 @lw.pytree

@@ -7,7 +7,7 @@ The functions below and `strategies` are public; files that are not have an unde
   (`_subject` is the jitted function, and what it counted).
 - `strategies`: instances of any class, and edits of one place at a time.
 - `_budget_markers`: what the markers and the fixture of the pytest plugin do with JAX.
-- `_profiles` and `_format`: Hypothesis profiles, and values as text in messages.
+- `_format`: values as text in messages.
 
 `cli` runs the same laws and edits from the command line.
 """
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from leafwise.testing import strategies
     from leafwise.testing._check import check_pytree
     from leafwise.testing._only_on import OnlyOn, recompiles_only_on
-    from leafwise.testing._profiles import register_profiles
     from leafwise.testing._recompilation import check_recompilation
 
 # Hypothesis is loaded with the first name that needs it.
@@ -30,7 +29,6 @@ _MODULES = {
     "check_pytree": "_check",
     "check_recompilation": "_recompilation",
     "recompiles_only_on": "_only_on",
-    "register_profiles": "_profiles",
     "strategies": "strategies",
 }
 
@@ -56,6 +54,5 @@ __all__ = [
     "check_pytree",
     "check_recompilation",
     "recompiles_only_on",
-    "register_profiles",
     "strategies",
 ]

@@ -11,8 +11,7 @@ import leafwise._jit.staleness
 import leafwise.cli.check_laws
 import leafwise.cli.check_targets
 import leafwise.testing._budget_markers
-import leafwise.testing._check
-import leafwise.testing._profiles  # noqa: F401
+import leafwise.testing._check  # noqa: F401
 from leafwise.testing import check_pytree
 
 from .project import Project

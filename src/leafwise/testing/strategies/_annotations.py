@@ -67,7 +67,7 @@ from leafwise.testing.strategies._constructor import (
     substitute,
     takes_more,
 )
-from leafwise.testing.strategies._static_values import (
+from leafwise.testing.strategies._plain_values import (
     BY_ARITY,
     FUNCTIONS,
     INITIALIZER,

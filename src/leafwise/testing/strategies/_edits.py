@@ -44,7 +44,7 @@ from leafwise.testing.strategies._leaves import (
     other_value,
     other_weak_type,
 )
-from leafwise.testing.strategies._static_values import FUNCTIONS
+from leafwise.testing.strategies._plain_values import FUNCTIONS
 
 T = TypeVar("T")
 
