@@ -351,8 +351,8 @@ class _TracedBody:
         else:
             result = run()
             program.trace_seconds = time.perf_counter() - start
-        if log.keys is not None:
-            log.keys.note(program, observed)
+        if log.note_trace is not None:
+            log.note_trace(program, observed)
         body_ran(log, program)
         if observed is not None:
             for guard in list(log.guards):

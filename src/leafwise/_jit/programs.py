@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from leafwise._captures.fingerprint import Observation
@@ -94,7 +94,7 @@ class ProgramEntry:
             of another trace around it.
         captured: What the function captured when it was traced; None if it was not observed.
         observation: Where that was.
-        contents: What its statics were after the trace, by path; None if nobody asked.
+        statics: What its statics were after the trace, for the audit; None if there is none.
         digests: Digests of the NumPy arrays among its constants; None if nobody asked.
     """
 
@@ -118,7 +118,7 @@ class ProgramEntry:
     state: int = 0
     captured: Any = None
     observation: Observation | None = None
-    contents: Any = None
+    statics: Any = None
     digests: list[bytes] | None = None
 
     @cached_property
@@ -168,7 +168,7 @@ class ProgramLog:
         self.programs: list[ProgramEntry] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
-        self.keys: Any = None
+        self.note_trace: Callable[[ProgramEntry, Observation | None], None] | None = None
         self.states: set[int] = set()
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
