@@ -9,7 +9,7 @@ import linecache
 import math
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -31,8 +31,6 @@ from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
 from leafwise._trees.nodes import open_node
-
-_LARGE: Final = 2**20
 
 
 class CapturedAt(NamedTuple):
@@ -118,22 +116,19 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
 
     Attributes:
         function: The name of the function.
-        large: From how many bytes on the table warns of captured arrays.
     """
 
     function: str
-    large: int
 
-    def __new__(cls, found: Iterable[Capture], function: str = "", large: int = _LARGE) -> Self:
-        self = super().__new__(cls, found)
+    def __new__(cls, captures: Iterable[Capture], function: str = "") -> Self:
+        self = super().__new__(cls, captures)
         self.function = function
-        self.large = large
         return self
 
     def own(self) -> "Captures":
         """Return what the user's own code reads, without that of packages and of generated code."""
         found = (each for each in self if is_users_file(each.where.file))
-        return Captures(found, self.function, self.large)
+        return Captures(found, self.function)
 
     @property
     def total_nbytes(self) -> int:
@@ -152,7 +147,7 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
             )
             for capture in self
         ]
-        return CapturesRecord(self.function, self.total_nbytes, self.large, captures)
+        return CapturesRecord(self.function, self.total_nbytes, captures)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
@@ -165,7 +160,7 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
     __repr__ = __str__
 
 
-def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Captures:
+def captures(fn: Callable[..., Any], *args: Any) -> Captures:
     """List what a function reads from outside its arguments, and how JAX treats it.
 
     JAX reads these values when it traces the function, and never again. With arguments the function
@@ -180,7 +175,6 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
     Args:
         fn: Anything callable.
         *args: The arguments of a call, as `jax.eval_shape` takes them.
-        large: From how many bytes on the table warns of captured arrays.
 
     Returns:
         The captures: first those of `fn` itself, then those of the functions that it names,
@@ -200,19 +194,17 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
             f"  fix: print(lw.captures(step))"
         )
     if not args:
-        return captures_of(fn, bindings_of(reachable(fn), fn), large=large)
+        return captures_of(fn, bindings_of(reachable(fn), fn))
     with observing() as observer, ignore_events(), with_number(new_number()):
         jax.eval_shape(fn, *args)
-    return captures_of(fn, bindings_of(observer.ran(), fn), large=large)
+    return captures_of(fn, bindings_of(observer.ran(), fn))
 
 
-def captures_of(
-    fn: Callable[..., Any], bindings: Iterable[Binding], *, large: int = _LARGE
-) -> Captures:
+def captures_of(fn: Callable[..., Any], bindings: Iterable[Binding]) -> Captures:
     """Return what is in some places that a function reads."""
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
     found = [_capture(each) for each in shown if each.place.read() is not GONE]
-    return Captures(found, name_of(fn), large)
+    return Captures(found, name_of(fn))
 
 
 def _capture(binding: Binding) -> Capture:
