@@ -82,10 +82,11 @@ class StaleCapture(NamedTuple):
 class CaptureChecks:
     """What a block of `leafwise.debug.check_captures` has found so far."""
 
-    def __init__(self, action: StaleAction, *, observes: bool = False) -> None:
+    def __init__(self, action: StaleAction, *, is_exact: bool = True) -> None:
         self.action = action
-        self.observes = observes  # nothing is warned of, each function does what its `stale=` says
-        self.is_exact = not observes  # each program is compared with a fresh trace
+        # Each program is compared with a fresh trace; otherwise nothing is warned of, and each
+        # function does what its `stale=` says.
+        self.is_exact = is_exact
         self.stale: list[StaleCapture] = []  # also where it is a warning or an error
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
 

@@ -109,8 +109,7 @@ class JitFunction(Protocol[P, R_co]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Explain what a call with these arguments would do now, without making it.
 
-        It raises what the call would raise for other parameters, or for a value that cannot be
-        static.
+        It raises what the call would raise for arguments that the function refuses.
 
         As for a function that uses all its arguments: JAX drops those that are not used before
         it lowers, so that a committed array in the place of one costs a dispatch entry only.

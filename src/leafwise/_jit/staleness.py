@@ -153,7 +153,7 @@ class Guard:
     def action(self) -> StaleAction:
         """What happens to a stale call now."""
         block = current_block()
-        return self.stale if block is None or block.observes else block.action
+        return self.stale if block is None or not block.is_exact else block.action
 
     @property
     def name(self) -> str:
@@ -228,7 +228,7 @@ class Guard:
         self._deliver(found, args)
         block = current_block()
         state = self._enter(current, state)
-        if found and block is not None and block.observes:
+        if found and block is not None and not block.is_exact:
             self._install(self._recheck)
         else:
             self._check_against(current, state)
