@@ -12,7 +12,7 @@ def step(x: jax.Array) -> jax.Array:
 
 
 def looked_at(fn: Any) -> None:
-    found = lw.captures(step, large=2**20)
+    found = lw.captures(step)
     assert_type(found, lw.types.Captures)
     assert_type(lw.captures(fn), lw.types.Captures)
     assert_type(found[0], lw.types.Capture)

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import inspect
 import io
 import json
 import operator
@@ -244,15 +243,15 @@ OWNERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", OWNERS)
 def test_fields_of_self(kind: str) -> None:
-    """A dynamic field that is read through self is its array, a static one is static."""
+    """A field that is read through self is what its value is."""
     found = named(OWNERS[kind])
     assert found["self.w"] == "constant"
-    assert found.get("self.depth", "static") == "static"
+    assert found.get("self.depth", "literal") == "literal"
     assert ("self.depth" in found) == (kind != "jitted method")
 
 
 def test_where() -> None:
-    """The place says where a value is bound and read, as text and as fields."""
+    """The place says what binds a value and where it is read, as text and as fields."""
     first = test_where.__code__.co_firstlineno
     local = 2.0
 
@@ -261,13 +260,10 @@ def test_where() -> None:
 
     found = {each.name: each.where for each in lw.captures(step)}
     file = step.__code__.co_filename
-    assert found["local"][2:] == (first + 3, file, first + 6, "step")
+    assert found["local"][2:] == (file, first + 6, "step")
     assert str(found["local"]).startswith("closure of test_where, ")
     assert str(found["local"]).endswith(f"test_captures.py:{first + 6} by step")
-    assert f"test_captures.py:{first + 5}, read at " in str(found["scale"])
-    assert found["RATE"].bound == 1 + inspect.getsource(sys.modules[__name__]).split("\n").index(
-        "RATE = 0.1"
-    )
+    assert str(found["scale"]).startswith("default of step, ")
     given = {each.name: each.where for each in lw.captures(functools.partial(rated, 2.0))}
     assert str(given["x"]).startswith("argument of partial(rated), read at ")
 
@@ -285,7 +281,6 @@ def test_large_arrays() -> None:
     assert [each.nbytes for each in found] == [1_200_000, 1_200_016, 1_200_000]
     assert found.total_nbytes == 1_200_016
     assert "warning: 1.14 MiB of captured arrays" in str(found)
-    assert "warning" not in str(lw.captures(fn, large=2**21))
     assert found[2].leaves == ((".deep.w", "constant"),)
 
 

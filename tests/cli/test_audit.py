@@ -104,8 +104,8 @@ def test_the_audit_names_both_values(explained: Explained) -> None:
     audit = audited(explained, script)
     found = {each["what"]: each for each in audit["found"]}
     assert list(found) == [
-        of("step", "config.flag=True", "`1` (int)"),
-        of("step", "config.shift=0.0", "`-0.0` (float)"),
+        of("step", "config.flag=True", "`1`"),
+        of("step", "config.shift=0.0", "`-0.0`"),
     ]
     assert [each["times"] for each in found.values()] == [3, 1]
     assert all("test_audit.py:" in each["call"] for each in found.values())
@@ -117,7 +117,7 @@ rate = 0.5
 
 
 def test_the_audit_finds_stale_captures(explained: Explained) -> None:
-    """A captured value that changed is named with the lines that assign it and both calls."""
+    """A captured value that changed is named, with both values."""
 
     def script() -> None:
         global rate  # noqa: PLW0603  # what the audit is to find
@@ -132,9 +132,9 @@ def test_the_audit_finds_stale_captures(explained: Explained) -> None:
 
     found = audited(explained, script)["found"]
     assert sum(each["times"] for each in found) == 2
-    assert "<lambda> answered for `rate=0.5`, which is 0.25 now" in found[0]["what"]
-    assert found[0]["what"].count("test_audit.py:") == 4
-    assert "; the call before it was at" in found[0]["what"]
+    assert {each["what"] for each in found} == {
+        "<lambda> answered for `rate=0.5`, which is 0.25 now"
+    }
 
 
 def test_statics_that_are_changed_in_place(explained: Explained) -> None:
@@ -156,8 +156,8 @@ def test_statics_that_are_changed_in_place(explained: Explained) -> None:
 
     assert said(explained, script) == [
         of("<lambda>", "config.flag=[1, 2]", "`[1, 2, 3]`"),
-        of("<lambda>", "config.flag['k']=1", "`5` (int)"),
-        of("<lambda>", "config.flag[1]=[2]", "`[2, 3]`"),
+        of("<lambda>", "config.flag=dict{'k': 1}", "`dict{'k': 5}`"),
+        of("<lambda>", "config.flag=(1, [2])", "`(1, [2, 3])`"),
         of("<lambda>", "config.flag=dict{'a': 1, 'b': 2}", "`dict{'b': 2, 'a': 1}`"),
     ]
 
@@ -185,8 +185,8 @@ def test_objects_that_are_changed(explained: Explained) -> None:
         scaled(setting, 1.0)
 
     assert said(explained, script) == [
-        of("scaled", "setting.k=1", "`2` (int)"),
-        of("scaled", "setting.k=1", "`3` (int)"),
+        of("scaled", "setting.k=1", "`2`"),
+        of("scaled", "setting.k=1", "`3`"),
         of("scaled", "setting.k=float64[2] [1.0, 1.0]", "`float64[2] [7.0, 1.0]`"),
     ]
 
@@ -210,13 +210,13 @@ def test_what_branches_and_loops_exchange(explained: Explained) -> None:
     found = said(explained, script)
     wanted = [
         "cond answered for `out=Config`, but false_fun returned `Other`",
-        "cond answered for `out.flag=1`, but false_fun returned `True` (bool)",
-        "switch answered for `out.flag=1` of branch 0, but branch2 returned `1.0` (float)",
-        "cond answered for `out.flag=<Mode.A: 0>`, but false_fun returned `0` (int)",
+        "cond answered for `out.flag=1`, but false_fun returned `True`",
+        "switch answered for `out.flag=1` of branch 0, but branch2 returned `1.0`",
+        "cond answered for `out.flag=Mode.A`, but false_fun returned `0`",
         "scan answered for `carry=Config`, but its body returned `Other`",
-        "while_loop answered for `carry.flag=1`, but its body returned `True` (bool)",
-        "fori_loop answered for `carry.flag=1`, but its body returned `1.0` (float)",
-        "cond answered for `out.flag=1`, but false_fun returned `True` (bool)",
+        "while_loop answered for `carry.flag=1`, but its body returned `True`",
+        "fori_loop answered for `carry.flag=1`, but its body returned `1.0`",
+        "cond answered for `out.flag=1`, but false_fun returned `True`",
     ]
     assert [each.replace(" of true_fun", "") for each in found] == [
         each
@@ -250,11 +250,11 @@ def test_every_library_is_audited(explained: Explained) -> None:
             ours(Module(1.0, n))
 
     assert said(explained, script) == [
-        of("<lambda>", "module.n=1", "`True` (bool)"),
-        of("<lambda>", "by=2", "`2.0` (float)"),
+        of("<lambda>", "module.n=1", "`True`"),
+        of("<lambda>", "by=2", "`2.0`"),
         of("<lambda>", "module.n=[1]", "`[1, 2]`"),
-        of("<lambda>", "net._graphdef.attributes[2][1].value=2", "`2.0` (float)"),
-        of("<lambda>", "s.n=1", "`True` (bool)"),
+        of("<lambda>", "net._graphdef.attributes[2][1].value=2", "`2.0`"),
+        of("<lambda>", "s.n=1", "`True`"),
     ]
 
 

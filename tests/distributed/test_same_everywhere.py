@@ -227,7 +227,6 @@ def test_planted_differences_between_two_processes() -> None:
     assert first["fixed"]["differences"]["captured switch[0]"] == {"2.0": [0], "3.0": [1]}
     config = first["config"]["differences"]["config jax_default_matmul_precision"]
     assert config == {"None": [0], "'highest'": [1]}
-    assert "share other inner functions" in first["history"]["message"]
     assert "option devices" in first["devices"]["differences"]
     assert first["unknown"]["differences"] == {"captured rate": {"0.1": [0], "1.1": [1]}}
 
@@ -369,8 +368,6 @@ def test_the_option_is_checked_and_kept() -> None:
     for wrong in (0, -1, 0.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="positive"):
             lw.jit(jnp.sin, same_everywhere=wrong)
-    with pytest.raises(TypeError, match="same_everywhere"):
-        lw.jit(jnp.sin, same_everywhere="yes")  # type: ignore[call-overload]
     made: Any = lw.jit(same_everywhere=5)(np_sin)
     back = cloudpickle.loads(cloudpickle.dumps(made))
     for each in (made, back):

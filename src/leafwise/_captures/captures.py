@@ -1,15 +1,11 @@
 """`leafwise.captures`: what a function captures, and how JAX treats it."""
 
 import collections
-import contextlib
 import dataclasses
-import dis
-import functools
-import linecache
 import math
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -26,13 +22,9 @@ from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, is_tree, name_of
 from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import parameters
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
-from leafwise._trees.nodes import open_node
-
-_LARGE: Final = 2**20
 
 
 class CapturedAt(NamedTuple):
@@ -41,7 +33,6 @@ class CapturedAt(NamedTuple):
     Attributes:
         holder: What kind of place it is bound in.
         owner: What that is: a file, a function, a class.
-        bound: The line that binds it, in the file of its function; 0 if that is not known.
         file: The file of the first read.
         line: The line of the first read, from 1; 0 if that is not known.
         function: The function that reads it.
@@ -49,16 +40,14 @@ class CapturedAt(NamedTuple):
 
     holder: BoundIn
     owner: str
-    bound: int
     file: str
     line: int
     function: str
 
     def __str__(self) -> str:
-        """Return ``global of train.py:12, read at train.py:30 by step``."""
-        line = f":{self.bound}" if self.bound else ""
+        """Return ``global of train.py, read at train.py:30 by step``."""
         is_partial = self.holder is BoundIn.PARTIAL
-        where = f"({self.owner})" if is_partial else f" of {self.owner}{line}"
+        where = f"({self.owner})" if is_partial else f" of {self.owner}"
         read = f" at {short_file(self.file)}:{self.line}" if self.line else ""
         return f"{self.holder}{where}, read{read} by {self.function}"
 
@@ -118,22 +107,19 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
 
     Attributes:
         function: The name of the function.
-        large: From how many bytes on the table warns of captured arrays.
     """
 
     function: str
-    large: int
 
-    def __new__(cls, found: Iterable[Capture], function: str = "", large: int = _LARGE) -> Self:
-        self = super().__new__(cls, found)
+    def __new__(cls, captures: Iterable[Capture], function: str = "") -> Self:
+        self = super().__new__(cls, captures)
         self.function = function
-        self.large = large
         return self
 
     def own(self) -> "Captures":
         """Return what the user's own code reads, without that of packages and of generated code."""
         found = (each for each in self if is_users_file(each.where.file))
-        return Captures(found, self.function, self.large)
+        return Captures(found, self.function)
 
     @property
     def total_nbytes(self) -> int:
@@ -152,7 +138,7 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
             )
             for capture in self
         ]
-        return CapturesRecord(self.function, self.total_nbytes, self.large, captures)
+        return CapturesRecord(self.function, self.total_nbytes, captures)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
@@ -165,7 +151,7 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
     __repr__ = __str__
 
 
-def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Captures:
+def captures(fn: Callable[..., Any], *args: Any) -> Captures:
     """List what a function reads from outside its arguments, and how JAX treats it.
 
     JAX reads these values when it traces the function, and never again. With arguments the function
@@ -180,7 +166,6 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
     Args:
         fn: Anything callable.
         *args: The arguments of a call, as `jax.eval_shape` takes them.
-        large: From how many bytes on the table warns of captured arrays.
 
     Returns:
         The captures: first those of `fn` itself, then those of the functions that it names,
@@ -192,7 +177,7 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
     Examples:
         >>> print(captures(step))  # doctest: +SKIP
         name  treatment  bytes  value  where
-        rate  literal           0.1    global of train.py:5, read at train.py:26 by step
+        rate  literal           0.1    global of train.py, read at train.py:26 by step
     """
     if not callable(fn):
         raise TypeError(
@@ -200,19 +185,17 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
             f"  fix: print(lw.captures(step))"
         )
     if not args:
-        return captures_of(fn, bindings_of(reachable(fn), fn), large=large)
+        return captures_of(fn, bindings_of(reachable(fn), fn))
     with observing() as observer, ignore_events(), with_number(new_number()):
         jax.eval_shape(fn, *args)
-    return captures_of(fn, bindings_of(observer.ran(), fn), large=large)
+    return captures_of(fn, bindings_of(observer.ran(), fn))
 
 
-def captures_of(
-    fn: Callable[..., Any], bindings: Iterable[Binding], *, large: int = _LARGE
-) -> Captures:
+def captures_of(fn: Callable[..., Any], bindings: Iterable[Binding]) -> Captures:
     """Return what is in some places that a function reads."""
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
     found = [_capture(each) for each in shown if each.place.read() is not GONE]
-    return Captures(found, name_of(fn), large)
+    return Captures(found, name_of(fn))
 
 
 def _capture(binding: Binding) -> Capture:
@@ -226,9 +209,7 @@ def _capture(binding: Binding) -> Capture:
         treatment = Treatment.PYTREE
     if treatment is None and callable(value):
         treatment = Treatment.FUNCTION
-    is_code = treatment in (Treatment.FUNCTION, Treatment.MODULE)
-    if treatment is None or (not is_code and _is_static_field(binding)):
-        treatment = Treatment.STATIC
+    treatment = treatment or Treatment.STATIC
     arrays = {id(each): each for leaf, each in found if leaf.treatment is Treatment.CONSTANT}
     return Capture(
         binding.place.name,
@@ -242,26 +223,15 @@ def _capture(binding: Binding) -> Capture:
     )
 
 
-def _is_static_field(binding: Binding) -> bool:
-    """Return whether a binding is a static field of a pytree."""
-    with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
-        *before, last = binding.place.steps
-        opened = open_node(dataclasses.replace(binding.place, steps=tuple(before)).read())
-        return opened is not None and f".{last}" in opened[0].names
-    return False
-
-
 def _captured_at(binding: Binding) -> CapturedAt:
     """Return where a binding is bound and read."""
     place, code = binding.place, binding.code
     owner, file = place.owner(), "" if code is None else code.co_filename
-    function, name = binding.reader.rpartition("<locals>.")[2], str(place.variable)
-    holder, bound = "", 0
+    function, holder = binding.reader.rpartition("<locals>.")[2], ""
     match place.holder:
         case BoundIn.GLOBAL:
             own = owner.get("__file__")
-            source = own if isinstance(own, str) else file
-            holder, bound = short_file(source), _line(source, "<module>", name)
+            holder = short_file(own if isinstance(own, str) else file)
         case BoundIn.IMPORT:
             holder = short_file(file)
         case BoundIn.PARTIAL:
@@ -271,29 +241,8 @@ def _captured_at(binding: Binding) -> CapturedAt:
         case BoundIn.CLOSURE | BoundIn.DEFAULT:
             own = owner.__code__
             scope, _, inner = own.co_qualname.rpartition(".<locals>.")
-            bound, held_by = _line(own.co_filename, scope, name), scope.rpartition("<locals>.")[2]
+            held_by = scope.rpartition("<locals>.")[2] or inner
             if place.holder is BoundIn.DEFAULT:
-                bound, held_by = own.co_firstlineno, inner
-            holder = f"{held_by or inner}, {short_file(own.co_filename)}"
-    return CapturedAt(place.holder, holder, bound, file, binding.line, function)
-
-
-def _line(file: str, scope: str, name: str) -> int:
-    return _lines("".join(linecache.getlines(file))).get((scope, name), 0)
-
-
-@functools.lru_cache
-def _lines(source: str) -> dict[tuple[str, str], int]:
-    """Return the last line that binds each name, by the qualified name of its scope."""
-    found: dict[tuple[str, str], int] = {}
-    try:
-        codes = [compile(source, "<source>", "exec")]
-    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
-        return found
-    for code in codes:
-        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-        found |= {(code.co_qualname, name): code.co_firstlineno for name in parameters(code)}
-        for each in dis.get_instructions(code):
-            if each.opname in ("STORE_NAME", "STORE_GLOBAL", "STORE_DEREF") and each.positions:
-                found[code.co_qualname, each.argval] = each.positions.lineno or 0
-    return found
+                held_by = inner
+            holder = f"{held_by}, {short_file(own.co_filename)}"
+    return CapturedAt(place.holder, holder, file, binding.line, function)

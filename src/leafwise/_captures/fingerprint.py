@@ -151,8 +151,16 @@ _LONGEST_CHANGE: Final = 80
 
 def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
     """Return a capture as it was and as it is, as texts that say what differs, if they can."""
+    path, before, after = inner_change(was, now)
+    if not path:
+        return before, after
+    return f"{was.text} with `{path}` {before}", f"{now.text} with `{path}` {after}"
+
+
+def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
+    """Return both texts of a capture; of the part that differs, if they are equal, and its path."""
     if was.text != now.text:
-        return was.text, now.text
+        return "", was.text, now.text
     one, other, path = was.form, now.form, ""
     while isinstance(one, Form) and isinstance(other, Form) and one.text == other.text:
         mine, its = one.named(), other.named()
@@ -161,10 +169,9 @@ def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
             break
         path, one, other = path + step, mine.get(step), its.get(step)
     if not path:
-        return was.text, f"another {now.text}"
+        return "", was.text, f"another {now.text}"
     before, after = _format_form(one), _format_form(other)
-    after = f"another {after}" if before == after else after
-    return f"{was.text} with `{path}` {before}", f"{now.text} with `{path}` {after}"
+    return path, before, f"another {after}" if before == after else after
 
 
 def _format_form(form: Any) -> str:

@@ -46,7 +46,7 @@ class Observer:
 
     def __init__(self, around: "tuple[Observer, ...]" = ()) -> None:
         self.around = around  # those of the unfinished traces that this one is a part of
-        self._runs: dict[Any, tuple[types.FrameType | None, Run]] = {}
+        self._runs: dict[Any, tuple[types.FrameType, Run]] = {}
         self._frames: dict[int, types.CodeType] = {}
 
     def started(self, frame: types.FrameType) -> None:
@@ -54,19 +54,15 @@ class Observer:
         code, seen = frame.f_code, frame.f_locals
         if len(self._runs) >= _MOST_RUNS or code.co_name == "<module>":
             return
+        if jax.config.jax_check_tracer_leaks:  # which a frame would be
+            return
         given = {name: seen[name] for name in parameters(code) if name in seen}
         held = [seen[name] for name in code.co_freevars if name in seen]
         # What is traced is no capture, whichever it is.
         key = code, *[id(type(each) if is_a(each, Tracer) else each) for each in given.values()]
         key = *key, *map(id, held)
         if key not in self._runs:
-            kept: types.FrameType | None = frame
-            function = None
-            if jax.config.jax_check_tracer_leaks:  # which a frame would be
-                kept, function = None, _function_of(code, held)
-                pairs = given.items()
-                given = {name: x for name, x in pairs if not (is_a(x, Tracer) or holds_tracers(x))}
-            self._runs[key] = kept, Run(code, function, frame.f_globals, given, set())
+            self._runs[key] = frame, Run(code, None, frame.f_globals, given, set())
             self._frames[id(frame)] = code
         self._runs[key][1].inside.update(self._around(frame.f_back))
 
@@ -89,10 +85,8 @@ class Observer:
         """Return what has started."""
         found: list[Run] = []
         for frame, run in self._runs.values():
-            function: Any = run.function
-            if frame is not None:
-                behind = (each for each in gc.get_referents(frame) if inspect.isfunction(each))
-                function = next((each for each in behind if each.__code__ is run.code), None)
+            behind = filter(inspect.isfunction, gc.get_referents(frame))
+            function = next((each for each in behind if each.__code__ is run.code), None)
             found.append(run._replace(function=function))
         return found
 
@@ -106,16 +100,6 @@ def holds_tracers(value: Any) -> bool:
     except Exception:  # noqa: BLE001  # a flatten of the user's
         return False
     return any(is_a(each, Tracer) for each in leaves)
-
-
-def _function_of(code: types.CodeType, held: list[Any]) -> types.FunctionType | None:
-    """Return the function of a code that holds these values: slow, without a frame."""
-    for each in gc.get_referrers(code):
-        if inspect.isfunction(each) and each.__code__ is code:
-            cells = [cell.cell_contents for cell in each.__closure__ or ()]
-            if list(map(id, cells)) == list(map(id, held)):
-                return each
-    return None
 
 
 class _Here(threading.local):

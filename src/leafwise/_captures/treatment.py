@@ -115,54 +115,50 @@ class Way(StrEnum):
     PYTREE = "pytree"  # its class has to become a pytree class first
 
 
-class Fix(NamedTuple):
-    """How a value may get to a jitted function, and the annotation of a field that holds it."""
-
-    way: Way = Way.ARGUMENT
-    annotation: str = "jax.Array"
-
-
-def fix_of(value: Any) -> Fix:
+def way_of(value: Any) -> Way:
     """Return how a value can be passed."""
     kind: Any = type(value)
     if value is MISSING or _is_number(value):
-        return Fix()
-    if issubclass(kind, type):
-        return Fix(Way.STATIC, "type")
-    way, annotation = Way.PYTREE, kind.__name__
+        return Way.ARGUMENT
     with contextlib.suppress(Exception):  # it has no hash, or code of the user's raises
         leaves = [] if hides(value) else jax.tree.leaves(value)
-        is_function = is_callable(value) and hasattr(value, "__name__")
         if leaves and all(map(_is_number, leaves)):
-            way = Way.ARGUMENT
-        elif is_function or is_a(value, Enum | None) or not compares_by_identity(kind):
+            return Way.ARGUMENT
+        is_function = is_callable(value) and hasattr(value, "__name__")
+        if is_function or is_a(value, Enum | type | None) or not compares_by_identity(kind):
             hash(value)
-            way, annotation = Way.STATIC, "Callable[..., Any]" if is_function else annotation
-    return Fix(way, annotation)
+            return Way.STATIC
+    return Way.PYTREE
 
 
 def _is_number(value: Any) -> bool:
     return is_a(value, _NUMBERS) and not is_a(value, bool | Enum)
 
 
-def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
-    """Return the two fixes of a capture as text; of an attribute of the object of a method, too."""
-    variable, is_static = parameter_of(name), fix.way is Way.STATIC
+def lines_of(way: Way, function: str, name: str) -> tuple[str, str]:
+    """Return the two fixes of a capture as text."""
+    variable = parameter_of(name)
     call = f"`{function}(..., {variable})`"
-    if fix.way is Way.PYTREE:
-        return (
-            f"pass the numbers and arrays that are read of it as arguments: `{function}(..., ...)`",
-            f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for what "
-            f"is not an array), and pass that as an argument: {call}",
-        )
-    field = f"{variable}: {fix.annotation}{' = lw.static_field()' if is_static else ''}"
-    with_names = f', with `lw.jit(..., static_argnames="{variable}")`' if is_static else ""
-    kind = "static " if is_static else ""
-    first = f"pass it as {'a static' if is_static else 'an'} argument: {call}{with_names}"
-    second = f"make it a {kind}field of a pytree class"
-    if is_attribute:
-        return first, f"{second} that is an argument: `@lw.pytree`, `{field}`"
-    return first, f"{second}: `@lw.pytree class Params: {field}`, and pass `params`"
+    params = f"a pytree class: `@lw.pytree class Params: {variable}"
+    match way:
+        case Way.ARGUMENT:
+            return (
+                f"pass it as an argument: {call}",
+                f"make it a field of {params}: jax.Array`, and pass `params`",
+            )
+        case Way.STATIC:
+            names = f'`lw.jit(..., static_argnames="{variable}")`'
+            return (
+                f"pass it as a static argument: {call}, with {names}",
+                f"make it a static field of {params}: Any = lw.static_field()`, and pass `params`",
+            )
+        case Way.PYTREE:
+            return (
+                f"pass the numbers and arrays that are read of it as arguments: "
+                f"`{function}(..., ...)`",
+                f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for "
+                f"what is not an array), and pass that as an argument: {call}",
+            )
 
 
 def parameter_of(name: str) -> str:

@@ -443,7 +443,6 @@ class Cause(Enum):
     # Which arguments there are.
     ARGUMENT = member(_argument)
     MOVED_ARGUMENT = fix("pass it in one way: each has a program")
-    NO_SUCH_ARGUMENTS = fix("pass the arguments that the function takes")
     # Nodes.
     REDEFINED = fix("recreate the instances from the new class")
     STRUCTURE = member(_structure)

@@ -13,6 +13,8 @@ from leafwise._display.words import clean, count, cut, size
 TITLES: Final = ("name", "treatment", "bytes", "value", "where")
 _MOST_ROWS: Final = 200
 _LONGEST: Final = 200
+_LARGE: Final = 2**20
+"""From so many bytes on there is a warning."""
 
 
 def format_lines(captured: CapturesRecord) -> Iterator[str]:
@@ -45,7 +47,7 @@ def footer_lines(captured: CapturesRecord) -> Iterator[str]:
     nbytes = captured.nbytes
     if nbytes:
         yield f"captured arrays of {name}: {size(nbytes)}"
-    if nbytes >= max(captured.large, 1):
+    if nbytes >= _LARGE:
         yield (
             f"warning: {size(nbytes)} of captured arrays are kept by every program of {name}: "
             f"pass them as arguments"

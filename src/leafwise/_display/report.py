@@ -166,7 +166,6 @@ class CapturesRecord:
 
     function: str
     nbytes: int
-    large: int
     captures: list[CaptureRecord]
     stale: list[StaleCaptureRecord] = dataclasses.field(default_factory=list[StaleCaptureRecord])
 

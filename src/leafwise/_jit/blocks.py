@@ -4,7 +4,7 @@ import weakref
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from leafwise._captures.treatment import Fix, lines_of
+from leafwise._captures.treatment import Way, lines_of
 from leafwise._objects.call_site import Site, short_file
 from leafwise._objects.locks import new_lock
 from leafwise._objects.text import got
@@ -45,7 +45,7 @@ class StaleCapture(NamedTuple):
         before: The value that the program was made with, as text; of a program the operation.
         after: The value now, as text; the operation of a fresh trace.
         call: The line of the user's code that called; None if there is none.
-        fix: How the value can be passed instead.
+        way: How the value can be passed instead.
     """
 
     function: str
@@ -56,7 +56,7 @@ class StaleCapture(NamedTuple):
     before: str
     after: str
     call: Site | None = None
-    fix: Fix = Fix()
+    way: Way = Way.ARGUMENT
 
     def __str__(self) -> str:
         """Return the message: what changed, where it is read, and the fixes."""
@@ -69,9 +69,7 @@ class StaleCapture(NamedTuple):
                 f"`{self.before}` is `{self.after}` in a fresh trace\n"
                 f"  fix: pass what it reads there as an argument"
             )
-        owner = self.name.rpartition(".")[0]
-        is_attribute = owner in ("self", "cls") or self.holder == "attribute"
-        fixes = lines_of(self.fix, self.function, self.name, is_attribute=is_attribute)
+        fixes = lines_of(self.way, self.function, self.name)
         return (
             f"{self.function} captures `{self.name}`{where}, which was {self.before} when it was "
             f"traced and is {self.after} now\n"
@@ -84,10 +82,11 @@ class StaleCapture(NamedTuple):
 class CaptureChecks:
     """What a block of `leafwise.debug.check_captures` has found so far."""
 
-    def __init__(self, action: StaleAction, *, observes: bool = False) -> None:
+    def __init__(self, action: StaleAction, *, is_exact: bool = True) -> None:
         self.action = action
-        self.observes = observes  # nothing is warned of, each function does what its `stale=` says
-        self.is_exact = not observes  # each program is compared with a fresh trace
+        # Each program is compared with a fresh trace; otherwise nothing is warned of, and each
+        # function does what its `stale=` says.
+        self.is_exact = is_exact
         self.stale: list[StaleCapture] = []  # also where it is a warning or an error
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
 

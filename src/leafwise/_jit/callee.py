@@ -1,5 +1,6 @@
 """The user's function and arguments, under those that JAX sees."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -11,7 +12,6 @@ import jax
 
 from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
-from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import (
     ArgumentOwner,
     Signature,
@@ -20,9 +20,7 @@ from leafwise._compare.signature import (
     record,
     value_of,
 )
-from leafwise._display.reasons import Advice, Fix, Outcome, Reason, ReasonKind
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
-from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import KeyTable, StaticKey, key_of, verify
 from leafwise.errors import DefinitionError, StaticFieldError
@@ -110,25 +108,10 @@ class Callee:
             raise ReferenceError(f"the function {self.name} does not exist any more")
         return fun
 
-    def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reason | None:
-        """Return why the function does not take these arguments, if it does not."""
-        try:
-            parameters = inspect.signature(self.fun)
-        except (TypeError, ValueError):  # a builtin, or something that only looks callable
-            return None
-        try:
-            parameters.bind(*args, **kwargs)
-            if self.marked is not None:
-                self.marked.key(args, kwargs)
-        except StaticFieldError as error:
-            found = error.findings[0]
-            path, words = found.path.partition(".")[2], Verbatim(found.got)
-            advice = Advice(f"{found.got}: {found.reason}", Fix(found.fix))
-            return Reason(path, ReasonKind.INVALID, Outcome.ERROR, MISSING, words, advice)
-        except TypeError as error:
-            kind, words, cause = ReasonKind.ARGUMENTS, Verbatim(error), Cause.NO_SUCH_ARGUMENTS
-            return Reason(self.name, kind, Outcome.ERROR, MISSING, words, cause)
-        return None
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise what Python raises for arguments that the function does not take."""
+        with contextlib.suppress(ValueError):  # a builtin may have no signature
+            inspect.signature(self.fun).bind(*args, **kwargs)
 
     def record(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False

@@ -20,7 +20,7 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Record, differences, in_one_order, of_kind
+from leafwise._compare.description import Record, differences, of_kind
 from leafwise._compare.digest import describe, describe_call, describe_values, digest_of
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
@@ -45,8 +45,6 @@ from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
-from leafwise._objects.text import got
-from leafwise._statics.portable import dump
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 _TIMEOUT: Final = 300.0
@@ -65,14 +63,10 @@ class Body(Protocol):
     def callee(self) -> Any: ...
 
 
-def checked_timeout(option: object) -> float | None:
+def checked_timeout(option: float) -> float | None:
     """Return the seconds to wait for other processes; None if they are not compared."""
     if isinstance(option, bool):
         return _TIMEOUT if option else None
-    if not isinstance(option, int | float):
-        raise TypeError(
-            f"leafwise.jit(same_everywhere=...) takes a bool or a timeout in seconds: {got(option)}"
-        )
     check_timeout(option, "leafwise.jit(same_everywhere")
     return float(option)
 
@@ -283,7 +277,7 @@ def _compare_programs(
         made["operations"] = made["operations"][: len(made["operations"]) >> turn]
         around = [*_around(body).items()]
         whys = [_reason(each) for each in log.programs[-1:]]
-        return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
+        return {"program": made, "around": around, "why": whys}
 
     sent = exchange_in_groups(here, name, groups, send)
     _HERE.forget(body)
@@ -308,8 +302,19 @@ def _different(
     whys = [(group, each["why"]) for group, each in known]
     if len({str(why) for _, why in whys}) > 1:
         lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
-    message = f"{head}{''.join(lines)}\n  fix: {_fix(sent, found, around)}"
+    fix = _SAME_FLAGS if any(path.startswith("option ") for path in found) else _SAME_PROGRAM
+    message = f"{head}{''.join(lines)}\n  fix: {fix}"
     return DifferentProcessesError(message, {**found, **values})
+
+
+_SAME_FLAGS: Final = (
+    "start all processes with the same versions and flags, and take devices in one order"
+)
+_SAME_PROGRAM: Final = (
+    "give all processes the same values, and trace the same functions in one order; look at"
+    "\n  these lines for what is not an argument: the order of a set, an environment variable, a"
+    "\n  clock, a choice by measuring"
+)
 
 
 def _differing(one: LoweredProgram, other: LoweredProgram) -> Pairs:
@@ -324,23 +329,6 @@ def _differing(one: LoweredProgram, other: LoweredProgram) -> Pairs:
 def _text(operation: Any) -> str:
     text = "nothing in this place" if operation is None else str(operation)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH // 2]} ... {text[-_WIDTH // 2 :]}"
-
-
-def _fix(sent: Sequence[Any], found: Mapping[str, Any], around: Sequence[str]) -> str:
-    if any(path.startswith("option ") for path in found):
-        return "start all processes with the same versions and flags, and take devices in one order"
-    known = [each["inlined"] for each in sent if each]
-    if len(known) == len(sent) and len(set(known)) == 1:
-        return (
-            "they compute the same, but share other inner functions: what a process traced before"
-            "\n  decides that. Trace the same functions in all of them, in the same order"
-        )
-    if around:
-        return "give all processes the same values; what differs on purpose must not be read in it"
-    return (
-        "look at these lines for what is not an argument: the order of a set, an environment"
-        "\n  variable, a clock, a choice by measuring; take it as a static argument"
-    )
 
 
 def _around(body: Body) -> Record:
@@ -415,15 +403,14 @@ def compare(
     lines, values = differences_between(
         groups, sent, lambda one, other: differing(one, other, words.root)
     )
-    fix = "run one source in all processes, with the same values: from one file, or from process 0"
-    if any(_differ_by_order(sent[0], other) for other in sent[1:]):
-        fix += (
-            ";\n  a loop over a set takes another order in each process: declare a sorted tuple,"
-            "\n  or start all processes with one PYTHONHASHSEED"
-        )
     head = f"{words.head}: {count_of(groups)} differ from the others"
-    message = f"{head}{''.join(lines)}\n  fix: {fix}"
-    raise DifferentProcessesError(message, values)
+    raise DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {_SAME_VALUES}", values)
+
+
+_SAME_VALUES: Final = (
+    "run one source in all processes, with the same values: from one file, or from process 0;"
+    "\n  a sorted tuple in place of a set, whose order is another one in each"
+)
 
 
 # ------------------------------------------------------------------------ what differs
@@ -438,14 +425,3 @@ def differing(one: Record, other: Record, root: str) -> Pairs:
         return [(each.path, each.saved, each.target) for each in found]
     mine, its = (f"{', '.join(of_kind(each, 'array'))} in this order" for each in (one, other))
     return [(root, mine, its)]
-
-
-def _differ_by_order(one: Record | None, other: Record | None) -> bool:
-    """Return whether some static differs in the order of sets alone."""
-    if one is None or other is None:
-        return False
-    pairs = [(each, other.get(path)) for path, each in one.items()]
-    return any(
-        dump(mine) != dump(its) and dump(in_one_order(mine)) == dump(in_one_order(its))
-        for mine, its in pairs
-    )

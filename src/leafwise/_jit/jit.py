@@ -109,6 +109,8 @@ class JitFunction(Protocol[P, R_co]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Explain what a call with these arguments would do now, without making it.
 
+        It raises what the call would raise for arguments that the function refuses.
+
         As for a function that uses all its arguments: JAX drops those that are not used before
         it lowers, so that a committed array in the place of one costs a dispatch entry only.
         """
@@ -217,9 +219,7 @@ class StaleCheckedFunction(JittedFunction):
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log
-        refused = log.callee.refusal(args, kwargs)
-        if refused is not None:
-            return Explanation(Outcome.ERROR, (refused,))
+        log.callee.bind(args, kwargs)
         signature = log.callee.record(args, kwargs)
         found = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
         return self._leafwise_guard.with_captures(found, args, kwargs)
@@ -351,8 +351,8 @@ class _TracedBody:
         else:
             result = run()
             program.trace_seconds = time.perf_counter() - start
-        if log.keys is not None:
-            log.keys.note(program, observed)
+        if log.note_trace is not None:
+            log.note_trace(program, observed)
         body_ran(log, program)
         if observed is not None:
             for guard in list(log.guards):

@@ -76,6 +76,27 @@ class _Place:
         self.step: Any = None  # by how much its arrays are longer than those of the run before
         self.sizes = 1  # in a row: by one step, or for masks by any
 
+    def identify(self, program: _OutsideProgram, work: Work) -> _OutsideProgram | None:
+        """Add a program; return the earlier one that was the same, if there is one."""
+        # A loop by what it is given, not by what its bodies capture.
+        signature, devices = program.signature, work.devices
+        inputs = (program.inputs, program.results) if signature is None else signature
+        devices = devices[: None if signature is None else 1]
+        key = inputs, work.role, work.sizes, devices, trace_config()
+        earlier = self.programs.get(key)
+        self.programs[key] = program
+        return earlier
+
+    def steps(self, program: _OutsideProgram, *, is_any: bool) -> int:
+        """Return how many sizes in a row came before a program, if it is the first of its run."""
+        latest = self.latest
+        if latest is not None and latest.run == program.run is not None:
+            return 0
+        step = None if latest is None else _step(latest, program, is_any=is_any)
+        number = 0 if step is None else self.sizes if is_any or step == self.step else 1
+        self.latest, self.step, self.sizes = program, step, number + 1
+        return number
+
 
 class OutsideLog:
     """What JAX compiled outside jitted functions, by line and place."""
@@ -90,39 +111,35 @@ class OutsideLog:
         user = user_frame(frame)
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
-        made = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
-        given = tuple(map(definition_of, call.functions.values()))
-        place = self._places.setdefault((name, site_of(user), call.place, given), _Place())
-        operands = None
-        if call.is_direct and call.operands:
-            labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
-            values = tuple(call.operands.values())
-            operands = record(values, {}, StaticArguments(), labels=labels)
-        program = _OutsideProgram(run, *_avals(work), operands, made)
-        # A loop by what it is given, not by what its bodies capture.
-        key: tuple[Any, ...] = (program.signature or program[1:3], work.role, work.sizes)
-        key = *key, work.devices[: 1 if program.signature else None], trace_config()
+        definitions = tuple(map(definition_of, call.functions.values()))
+        place = self._places.setdefault((name, site_of(user), call.place, definitions), _Place())
+        program = _program_of(call, work, run)
+        earlier, latest, sizes = place.identify(program, work), place.latest, 0
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
-        earlier, latest = place.programs.get(key), place.latest
-        place.programs[key] = program
         reasons: list[Reason] = []
-        number = 0
         # Within one run a package may well compile one operation with several constants.
         # Where no run is known, it is another one for what runs a function.
-        fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else Fix()
-        fresh = [] if earlier is None else list(_fresh(earlier, program, call, fix))
         if earlier is not None and (call.functions if run is None else earlier.run != run):
+            fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else Fix()
             again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
-            reasons = fresh or [again]
-        elif latest is None or latest.run != run or run is None:
-            is_any = bool(call.is_masked or call.unsized)
-            step = None if latest is None else _step(latest, program, is_any=is_any)
-            number = 0 if step is None else place.sizes if is_any or step == place.step else 1
-            place.latest, place.step, place.sizes = program, step, number + 1
-            if latest is not None and number >= _FEW_SIZES:
+            reasons = list(_fresh(earlier, program, call, fix)) or [again]
+        else:
+            sizes = place.steps(program, is_any=bool(call.is_masked or call.unsized))
+            if latest is not None and sizes >= _FEW_SIZES:
                 reasons = list(_sizes(latest, program, call, outcome))
-        nearest = max(number - 1, 0) if reasons else None
+        nearest = max(sizes - 1, 0) if reasons else None
         return Explanation(outcome, tuple(reasons), nearest=nearest), run
+
+
+def _program_of(call: EagerCall, work: Work, run: int | None) -> _OutsideProgram:
+    """Return what is kept of a program."""
+    functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
+    signature = None
+    if call.is_direct and call.operands:
+        labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
+        values = tuple(call.operands.values())
+        signature = record(values, {}, StaticArguments(), labels=labels)
+    return _OutsideProgram(run, *_avals(work), signature, functions)
 
 
 _FEW_SIZES: Final = 3

@@ -38,7 +38,7 @@ from leafwise._captures.fingerprint import (
 from leafwise._captures.forms import Names
 from leafwise._captures.observe import Observer
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
-from leafwise._captures.treatment import fix_of
+from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
@@ -153,7 +153,7 @@ class Guard:
     def action(self) -> StaleAction:
         """What happens to a stale call now."""
         block = current_block()
-        return self.stale if block is None or block.observes else block.action
+        return self.stale if block is None or not block.is_exact else block.action
 
     @property
     def name(self) -> str:
@@ -228,7 +228,7 @@ class Guard:
         self._deliver(found, args)
         block = current_block()
         state = self._enter(current, state)
-        if found and block is not None and block.observes:
+        if found and block is not None and not block.is_exact:
             self._install(self._recheck)
         else:
             self._check_against(current, state)
@@ -411,7 +411,7 @@ def _stale_captures(
         was, now = program.captured[key], current.fingerprint[key]
         before, after = format_change(was, now)
         what = now.name, now.reader, now.holder, now.site or was.site
-        found[key] = StaleCapture(name, *what, before, after, site, fix_of(values[key]))
+        found[key] = StaleCapture(name, *what, before, after, site, way_of(values[key]))
     return found
 
 

@@ -274,7 +274,7 @@ class _Checks(CaptureChecks):
     """Records what is found stale."""
 
     def __init__(self, write: Write | None, audit: Audit | None) -> None:
-        super().__init__(StaleAction.IGNORE, observes=True)
+        super().__init__(StaleAction.IGNORE, is_exact=False)
         self._write = write
         self._audit = audit
         self._written: set[Any] = set()
