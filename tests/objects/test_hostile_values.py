@@ -1,4 +1,4 @@
-"""Mocks, proxies, wrong methods, deep and long values: each is a key, a leaf, or a named error."""
+"""Mocks, proxies, wrong methods and deep values: each is a key, a leaf, or a named error."""
 
 import functools
 from collections.abc import Callable
@@ -89,7 +89,6 @@ WRAPS: dict[str, Callable[[Any], Any]] = {
     "partial": lambda it: functools.partial(print, it),
     "closure": lambda it: lambda: it,
 }
-LONG = 10**5000
 VALUES: dict[str, Callable[[], Any]] = {
     **{
         f"Mock({kind.__name__})": functools.partial(mock.Mock, spec=kind)
@@ -100,12 +99,9 @@ VALUES: dict[str, Callable[[], Any]] = {
     "Proxy([1])": lambda: Proxy([1]),
     "Proxy(array)": lambda: Proxy(jnp.ones(2)),
     **{f"{name} 300 deep": functools.partial(nested, wrap, 300) for name, wrap in WRAPS.items()},
-    "long": lambda: LONG,
-    "long in a tuple": lambda: (LONG,),
-    "long key": lambda: lw.FrozenMapping({LONG: 1}),
     **{
         name: functools.partial(raising, name)
-        for name in ("__repr__", "__hash__", "__eq__", "__bool__", "__len__", "__getattr__")
+        for name in ("__hash__", "__eq__", "__bool__", "__len__", "__getattr__")
     },
 }
 
@@ -168,17 +164,6 @@ def test_too_deep(wrap: str) -> None:
         assert "nested too deeply" in str(error) or wrap == "list"  # noqa: PT017
 
 
-@pytest.mark.parametrize("wrap", ["tuple", "list", "FrozenMapping"])
-def test_freeze_too_deep(wrap: str) -> None:
-    """`freeze` says so, and the field is named."""
-    value = nested(WRAPS[wrap], 3000)
-    with pytest.raises(ValueError, match="nested too deeply"):
-        lw.freeze(value)
-    with pytest.raises(ValueError, match="nested too deeply") as error:
-        Frozen(1.0, value)
-    assert "Frozen.n" in error.value.__notes__[0]
-
-
 def test_a_proxy_is_not_what_it_says() -> None:
     """A mock of a float is no float: another key, compared by identity."""
     fake = mock.Mock(spec=float)
@@ -213,11 +198,9 @@ def test_arrays_and_tracers_are_arrays() -> None:
 
 
 def test_long_numbers() -> None:
-    """A number of thousands of digits is a static as any other."""
+    """A number of thousands of digits is a static as any other; only its text is cut."""
     made = functools.partial(Plain, 1.0)
-    with pytest.raises(ValueError, match="digits"):
-        repr(LONG)
-    assert jax.tree.structure(made(LONG)) == jax.tree.structure(made(LONG + 0))
-    assert jax.tree.structure(made(LONG)) != jax.tree.structure(made(LONG + 1))
-    assert repr(made(LONG).__leafwise_key__) != repr(made(LONG + 1).__leafwise_key__)
-    assert repr(made(LONG)).startswith("Plain(x=1.0, n=<int whose repr raises")
+    long = 10**5000
+    assert jax.tree.structure(made(long)) == jax.tree.structure(made(long + 0))
+    assert jax.tree.structure(made(long)) != jax.tree.structure(made(long + 1))
+    assert repr(made(long).__leafwise_key__) != repr(made(long + 1).__leafwise_key__)

@@ -56,14 +56,6 @@ def is_tree_node(cls: Any) -> bool:
     return True
 
 
-def derives(cls: type, base: type[T]) -> TypeGuard[type[T]]:
-    """Return whether a class derives from another: an abstract one may ask the first for ``==``."""
-    if type(base) is type:
-        return issubclass(cls, base)
-    mro: tuple[type, ...] = _NAMES["__mro__"].__get__(cls)
-    return any(each is base for each in mro)
-
-
 def read(value: object, name: str, default: Any = MISSING) -> Any:
     """Return an attribute, or the default if there is none, or if reading it raises."""
     try:

@@ -34,16 +34,14 @@ from jax.core import Tracer
 from leafwise._objects.attributes import (
     DISPATCH,
     WEAK,
-    dict_of,
     is_frozen,
     is_installed,
-    is_masked,
     of_partial,
     record_fields,
     registry_of,
     stored_attributes,
 )
-from leafwise._objects.classes import ClassMap, derives
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -139,29 +137,7 @@ def _float(value: float) -> Content:
 
 
 def _number(value: np.generic) -> Content:
-    """Return the dtype of a scalar of NumPy, and the bytes that count."""
-    halves = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
-    # Extended floats of x86 end with padding.
-    padded = np.finfo(np.longdouble).nmant == _X87_MANTISSA
-    ends = [10 if padded and type(half) is np.longdouble else None for half in halves]
-    content = [np.asarray(half).tobytes()[:end] for half, end in zip(halves, ends, strict=True)]
-    return repr(value.dtype), *content
-
-
-_X87_MANTISSA: Final = 63
-
-
-def _record(value: np.void) -> Content:
-    data = () if value.dtype.hasobject else (value.tobytes(),)
-    return repr(value.dtype), *data
-
-
-def _record_items(value: np.void) -> list[Any]:
-    return [value.item()] if value.dtype.hasobject else []
-
-
-def _record_steps(value: np.void) -> list[str]:
-    return [".item()"] if value.dtype.hasobject else []
+    return repr(value.dtype), value.tobytes()
 
 
 def _buffer(value: Any) -> Content:
@@ -198,20 +174,6 @@ def _array_values(value: np.ndarray[Any, Any]) -> list[Any]:
 def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
     places = np.ndindex(value.shape) if value.dtype.hasobject else ()
     return [".dtype", *(f"[{', '.join(map(str, place))}]" for place in places)]
-
-
-def _fill_value(value: Any) -> Any:
-    """Return what fills a masked array: it stores the usual one when that is asked for."""
-    found = dict_of(value).get("_fill_value")
-    return np.array(np.ma.default_fill_value(value.dtype)) if found is None else found
-
-
-_MASKED: Final = Kind(
-    "array",
-    _array,
-    lambda value: [*_array_values(value), _fill_value(value)],
-    lambda value: [*_array_steps(value), ".fill_value"],
-)
 
 
 def _jax_array(value: Any) -> Content:
@@ -489,7 +451,7 @@ def _make_object(value: Any, _parts: Sequence[Any]) -> Any:
 _target: Final[Any] = weakref.ReferenceType.__call__
 
 _BASES: Final[Mapping[type, Kind]] = {
-    np.void: Kind("void", _record, _record_items, _record_steps),  # its items can be assigned
+    np.void: Kind("void", _number),  # its items can be assigned
     np.generic: _plain(_number),  # before the builtins that some scalars derive from
     # By the builtins' own methods: a subclass may have others.
     bytearray: Kind("buffer", lambda value: (bytes(memoryview(value)),)),
@@ -573,8 +535,7 @@ def _find(cls: Any) -> Kind:
         return _BY_IDENTITY
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
-    base = next((kind for each, kind in _BASES.items() if derives(cls, each)), None)
-    base = _MASKED if is_masked(cls) else base
+    base = next((kind for each, kind in _BASES.items() if issubclass(cls, each)), None)
     fields = record_fields(cls)
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.
