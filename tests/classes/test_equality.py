@@ -84,10 +84,6 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "int4": (jnp.array([1, 2], jnp.int4), jnp.array([1, 2], jnp.int4)),
     "not a time": (np.array(["NaT"], "M8[s]"), np.array(["NaT"], "M8[s]")),
     "object array": (np.array(["a", None], object), np.array(["a", None], object)),
-    "object array of arrays": (
-        np.array([np.ones(2), None], object),
-        np.array([np.ones(2), None], object),
-    ),
     "weak type": (jnp.asarray(1.0), jnp.float32(1.0)),
 }
 DIFFERENT: dict[str, tuple[Any, Any]] = {

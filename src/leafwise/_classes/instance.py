@@ -24,7 +24,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
-from leafwise.errors import DefinitionError, LeafwiseError, TracerComparisonError
+from leafwise.errors import LeafwiseError, TracerComparisonError
 
 if TYPE_CHECKING:
     import wadler_lindig
@@ -37,7 +37,6 @@ def attach_init(
 ) -> None:
     """Give a class a constructor that ends with validated statics; its own one is `written`."""
     if written is not None:
-        _check_written(cls, written)
         cls.__init__ = _completing(cls, written)
     elif init:
         initvars = [
@@ -109,26 +108,6 @@ def _looking_again(cls: Any, constructor: Any, late: list[str]) -> Any:
 
 def _finish(self: Any, cls: type) -> None:
     construct.finish(spec_of(cls), self)
-
-
-def _check_written(cls: Any, written: Any) -> None:
-    """Refuse a wrapper of an inherited constructor, which knows no fields of the class."""
-    inherited = {
-        base.__dict__.get("__init__"): base for base in cls.__mro__[1:] if is_decorated(base)
-    }
-    # One that a user writes with functools.wraps still has __init__ in its code object.
-    if getattr(getattr(written, "__code__", None), "co_name", "__init__") == "__init__":
-        return
-    inner = written
-    while (inner := getattr(inner, "__wrapped__", None)) is not None:
-        if inner in inherited:
-            name, base = cls.__name__, inherited[inner].__name__
-            module = written.__globals__["__name__"].partition(".")[0]
-            raise DefinitionError(
-                f"{name}: a decorator below @lw.pytree (of {module}) took the constructor of "
-                f"{base} for that of {name}, which has none yet\n"
-                f"  fix: put @lw.pytree below it, next to `class {name}`"
-            )
 
 
 def rebuild(cls: type, values: dict[str, Any]) -> Any:
@@ -325,11 +304,6 @@ def _same_value(a: Any, b: Any) -> bool:
         if isinstance(a, jax.ShapeDtypeStruct) or isinstance(b, jax.ShapeDtypeStruct):
             return bool(a == b)
         a, b = _as_numpy(a), _as_numpy(b)
-        if a.dtype == object:
-            return all(
-                one is other or (_aval(one) == _aval(other) and _same_value(one, other))
-                for one, other in zip(a.flat, b.flat, strict=False)
-            )
         same = a == b
         if np.issubdtype(a.dtype, np.inexact) or a.dtype.kind in "VmM":
             same = same | ((a != a) & (b != b))  # noqa: PLR0124  # NaN, NaT
@@ -346,24 +320,7 @@ def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
 def _print(tree: Any, **options: Any) -> str:
     import wadler_lindig  # noqa: PLC0415  # only printing needs it
 
-    try:
-        return wadler_lindig.pformat(tree, hide_defaults=False, **options)
-    except Exception:  # noqa: BLE001  # a repr of the user's, an int of thousands of digits, depth
-        return _plainly(tree)
-
-
-def _plainly(tree: Any) -> str:
-    """Return a text on one line, whatever the code of a value inside raises."""
-    if not is_decorated(type(tree)):
-        return shorten(tree, _LONGEST)
-    fields = [
-        f"{each.name}={_plainly(getattr(tree, each.name, MISSING))}"
-        for each in spec_of(type(tree)).fields
-    ]
-    return f"{_class_name(type(tree))}({', '.join(fields)})"
-
-
-_LONGEST: Final = 200
+    return wadler_lindig.pformat(tree, hide_defaults=False, **options)
 
 
 def represent(self: Any) -> str:
@@ -389,7 +346,7 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
 
     if value.__class__ is not type(value):  # a proxy: it would be printed as what it is not
-        return wl.TextDoc(shorten(value, _LONGEST))
+        return wl.TextDoc(shorten(value))
     if is_a(value, type):
         return wl.TextDoc(_class_name(value))
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import re
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -68,7 +68,7 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
     kind = type(value)
     name = qualname_of(kind).rpartition(".")[2]
     try:
-        first, second = hash(value), hash(value)
+        hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
         if (found := _bad_item(path, value)) is not None:
             return found
@@ -77,9 +77,6 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
             fix = f"make {name}.__hash__ return one int, from values that never change"
             return _inconsistent(path, value, f"its __hash__ raises {raised}", fix)
         return _unhashable(path, value, f"it cannot be hashed ({raised})", _freeze_fix(path, value))
-    if first != second:
-        fix = f"make {name}.__hash__ depend on nothing but values that never change"
-        return _inconsistent(path, value, f"its hash was {first}, then {second}", fix)
     fix = f"make {name}.__eq__ return one bool, True for the object itself"
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
@@ -149,19 +146,6 @@ def of_argument(found: Finding) -> Finding:
     if not fixes or found.fix.startswith("make the field dynamic"):
         fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
     return found._replace(fix=",\nor".join(fixes))
-
-
-def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> Finding:
-    """Return a finding that shows how the field is declared in the place of three dots."""
-
-    def written(match: re.Match[str]) -> str:
-        try:
-            return declaration(match[1], match[2])
-        except Exception:  # noqa: BLE001  # the repr of a default is the user's own code
-            return match[0]
-
-    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, found.fix)
-    return found._replace(fix=fix)
 
 
 def field_of(path: str) -> str:

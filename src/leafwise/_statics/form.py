@@ -185,16 +185,10 @@ class Canonicaliser:
     def add_finding(self, found: tuple[type[StaticFieldError], Finding]) -> None:
         self._found.append(found)
 
-    def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
-        """Raise one error for all findings, if there are any.
-
-        Args:
-            declaration: Returns how a field is declared, with another option, as code.
-        """
+    def raise_findings(self) -> None:
+        """Raise one error for all findings, if there are any."""
         if self._found:
             kinds, found = zip(*self._found, strict=True)
-            if declaration is not None:
-                found = tuple(findings.with_declaration(each, declaration) for each in found)
             raise static_field_error(kinds, found)
 
     def take_over(self, other: "Canonicaliser") -> None:

@@ -168,8 +168,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
             raise
         except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
             canon.add_finding(findings.unreadable(path, value, error))
-    if not canon.accepts:
-        canon.raise_findings(getattr(owner, "declaration", None))
+    canon.raise_findings()
     return canon
 
 
