@@ -395,18 +395,15 @@ def has_mark(annotation: Any) -> bool:
     )
 
 
-def has_buried_mark(annotation: Any) -> bool:
+def has_buried_mark(annotation: Any, seen: Sequence[Any] = ()) -> bool:
     """Return whether ``Static`` is inside another type, where it has no effect."""
-    return _has_buried_mark(annotation, [])
-
-
-def _has_buried_mark(annotation: Any, seen: list[Any]) -> bool:
+    seen = list(seen)
     *_, inner = _layers(annotation, seen)
     if typing.get_origin(inner) is Literal:
         return False
     for part in typing.get_args(inner):  # those of Callable start with a list
         parts: list[Any] = part if isinstance(part, list) else [part]
-        if any(has_mark(each) or _has_buried_mark(each, seen) for each in parts):
+        if any(has_mark(each) or has_buried_mark(each, seen) for each in parts):
             return True
     return False
 

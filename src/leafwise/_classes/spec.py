@@ -427,12 +427,6 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
     is_slot = isinstance(value, types.MemberDescriptorType)
     if value is dataclasses.MISSING or value is definition.default or is_slot:
         return []
-    if isinstance(value, property | functools.cached_property | classmethod | staticmethod):
-        kind = type(value).__name__
-        return [
-            f"{cls.__name__}.{name}: a {kind} hides the field that a base class declares\n"
-            f"  fix: give it another name"
-        ]
     static = is_static_metadata(definition.metadata) is True
     own = copy.copy(definition)
     own.default = value

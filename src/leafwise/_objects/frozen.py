@@ -60,10 +60,6 @@ class FrozenMapping(Mapping[K, V_co]):
         """Refuse."""
         raise AttributeError(f"a FrozenMapping cannot be changed (setting {name!r})")
 
-    def __delattr__(self, name: str) -> None:
-        """Refuse."""
-        self.__setattr__(name, None)
-
     def __getitem__(self, key: K) -> V_co:
         """Return the value of `key`."""
         return self._items[key]
@@ -156,10 +152,6 @@ class StaticArray(np.ndarray[Any, Any]):
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse, for shape and dtype too, which can be assigned to other arrays."""
         raise AttributeError(f"a StaticArray cannot be changed (setting {name!r})")
-
-    def __delattr__(self, name: str) -> None:
-        """Refuse."""
-        self.__setattr__(name, None)
 
     def __setstate__(self, state: object) -> None:
         """Refuse: numpy would replace the content."""
