@@ -18,7 +18,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
-from leafwise._objects.classes import is_a, read
+from leafwise._objects.classes import is_a, read, redefined_mark
 from leafwise._objects.code import find_by_name
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
@@ -334,7 +334,7 @@ def represent(self: Any) -> str:
     # JAX 0.10 prints an instance where its class is not the expected one, so a redefined class
     # is marked. A class of a function is not: each call of that function redefines it.
     local = "<locals>" in type(self).__qualname__
-    return text if local else text + spec_of(type(self)).note
+    return text if local else text + redefined_mark(type(self))
 
 
 def _class_name(cls: type) -> str:

@@ -87,18 +87,12 @@ def _library(cls: type) -> str:
 
 
 def check_bases(cls: type) -> None:
-    """Refuse bases whose fields would be lost or could change.
+    """Refuse bases whose fields would be lost.
 
     Raises:
         DefinitionError: There is one.
     """
     for base in cls.__mro__[1:]:
-        params = base.__dict__.get("__dataclass_params__")
-        if params is not None and not params.frozen:
-            raise DefinitionError(
-                f"{cls.__name__}: its base {base.__name__} is a dataclass that is not frozen\n"
-                f"  fix: decorate {base.__name__} with @lw.pytree or @dataclass(frozen=True)"
-            )
         if is_decorated(base) or not any(map(is_decorated, base.__mro__[1:])):
             continue
         declared = annotations_of(base).items()

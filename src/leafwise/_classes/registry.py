@@ -69,7 +69,6 @@ def _note_redefinition(spec: ClassSpec) -> None:
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None
     if older is not None and older is not cls:
-        spec_of(older).is_redefined = True
         # JAX prints the type itself where two types differ. The older class can no longer be
         # found by its name (a local one never could), so nothing that worked stops working.
         older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"
@@ -157,7 +156,6 @@ class Registered(NamedTuple):
     cls: type
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
-    note: str = ""
     hash_node: Callable[[tuple[Any, ...]], object] | None = None
 
 

@@ -27,7 +27,6 @@ from leafwise._classes.annotations import (
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import defining_site
-from leafwise._objects.classes import REDEFINED
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
@@ -89,7 +88,6 @@ class ClassSpec:
         table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
-        is_redefined: Whether a newer class has taken its name.
         hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
     """
 
@@ -119,17 +117,11 @@ class ClassSpec:
         self.table: KeyTable = table_of(cls)
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init
-        self.is_redefined = False
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         if many_statics:
             from leafwise._statics.hash_nodes import hash_node_of  # noqa: PLC0415  # slow to import
 
             self.hash_node = hash_node_of
-
-    @property
-    def note(self) -> str:
-        """What distinguishes this class from another definition of its name, in a repr."""
-        return f" [{REDEFINED}]" if self.is_redefined else ""
 
 
 def declaration(

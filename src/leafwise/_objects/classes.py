@@ -83,6 +83,11 @@ def module_of(cls: type) -> str:
     return found if type(found) is str else ""
 
 
+def redefined_mark(cls: type) -> str:
+    """Return what stands behind the name of a class in a repr, if a newer one has taken it."""
+    return f" [{REDEFINED}]" if REDEFINED in cls.__qualname__ else ""
+
+
 def distinct_names(one: type, other: type) -> tuple[str, str]:
     """Return the names of two classes; those of one name with their modules."""
     if one.__qualname__ != other.__qualname__:

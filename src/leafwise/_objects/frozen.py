@@ -130,10 +130,7 @@ class StaticArray(np.ndarray[Any, Any]):
             raise static_field_error([TracerInStaticError], [_traced(value)])
         if is_a(value, np.ma.MaskedArray):
             raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
-        try:
-            source = np.asarray(value, dtype)
-        except jax.errors.TracerArrayConversionError as error:
-            raise static_field_error([TracerInStaticError], [_traced(value)]) from error
+        source = np.asarray(value, dtype)
         if source.dtype.hasobject:
             raise TypeError(
                 f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
@@ -152,10 +149,6 @@ class StaticArray(np.ndarray[Any, Any]):
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse, for shape and dtype too, which can be assigned to other arrays."""
         raise AttributeError(f"a StaticArray cannot be changed (setting {name!r})")
-
-    def __setstate__(self, state: object) -> None:
-        """Refuse: numpy would replace the content."""
-        self.__setattr__("content", state)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply a numpy function to plain arrays; as an output this one is read-only."""

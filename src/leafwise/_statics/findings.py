@@ -158,12 +158,6 @@ def _is_in_containers(path: str) -> bool:
     return re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None
 
 
-def _derive_it(path: str) -> str:
-    """Return the fix for what an object stores beside its fields, as ``__post_init__`` may."""
-    found = re.search(r"\.(?!__)(\w+)$", path)
-    return f",\nor, if it follows from the rest, make {found[1]} a cached_property" if found else ""
-
-
 def _make_dynamic(path: str) -> str:
     """Return the fix that makes a value dynamic, which may be deep inside a static one."""
     cls, _, way = path.partition(".")
@@ -193,8 +187,6 @@ def array(path: str, value: Any) -> Refusal:
             f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
             f"`{field}: ... = lw.static_field(freeze=True)`"
         )
-    else:
-        fix += _derive_it(path)
     try:
         kind = f"{value.dtype}, shape {tuple(value.shape)}"
     except Exception:  # noqa: BLE001  # an object that only looks like an array
@@ -267,7 +259,7 @@ def _freeze_fix(path: str, value: Any) -> str:
         fix = f"pass a {kind}: `{code}`"
         if _is_in_containers(path):
             return f"{fix},\nor let the field convert it: {declare}"
-        return fix + _derive_it(path)
+        return fix
     return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import jax
 
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import ClassMap, redefined_mark
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.locks import Cleanup, new_lock
 from leafwise._statics import findings
@@ -129,7 +129,6 @@ class StaticOwner(Protocol):
     Attributes:
         cls: The class.
         static_names: Its static fields, in order.
-        note: What distinguishes this class from others of its name in a repr; usually empty.
         hash_node: Picks the extra child of an instance by its statics, if it has one.
     """
 
@@ -138,9 +137,6 @@ class StaticOwner(Protocol):
 
     @property
     def static_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def note(self) -> str: ...
 
     @property
     def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None: ...
@@ -249,7 +245,7 @@ class StaticKey(Token):
             f"{name}={describe(value, deep if name in by_content else shallow)}"
             for name, value in pairs
         )
-        return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
+        return f"{self.owner.cls.__name__}({inside}){redefined_mark(self.owner.cls)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_key, (table_of(self.owner.cls), self.values)
