@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from dataclasses import InitVar
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,52 @@ def test_own_constructor_keeps_its_globals() -> None:
 
     with pytest.raises(lw.errors.UndecoratedSubclassError):
         Undecorated(1)
+
+
+def wrapped(cls: Any) -> Any:
+    """Wrap the constructor that a class has or inherits, as a checker of types does."""
+    inner = cls.__init__
+
+    @functools.wraps(inner)
+    def checked(*args: Any, **kwargs: Any) -> None:
+        inner(*args, **kwargs)
+
+    cls.__init__ = checked
+    return cls
+
+
+def test_wrapped_inherited_constructor() -> None:
+    """A decorator that took the constructor of a base is refused; what a user writes is not."""
+
+    @lw.pytree
+    class Base:
+        x: Any
+
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"(?s)Sub: a decorator below @lw\.pytree .*Base"
+    ):
+
+        @lw.pytree
+        @wrapped
+        class Sub(Base):
+            y: Any = 1
+
+    @lw.pytree
+    class Written(Base):
+        y: Any = 1
+
+        @functools.wraps(Base.__init__)
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+
+    assert (Written(2).x, Written(2).y) == (2, 1)
+
+    @wrapped
+    @lw.pytree
+    class Above(Base):
+        y: Any = 1
+
+    assert (Above(2, 3).y, lw.replace(Above(2, 3), y=4).y) == (3, 4)
 
 
 def test_classes_are_told() -> None:

@@ -24,7 +24,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
-from leafwise.errors import LeafwiseError, TracerComparisonError
+from leafwise.errors import DefinitionError, LeafwiseError, TracerComparisonError
 
 if TYPE_CHECKING:
     import wadler_lindig
@@ -37,6 +37,7 @@ def attach_init(
 ) -> None:
     """Give a class a constructor that ends with validated statics; its own one is `written`."""
     if written is not None:
+        _check_written(cls, written)
         cls.__init__ = _completing(cls, written)
     elif init:
         initvars = [
@@ -108,6 +109,26 @@ def _looking_again(cls: Any, constructor: Any, late: list[str]) -> Any:
 
 def _finish(self: Any, cls: type) -> None:
     construct.finish(spec_of(cls), self)
+
+
+def _check_written(cls: Any, written: Any) -> None:
+    """Refuse a wrapper of an inherited constructor, which knows no fields of the class."""
+    inherited = {
+        base.__dict__.get("__init__"): base for base in cls.__mro__[1:] if is_decorated(base)
+    }
+    # One that a user writes with functools.wraps still has __init__ in its code object.
+    if getattr(getattr(written, "__code__", None), "co_name", "__init__") == "__init__":
+        return
+    inner = written
+    while (inner := getattr(inner, "__wrapped__", None)) is not None:
+        if inner in inherited:
+            name, base = cls.__name__, inherited[inner].__name__
+            module = written.__globals__["__name__"].partition(".")[0]
+            raise DefinitionError(
+                f"{name}: a decorator below @lw.pytree (of {module}) took the constructor of "
+                f"{base} for that of {name}, which has none yet\n"
+                f"  fix: put @lw.pytree below it, next to `class {name}`"
+            )
 
 
 def rebuild(cls: type, values: dict[str, Any]) -> Any:
