@@ -121,10 +121,6 @@ def test_node() -> None:
     assert lw.pytree(Node) is Node
     assert struct.dataclass(Node) is Node
     assert jax.tree.leaves({"a": node}) == [3]
-    with pytest.raises(lw.errors.DefinitionError, match=r"Local\.replace: a field of this name"):
-
-        class Local(struct.PyTreeNode):
-            replace: int
 
 
 def test_local_names() -> None:

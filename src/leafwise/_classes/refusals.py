@@ -34,14 +34,14 @@ def check_class(cls: Any) -> None:
             f"register a class that is not a pytree: "
             f"lw.register({cls.__name__}, dynamic=[...], static=[...])"
         )
-    if (base := builtin_base(cls)) is not object:
+    if (base := native_base(cls)) is not object:
         raise DefinitionError(
             f"{cls.__name__}: a subclass of {base.__name__} cannot be a pytree class, since "
             f"its content is not in fields\n  fix: keep a {base.__name__} in a field"
         )
 
 
-def builtin_base(cls: type) -> type:
+def native_base(cls: type) -> type:
     """Return the nearest class among its bases, and itself, that is not written in Python."""
     return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP)
 

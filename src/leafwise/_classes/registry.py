@@ -13,7 +13,7 @@ import jax
 from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._classes.refusals import builtin_base
+from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
 from leafwise._objects.classes import REDEFINED, ClassMap, is_tree_node, notify_registered
 from leafwise._objects.locks import new_lock
@@ -243,7 +243,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
         raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
-    base = builtin_base(cls)
+    base = native_base(cls)
     is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))
     if not is_plain or hasattr(cls, "__pydantic_fields__"):
         raise DefinitionError(

@@ -66,20 +66,14 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
         return default
 
 
-_NAMES: Final[Any] = vars(type)
-
-
 def qualname_of(cls: type) -> str:
-    """Return the qualified name of a class, past its metaclass."""
-    return str(_NAMES["__qualname__"].__get__(cls))
+    """Return the qualified name of a class."""
+    return cls.__qualname__
 
 
 def module_of(cls: type) -> str:
-    """Return the name of the module of a class, past its metaclass; empty if it has none."""
-    try:
-        found = _NAMES["__module__"].__get__(cls)
-    except AttributeError:
-        return ""
+    """Return the name of the module of a class; empty if it has none."""
+    found = getattr(cls, "__module__", "")
     return found if type(found) is str else ""
 
 

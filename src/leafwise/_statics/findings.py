@@ -98,16 +98,6 @@ def _bad_item(path: str, value: Any) -> Refusal | None:
     return None
 
 
-def eq_raises(path: str, value: Any, error: Exception) -> Finding:
-    """Return the finding for an ``==`` that raises between two values."""
-    return Finding(
-        path,
-        got(value),
-        f"its __eq__ raises {type(error).__name__}: {message_of(error)}",
-        f"make {type(value).__name__}.__eq__ return one bool for any other {type(value).__name__}",
-    )
-
-
 def unhashable(path: str, value: Any) -> Refusal:
     """Return the finding for a value that can change in place."""
     return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))

@@ -171,12 +171,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
 def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
     snapshot = Snapshot()
     for name, value in zip(owner.static_names, values, strict=True):
-        path = f"{owner.cls.__name__}.{name}"
-        try:
-            snapshot.add(value, path)
-        except Exception as error:
-            kind, found = findings.unreadable(path, value, error)
-            raise static_field_error([kind], [found]) from error
+        snapshot.add(value, f"{owner.cls.__name__}.{name}")
     return snapshot
 
 
@@ -419,10 +414,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     if known is not None and known.guards and known.rest_fixed and known.unchanged():
         return known
     owner = table.owner
-    try:
-        form = plain_form(id(owner.cls), values)
-    except Exception:  # noqa: BLE001  # a metaclass whose hash raises: reading it says so, by name
-        form = None
+    form = plain_form(id(owner.cls), values)
     if form is not None:
         return _plain_key(table, values, ids, form)
     canon = read_statics(owner, values)
