@@ -150,14 +150,11 @@ def _is_in_containers(path: str) -> bool:
 
 def _make_dynamic(path: str) -> str:
     """Return the fix that makes a value dynamic, which may be deep inside a static one."""
-    cls, _, way = path.partition(".")
     if _is_in_containers(path):
         return f"make the field dynamic: `{field_of(path)}: jax.Array`"
-    name = re.findall(r"\w+", way)[-1]
-    name = name if name.isidentifier() and not name.startswith("__") else "value"
     return (
         f"make the field dynamic, if {field_of(path)} is a pytree,\n"
-        f"or move the value out of it, into a dynamic field of {cls}: `{name}: jax.Array`"
+        f"or move the value out of it, into a dynamic field of {path.partition('.')[0]}"
     )
 
 
