@@ -73,15 +73,6 @@ def nested(wrap: Callable[[Any], Any], depth: int) -> Any:
     return inner
 
 
-def raising(*names: str) -> Any:
-    """Return an instance of a class whose methods of these names raise, as an unfinished one's."""
-
-    def fail(*_: Any) -> Any:
-        raise RuntimeError("not today")
-
-    return type("Raising", (), dict.fromkeys(names, fail))()
-
-
 WRAPS: dict[str, Callable[[Any], Any]] = {
     "tuple": lambda it: (it,),
     "list": lambda it: [it],
@@ -99,10 +90,6 @@ VALUES: dict[str, Callable[[], Any]] = {
     "Proxy([1])": lambda: Proxy([1]),
     "Proxy(array)": lambda: Proxy(jnp.ones(2)),
     **{f"{name} 300 deep": functools.partial(nested, wrap, 300) for name, wrap in WRAPS.items()},
-    **{
-        name: functools.partial(raising, name)
-        for name in ("__hash__", "__eq__", "__bool__", "__len__", "__getattr__")
-    },
 }
 
 
