@@ -361,9 +361,13 @@ def make_properties(
     properties: dict[str, property] = {}
     for index, name in enumerate(spec.static_names):
         get = _named(spec.cls, name, namespace.pop(f"get_{index}"))
-        put = _named(spec.cls, name, lambda self, value, name=name: write_static(self, name, value))
+        put = _named(spec.cls, name, _setter(name, write_static))
         properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
     return properties
+
+
+def _setter(name: str, write_static: Callable[[Any, str, Any], None]) -> Callable[[Any, Any], None]:
+    return lambda self, value: write_static(self, name, value)
 
 
 def _key_of_self(cls: type) -> str:

@@ -138,12 +138,8 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
         FieldNotSetError: `values` lacks a field of `cls`.
         StaticFieldError: A static value cannot be part of a key.
     """
-    return fill(object.__new__(cls), values)
-
-
-def fill(self: Any, values: dict[str, Any]) -> Any:
-    """Give an empty instance its field values, and return it."""
-    spec = spec_of(type(self))
+    self: Any = object.__new__(cls)
+    spec = spec_of(cls)
     for name, value in values.items():
         object.__setattr__(self, name, value)
     construct.check_all_set(spec, self)

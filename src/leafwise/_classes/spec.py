@@ -136,8 +136,6 @@ def declaration(
         static: Whether it is to be static.
     """
     kind = annotations.without_marks(annotation)
-    if more == "freeze=True":
-        kind = _frozen(kind)
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     default, factory = definition.default, definition.default_factory
     given = {

@@ -166,10 +166,6 @@ def _class(value: type, options: DescribeOptions) -> str:
     return _named(value, f"{module_of(value)}.{qualname_of(value)}", options)
 
 
-def _enum(value: Enum, options: DescribeOptions) -> str:
-    return f"{_class_name(type(value), options)}.{value.name}"
-
-
 def _function(value: Any, options: DescribeOptions) -> str:
     if not is_a(value, types.FunctionType) and kind_of(value).values(value):  # [].append
         return f"{describe(value.__self__, options)}.{value.__name__}"
@@ -191,10 +187,6 @@ def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 def _method(value: types.MethodType | BoundMethod, options: DescribeOptions) -> str:
     name = getattr(value.__func__, "__name__", shorten(value.__func__))
     return f"{describe(value.__self__, options)}.{name}"
-
-
-def _module(value: types.ModuleType, _options: DescribeOptions) -> str:
-    return f"<module {value.__name__}>"
 
 
 def _tuple(value: tuple[Any, ...], options: DescribeOptions) -> str:
@@ -260,14 +252,14 @@ def _record(value: Any, options: DescribeOptions) -> str:
 
 _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str]], ...]] = (
     (type, _class),
-    (Enum, _enum),
+    (Enum, lambda value, options: f"{_class_name(type(value), options)}.{value.name}"),
     (np.dtype, _dtype),
     (np.generic, _scalar),  # before the builtins that some scalars derive from
     (float, _float),
     ((*_PLAIN, *_TIMES, Decimal, Fraction, uuid.UUID), _subclass),
     ((jax.Array, np.ndarray), lambda value, _options: describe_array(value)),
     ((types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType), _function),
-    (types.ModuleType, _module),
+    (types.ModuleType, lambda value, _options: f"<module {value.__name__}>"),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     (tuple, _tuple),
     (frozenset, _frozenset),

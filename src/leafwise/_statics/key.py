@@ -87,12 +87,6 @@ def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
     cleanup(forget)
 
 
-def _token_entry(token: T, table: dict[int, list[WeakEntry[T]]], hashed: int) -> WeakEntry[T]:
-    entry = WeakEntry(token, _forget_token)
-    entry.table, entry.position = table, hashed
-    return entry
-
-
 def intern(
     table: dict[int, list[WeakEntry[T]]],
     form: tuple[Any, ...],
@@ -110,7 +104,8 @@ def intern(
             return found
         # Before the list is looked up: making an entry can start a garbage collection,
         # which can empty the list, and so remove it from the table.
-        entry = _token_entry(made, table, hashed)
+        entry = WeakEntry(made, _forget_token)
+        entry.table, entry.position = table, hashed
         table.setdefault(hashed, []).append(entry)
     return made
 
@@ -423,8 +418,12 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     form = canon.form
     key: StaticKey
     if canon.fixed and not canon.guards:
-        make = functools.partial(_make_key, owner, values, canon)
-        key = intern(table.tokens, form, hash(form), make)
+        key = intern(
+            table.tokens,
+            form,
+            hash(form),
+            lambda: _with_snapshot(StaticKey(owner, values, form, canon), canon),
+        )
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
@@ -459,10 +458,6 @@ def _plain_key(
             return found
         table.add(made, ids, form)
     return made
-
-
-def _make_key(owner: StaticOwner, values: tuple[Any, ...], canon: Canonicaliser) -> StaticKey:
-    return _with_snapshot(StaticKey(owner, values, canon.form, canon), canon)
 
 
 def _with_snapshot(key: StaticKey, canon: Canonicaliser) -> StaticKey:
