@@ -90,10 +90,6 @@ class FrozenMapping(Mapping[K, V_co]):
         """Pickle by items: hashes differ between processes."""
         return FrozenMapping, (self._items,)
 
-    def __copy__(self) -> "FrozenMapping[K, V_co]":
-        """Return itself, as nothing can change it."""
-        return self
-
 
 class StaticArray(np.ndarray[Any, Any]):
     """A read-only numpy array that can be a static value.
