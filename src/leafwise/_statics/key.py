@@ -87,6 +87,12 @@ def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
     cleanup(forget)
 
 
+def _token_entry(token: T, table: dict[int, list[WeakEntry[T]]], hashed: int) -> WeakEntry[T]:
+    entry = WeakEntry(token, _forget_token)
+    entry.table, entry.position = table, hashed
+    return entry
+
+
 def intern(
     table: dict[int, list[WeakEntry[T]]],
     form: tuple[Any, ...],
@@ -104,8 +110,7 @@ def intern(
             return found
         # Before the list is looked up: making an entry can start a garbage collection,
         # which can empty the list, and so remove it from the table.
-        entry = WeakEntry(made, _forget_token)
-        entry.table, entry.position = table, hashed
+        entry = _token_entry(made, table, hashed)
         table.setdefault(hashed, []).append(entry)
     return made
 
