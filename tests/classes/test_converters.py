@@ -151,7 +151,7 @@ def test_must_be_callable() -> None:
 
 
 def test_a_check_that_says_why() -> None:
-    """A text refuses as False does, and is in the message; so is the line of a lambda."""
+    """A text refuses as False does, and is in the message."""
 
     @lw.pytree
     class P:
@@ -161,7 +161,4 @@ def test_a_check_that_says_why() -> None:
     assert P(jnp.ones(2), 2).n == 2
     with pytest.raises(lw.errors.FieldCheckError) as error:
         P(jnp.ones(2), 0)
-    first, second = error.value.message.splitlines()
-    assert first == "P.n: its check <lambda> refused 0 (int): must be positive"
-    assert 'check=lambda n: n > 0 or "must be positive")` (' in second
-    assert "test_converters.py:" in second
+    assert error.value.message == "P.n: its check <lambda> refused 0 (int): must be positive"

@@ -128,11 +128,7 @@ def test_what_is_static(forward: Any) -> None:
 
 
 def test_what_the_constructor_says(forward: Any) -> None:
-    """Documentation shows the text, and whoever asks later gets the types, as of a dataclass."""
-    assert forward.Slotted.__doc__ == (
-        "Slotted(other: 'Other', *, start: 'Other | None' = None, "
-        "starts: 'tuple[Other, ...]' = (), act: 'lw.Static[Act]' = 'relu')"
-    )
+    """Whoever asks later gets the types, as of a dataclass."""
     assert dataclasses.fields(forward.Node)[3].type == "Other | None"
     if LATE:
         hints = typing.get_type_hints(forward.Slotted.__init__)

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -73,17 +73,3 @@ def test_method_that_the_class_has() -> None:
         pass
 
     assert Below(1).replace(2) == "own 2"
-
-
-def test_field_of_the_name() -> None:
-    """A field `replace` would hide the method, and is refused."""
-    cls = type("Params", (), {"__annotations__": {"replace": Any}})
-    with pytest.raises(lw.errors.DefinitionError, match=r"Params\.replace: a field"):
-        lw.pytree(replace=True)(cls)
-
-    @lw.pytree(replace=True)
-    class Declared:
-        w: Any
-        replace: ClassVar[Any]
-
-    assert Declared(1).replace(w=2).w == 2

@@ -277,10 +277,6 @@ RAISED: dict[str, tuple[str, dict[str, str]]] = {
         "lw.jit(lambda p: p.act(p.x))(P(jnp.ones(2)))",
         {"act: Callable[..., Any] = jax.nn.relu": "{1}"},
     ),
-    "a mutable default": (
-        "@lw.pytree\nclass P:\n    x: jax.Array = jnp.zeros(3)\nP()",
-        {"x: jax.Array = jnp.zeros(3)": "{0}"},
-    ),
     "a list in a static": (
         "@lw.pytree\nclass P:\n    x: jax.Array\n    n: lw.Static[Any] = None\nP(1.0, [1, 2])",
         {"[1, 2]": "{0}"},

@@ -146,10 +146,10 @@ def define(source: str) -> Any:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("    x: Any\n    s: int = 1", "Changing.s: static (1) in the file, dynamic here"),
+        ("    x: Any\n    s: int = 1", "here: dynamic x, s; static none"),
         (
             "    x: Any\n    y: Any = 0\n    s: int = lw.static_field(default=1)",
-            "Changing.y: not there in the file, dynamic here",
+            "here: dynamic x, y; static s",
         ),
     ],
 )

@@ -102,10 +102,6 @@ def test_node() -> None:
     assert pickle.loads(pickle.dumps(node)) == node  # noqa: S301
     assert node.total()[1] == 3
     assert struct.dataclass(Node) is Node
-    with pytest.raises(lw.errors.DefinitionError, match=r"Local\.replace: a field of this name"):
-
-        class Local(struct.PyTreeNode):
-            replace: int
 
 
 @works("flax", "classes of both `struct` modules as bases and fields of each other")

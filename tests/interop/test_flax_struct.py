@@ -133,21 +133,15 @@ def test_static_field_in_flax() -> None:
 
 
 def test_subclass_of_a_flax_class() -> None:
-    """A class that flax has made is refused, with its maker and the way to leave it."""
-    with pytest.raises(
-        lw.errors.DefinitionError,
-        match=r"of Node is .* already, by PyTreeNode of flax\n.*methods of Node that you",
-    ):
+    """A class that flax has made is refused, by its own decorator or by that of a base."""
+    with pytest.raises(lw.errors.DefinitionError, match="Sub: a dataclass and a pytree already"):
 
         @lw.pytree
         class Sub(Node):
             more: int = 1
 
-    for cls, what in (
-        (State, "@flax.struct.dataclass has made it a dataclass and a pytree already\n"),
-        (Node, "each subclass of PyTreeNode is a dataclass and a pytree already, by flax\n"),
-    ):
-        with pytest.raises(lw.errors.DefinitionError, match=f"{what}.*leafwise.interop.flax"):
+    for cls in (State, Node):
+        with pytest.raises(lw.errors.DefinitionError, match="a dataclass and a pytree already"):
             lw.pytree(cls)
 
 

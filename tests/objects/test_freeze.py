@@ -98,18 +98,6 @@ def test_order_of_a_mapping_is_part_of_the_key() -> None:
     assert jax.tree.structure(P(1.0, one)) != jax.tree.structure(P(1.0, two))
 
 
-def test_containers_that_contain_themselves() -> None:
-    """A cycle is an error, not a recursion without end."""
-    loop: list[Any] = []
-    loop.append(loop)
-    with pytest.raises(ValueError, match="contains itself"):
-        lw.freeze(loop)
-    with pytest.raises(ValueError, match="contains itself"):
-        P(1.0, {"k": loop})
-    shared: list[Any] = [1]
-    assert lw.freeze([shared, shared]) == ((1,), (1,))
-
-
 def test_tracers_inside_are_reported_by_field() -> None:
     """A tracer in a field that freezes is named by class, field and path, with the rest."""
 
@@ -165,11 +153,10 @@ def test_frozen_mapping_is_hashable() -> None:
         lambda m: m.__delitem__("a"),
         lambda m: setattr(m, "a", 2),
         lambda m: setattr(m, "_items", {}),
-        lambda m: delattr(m, "_items"),
         lambda m: m.update(a=2),
         lambda m: m.clear(),
     ],
-    ids=["setitem", "delitem", "setattr", "items", "delattr", "update", "clear"],
+    ids=["setitem", "delitem", "setattr", "items", "update", "clear"],
 )
 def test_frozen_mapping_cannot_be_changed(change: Any) -> None:
     """No public way changes a mapping: each is an error, and content and hash stay."""

@@ -1,4 +1,4 @@
-"""The table of what values consist of: exact contents, parts with their steps, copies."""
+"""The table of what values consist of: exact contents, parts with their steps."""
 
 from typing import Any
 
@@ -46,19 +46,6 @@ def test_each_part_has_a_step_and_contents_have_a_hash(sample: Sample) -> None:
         steps, values = list(kind.steps(value)), list(kind.values(value))
         assert len(steps) == len(values)
         assert [step for step, _ in kind.parts(value)] == steps
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
-def test_a_copy_has_the_parts_that_it_was_made_of(sample: Sample) -> None:
-    """What can be made again comes out the same."""
-    value = sample.make()
-    kind = kind_of(value)
-    if kind.make is None:
-        return
-    copied = kind.make(value, kind.values(value))
-    assert type(copied) is type(value)
-    assert are_same(copied, value)
-    assert copied is not value or not kind.values(value)
 
 
 def test_there_is_a_sample_of_each_kind() -> None:

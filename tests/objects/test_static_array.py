@@ -56,8 +56,6 @@ def test_is_a_read_only_copy() -> None:
     for name in ("shape", "dtype", "_array", "_hash", "new"):
         with pytest.raises(AttributeError):
             setattr(table, name, 1)
-        with pytest.raises(AttributeError):
-            delattr(table, name)
     with pytest.raises((TypeError, ValueError)):
         table[0] = 1  # type: ignore[index]
     assert table.tolist() == [0, 1, 2]
@@ -111,11 +109,10 @@ def test_as_a_static_field_in_jit() -> None:
     assert traces == [[1.0, 2.0], [1.0, 3.0]]
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_tracers_are_refused(deep: bool) -> None:
+def test_tracers_are_refused() -> None:
     """A traced value has no content to keep."""
     with pytest.raises(lw.errors.StaticFieldError, match="traced"):
-        jax.jit(lambda v: lw.StaticArray([v, 1] if deep else v))(1.0)
+        jax.jit(lambda v: lw.StaticArray(v))(1.0)
 
 
 @pytest.mark.parametrize("value", [[object()], [None], np.array([1, "a"], object), [[1], [2, 3]]])

@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 import jax
-import numpy as np
 import optax
 import pytest
 
@@ -108,35 +107,6 @@ def test_weak_containers(cls: Any, make: Any) -> None:
             held.add(alive) if make is weakref.WeakSet else held.update({alive: alive})
             assert jax.tree.structure(p) == structure
             held.clear()
-
-
-class Units(np.ma.MaskedArray):  # type: ignore[type-arg]
-    """A masked array of the user's."""
-
-
-MASKED: dict[str, Callable[[], Any]] = {
-    "floats": lambda: np.ma.array([1.0, 2.0], mask=[True, False]),
-    "small integers": lambda: np.ma.array([1, 2], dtype="i1"),
-    "records": lambda: np.ma.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
-    "subclass": lambda: np.ma.array([1.0]).view(Units),
-}
-
-
-@pytest.mark.parametrize("name", MASKED)
-def test_reading_a_masked_array(name: str) -> None:
-    """Its fill value is not set by reading it, and setting it by use is no change."""
-    array = MASKED[name]()
-    before = vars(array)["_fill_value"]  # that of records is there
-    p = P(1.0, Box(array))
-    run = lw.jit(lambda x: x * array.size, stale="raise")
-    with check_statics():
-        jax.tree.leaves(p)
-        run(1.0)
-        assert vars(array)["_fill_value"] is before
-        repr(array), array.fill_value, array[:1], array.filled()
-        assert vars(array)["_fill_value"] is not None
-        jax.tree.leaves(p)
-        run(1.0)
 
 
 def test_a_package_turns_an_int_of_its_own_into_a_float() -> None:

@@ -111,20 +111,20 @@ def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
             Color.RED,
             "Color.RED",
             "Color.ROT",
-            r"Color.ROT is in the file, and not here\n  got: RED",
+            r"Color.ROT is in the file, and not here",
         ),
         (Bits.A | Bits.B, "A|B", "A|C", r"Bits.C is in the file"),
         (
             Config(1.0),
             '".rate"',
             '".speed"',
-            r"Config.speed: static \(1.0\) in the file, not there",
+            r"Config has other fields here.*\n  in the file: .* speed",
         ),
         (
             (0, Slotted(1.0)),
             '".more": 0, ',
             "",
-            r"Slotted.more: not there in the file, static here",
+            r"Slotted has other fields here.*\n  in the file.*\n  here: .* more",
         ),
     ],
     ids=["enum", "flag", "renamed", "new"],
@@ -135,7 +135,7 @@ def test_what_its_class_has_not_here_is_named(
     """A member of an enum or a field of a dataclass that came or went since."""
     text = json.dumps(PortableReader().read(value, ""), sort_keys=True)
     assert written in text
-    with pytest.raises(PortableError, match=rf"^P\.x.*\n?.*{words}"):
+    with pytest.raises(PortableError, match=rf"^P\.x.*{words}"):
         rebuild(json.loads(text.replace(written, now)), "P.x")
 
 

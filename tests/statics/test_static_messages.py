@@ -140,27 +140,9 @@ def test_repaired_code(name: str) -> None:
     text = message(given)
     assert words in text
     assert f"`{code}`" in text
-    assert "lw.static_field(default=(), freeze=True)" in text
+    assert DECLARED in text
     value = eval(code, {"lw": lw})  # noqa: S307  # the point
     assert Params(1.0, value).layers == value == lw.freeze(given)
-
-
-@dataclasses.dataclass(frozen=True)
-class WithTable:
-    """A record that stores what it computes beside its field."""
-
-    size: int
-    make: Any = dataclasses.field(default=list, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "table", self.make(range(self.size)))
-
-
-@pytest.mark.parametrize("make", [list, np.array], ids=["list", "array"])
-def test_what_follows_from_fields_can_be_a_cached_property(make: Any) -> None:
-    """What ``__post_init__`` stores beside the fields can be computed when asked for."""
-    for value in (WithTable(2, make), (1, WithTable(2, make))):
-        assert "if it follows from the rest, make table a cached_property" in message(value)
 
 
 WORDS: dict[str, tuple[Any, list[str]]] = {

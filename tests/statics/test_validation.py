@@ -56,17 +56,6 @@ class RaisingHash:
         raise RuntimeError("no hash today")
 
 
-class ChangingHash:
-    count = 0
-
-    def __hash__(self) -> int:
-        type(self).count += 1
-        return self.count
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
 class NeverEqual:
     def __eq__(self, other: object) -> bool:
         return False
@@ -117,7 +106,6 @@ ARRAY: dict[str, Callable[[], Any]] = {
 }
 INCONSISTENT: dict[str, Callable[[], Any]] = {
     "hash raises": RaisingHash,
-    "hash changes": ChangingHash,
     "never equal": NeverEqual,
     "eq raises": RaisingEq,
     "eq without hash": EqWithoutHash,

@@ -304,14 +304,6 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
     return value, names.unknown
 
 
-class Unreadable(Unknown):
-    """Stands for what an alias names, where that cannot be evaluated."""
-
-    def __init__(self, alias: object, error: Exception) -> None:
-        self.alias = alias
-        self.error = error
-
-
 def alias_of(annotation: Any) -> Any:
     """Return the alias of a ``type`` statement that an annotation is, or subscripts; or None."""
     origin = typing.get_origin(annotation)
@@ -328,8 +320,6 @@ def named_by(annotation: Any) -> Any:
     if alias is None:
         return None
     value = _value_of(alias)
-    if isinstance(value, Unreadable):
-        return value
     given: tuple[Any, ...] = typing.get_args(annotation)
     own: tuple[Any, ...] = alias.__type_params__
     wanted = (value,) if isinstance(value, typing.TypeVar) else getattr(value, "__parameters__", ())
@@ -354,8 +344,8 @@ def _value_of(alias: Any) -> Any:
                 raise
             form = annotationlib.Format.FORWARDREF
             return annotationlib.call_evaluate_function(alias.evaluate_value, form, owner=alias)
-    except Exception as error:  # noqa: BLE001  # evaluated now; any code can stand there
-        return Unreadable(alias, error)
+    except Exception:  # noqa: BLE001  # evaluated now; any code can stand there
+        return Unknown()
 
 
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
@@ -395,12 +385,6 @@ def is_late(annotation: Any) -> bool:
     return isinstance(last, Unknown) or _has_forward_name(last)
 
 
-def unreadable_alias(annotation: Any) -> Unreadable | None:
-    """Return the alias that an annotation is and that cannot be evaluated, or None."""
-    last = unwrap(annotation)
-    return last if isinstance(last, Unreadable) else None
-
-
 def has_mark(annotation: Any) -> bool:
     """Return whether an annotation is ``Static[...]``, also within ``Annotated`` or an alias."""
     return any(
@@ -411,18 +395,15 @@ def has_mark(annotation: Any) -> bool:
     )
 
 
-def has_buried_mark(annotation: Any) -> bool:
+def has_buried_mark(annotation: Any, seen: Sequence[Any] = ()) -> bool:
     """Return whether ``Static`` is inside another type, where it has no effect."""
-    return _has_buried_mark(annotation, [])
-
-
-def _has_buried_mark(annotation: Any, seen: list[Any]) -> bool:
+    seen = list(seen)
     *_, inner = _layers(annotation, seen)
     if typing.get_origin(inner) is Literal:
         return False
     for part in typing.get_args(inner):  # those of Callable start with a list
         parts: list[Any] = part if isinstance(part, list) else [part]
-        if any(has_mark(each) or _has_buried_mark(each, seen) for each in parts):
+        if any(has_mark(each) or has_buried_mark(each, seen) for each in parts):
             return True
     return False
 

@@ -19,7 +19,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
-from leafwise._objects.text import got, shorten
+from leafwise._objects.text import got
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
@@ -119,15 +119,10 @@ def _declare(
 
 def _check_sharding(sharding: Any) -> None:
     leaves: list[Any] = jax.tree.leaves(sharding)
-    wrong = next((each for each in leaves if not isinstance(each, PartitionSpec)), None)
-    if wrong is None:
-        return
-    entries = sharding if isinstance(sharding, tuple | list) else (wrong,)
-    code = ", ".join(shorten(each, 40) for each in entries)
-    raise TypeError(
-        f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}\n"
-        f"  fix: `lw.field(sharding=jax.sharding.PartitionSpec({code}))`"
-    )
+    if not all(isinstance(leaf, PartitionSpec) for leaf in leaves):
+        raise TypeError(
+            f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}"
+        )
 
 
 # A default is of the field's type, unless a converter makes that of it.

@@ -33,7 +33,6 @@ class LazyOwner:
 
     Attributes:
         cls: The class.
-        note: As in `StaticOwner`.
         hash_node: As in `StaticOwner`.
     """
 
@@ -41,7 +40,6 @@ class LazyOwner:
         self, cls: type, find: Callable[[type], "tuple[dataclasses.Field[Any], ...]"]
     ) -> None:
         self.cls = cls
-        self.note = ""
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         self._find = find
 

@@ -18,7 +18,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
-from leafwise._objects.classes import is_a, read
+from leafwise._objects.classes import is_a, read, redefined_mark
 from leafwise._objects.code import find_by_name
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
@@ -138,12 +138,8 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
         DefinitionError: `values` lacks a field of `cls`.
         StaticFieldError: A static value cannot be part of a key.
     """
-    return fill(object.__new__(cls), values)
-
-
-def fill(self: Any, values: dict[str, Any]) -> Any:
-    """Give an empty instance its field values, and return it."""
-    spec = spec_of(type(self))
+    self: Any = object.__new__(cls)
+    spec = spec_of(cls)
     for name, value in values.items():
         object.__setattr__(self, name, value)
     construct.check_all_set(spec, self)
@@ -325,11 +321,6 @@ def _same_value(a: Any, b: Any) -> bool:
         if isinstance(a, jax.ShapeDtypeStruct) or isinstance(b, jax.ShapeDtypeStruct):
             return bool(a == b)
         a, b = _as_numpy(a), _as_numpy(b)
-        if a.dtype == object:
-            return all(
-                one is other or (_aval(one) == _aval(other) and _same_value(one, other))
-                for one, other in zip(a.flat, b.flat, strict=False)
-            )
         same = a == b
         if np.issubdtype(a.dtype, np.inexact) or a.dtype.kind in "VmM":
             same = same | ((a != a) & (b != b))  # noqa: PLR0124  # NaN, NaT
@@ -346,24 +337,7 @@ def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
 def _print(tree: Any, **options: Any) -> str:
     import wadler_lindig  # noqa: PLC0415  # only printing needs it
 
-    try:
-        return wadler_lindig.pformat(tree, hide_defaults=False, **options)
-    except Exception:  # noqa: BLE001  # a repr of the user's, an int of thousands of digits, depth
-        return _plainly(tree)
-
-
-def _plainly(tree: Any) -> str:
-    """Return a text on one line, whatever the code of a value inside raises."""
-    if not is_decorated(type(tree)):
-        return shorten(tree, _LONGEST)
-    fields = [
-        f"{each.name}={_plainly(getattr(tree, each.name, MISSING))}"
-        for each in spec_of(type(tree)).fields
-    ]
-    return f"{_class_name(type(tree))}({', '.join(fields)})"
-
-
-_LONGEST: Final = 200
+    return wadler_lindig.pformat(tree, hide_defaults=False, **options)
 
 
 def represent(self: Any) -> str:
@@ -377,7 +351,7 @@ def represent(self: Any) -> str:
     # JAX 0.10 prints an instance where its class is not the expected one, so a redefined class
     # is marked. A class of a function is not: each call of that function redefines it.
     local = "<locals>" in type(self).__qualname__
-    return text if local else text + spec_of(type(self)).note
+    return text if local else text + redefined_mark(type(self))
 
 
 def _class_name(cls: type) -> str:
@@ -389,7 +363,7 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
 
     if value.__class__ is not type(value):  # a proxy: it would be printed as what it is not
-        return wl.TextDoc(shorten(value, _LONGEST))
+        return wl.TextDoc(shorten(value))
     if is_a(value, type):
         return wl.TextDoc(_class_name(value))
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:

@@ -5,14 +5,12 @@ applies them through the `Converter` that it finds in the field's metadata.
 """
 
 import inspect
-import linecache
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
-from leafwise._objects.call_site import short_file
 from leafwise._objects.frozen import freeze_but_tracers
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
@@ -83,22 +81,9 @@ class FieldOptions(NamedTuple):
             raise
         if refused:
             reason = f": {verdict}" if isinstance(verdict, str) else ""
-            msg = f"{where}: its check {_name(self.check)} refused {got(value)}{reason}"
-            raise FieldCheckError(msg + _source(self.check))
+            name = getattr(self.check, "__name__", repr(self.check))
+            raise FieldCheckError(f"{where}: its check {name} refused {got(value)}{reason}")
         return value
-
-
-def _name(check: object) -> str:
-    return str(getattr(check, "__name__", repr(check)))
-
-
-def _source(check: object) -> str:
-    """Return the line of a lambda, which has no name that says what it checks."""
-    code = getattr(check, "__code__", None)
-    line = linecache.getline(code.co_filename, code.co_firstlineno).strip() if code else ""
-    if code is None or not line or _name(check) != "<lambda>":
-        return ""
-    return f"\n  check: `{line}` ({short_file(code.co_filename)}:{code.co_firstlineno})"
 
 
 def _is_false(verdict: object) -> bool:

@@ -3,14 +3,13 @@
 import abc
 import dataclasses
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform, overload
 
 from leafwise._classes import construct, instance
-from leafwise._classes.annotations import annotations_of, caller_scopes, signature_of
+from leafwise._classes.annotations import annotations_of, caller_scopes
 from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_by_name
 from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
 from leafwise._classes.display import attach_display
@@ -22,7 +21,6 @@ from leafwise._classes.spec import (
     ClassSpec,
     FieldSpec,
     is_decorated,
-    refuse_mutable_defaults,
     resolve_fields,
 )
 from leafwise._objects.methods import bind_methods
@@ -164,9 +162,8 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         if own["__init__"] is None:
             del own["__init__"]
     if not (cls.__doc__ or "").strip():
-        # Without a docstring dataclasses would write one, which is slow. See the end.
+        # Without a docstring dataclasses would write one, which is slow.
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
-        own["__doc__"] = None
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
     names = [f.name for f in fields]
@@ -174,12 +171,6 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     if reserved is not None:
         raise DefinitionError(
             f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
-        )
-    if options.replace and "replace" in names:
-        raise DefinitionError(
-            f"{cls.__name__}.replace: a field of this name would hide the method that "
-            f"pytree(replace=True) adds\n"
-            f"  fix: give the field another name, or leave replace=True out"
         )
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
@@ -197,21 +188,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     # A new tuple for each class: cloudpickle drops attributes identical to those of a base.
     setattr(made, MARK, (made.__qualname__, options.many_statics))
     install(spec)  # last, so that JAX never holds a class that could not be finished
-    if own.get("__doc__") is None:
-        generated = "__init__" not in own and options.init
-        made.__doc__ = made.__name__ + _signature_text(made, generated=generated)
     return made
-
-
-def _signature_text(cls: Any, *, generated: bool) -> str:
-    """Return how a class is called, as `dataclasses.dataclass` documents it."""
-    is_plain = generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__
-    try:  # that of a constructor is much faster than that of its class
-        text = str(signature_of(cls.__init__ if is_plain else cls))
-    except (TypeError, ValueError):  # a metaclass may call what has none
-        return ""
-    text = re.sub(r"^\(\w+(, )?", "(", text) if is_plain else text
-    return text.removesuffix(" -> None")
 
 
 def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: PytreeOptions) -> Any:
@@ -315,7 +292,6 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
             kw_only=options.kw_only,
         )(cls)
     except (TypeError, ValueError) as error:
-        refuse_mutable_defaults(cls)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__

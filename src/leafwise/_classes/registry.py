@@ -6,15 +6,15 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 
 import jax
 
 from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
+from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
-from leafwise._objects.call_site import defining_site
 from leafwise._objects.classes import REDEFINED, ClassMap, is_tree_node, notify_registered
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import (
@@ -69,7 +69,6 @@ def _note_redefinition(spec: ClassSpec) -> None:
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None
     if older is not None and older is not cls:
-        spec_of(older).is_redefined = True
         # JAX prints the type itself where two types differ. The older class can no longer be
         # found by its name (a local one never could), so nothing that worked stops working.
         older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"
@@ -157,8 +156,6 @@ class Registered(NamedTuple):
     cls: type
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
-    site: str = ""
-    note: str = ""
     hash_node: Callable[[tuple[Any, ...]], object] | None = None
 
 
@@ -180,24 +177,17 @@ def field_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 
 
 def _already(cls: type) -> str:
-    """Return by whom, and where, a class was registered before."""
-    known = _REGISTERED.get(cls)
-    if known is not None:
-        by, fix = f"by lw.register{known.site}", "call it once, next to the class"
-    elif MARK in vars(cls):
-        by, fix = "by @lw.pytree", "leave lw.register out"
-    else:
-        by = "by another library, or by hand"
-        fix = "leave lw.register out, or remove what registers it"
-    return f"register({cls.__name__}): already registered as a pytree, {by}\n  fix: {fix}"
+    return (
+        f"register({cls.__name__}): already registered as a pytree\n"
+        f"  fix: leave lw.register out, or remove what registers it"
+    )
 
 
 def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     """Register `cls` with JAX; see `leafwise.register`."""
     _check_children(cls, dynamic, static)
     table = table_of(cls)
-    site = defining_site(inspect.currentframe())
-    owner = Registered(cls, static, dynamic, f" at {site}" if site is not None else "")
+    owner = Registered(cls, static, dynamic)
     paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
     fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
     positions = None if fields is None else [(*dynamic, *static).index(name) for name in fields]
@@ -238,9 +228,6 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         raise DefinitionError(f"register takes a class, got {cls!r} ({type(cls).__name__})")
     name = cls.__name__
     names = [*dynamic, *static]
-    for given in names:
-        if not isinstance(cast("object", given), str) or not given.isidentifier():
-            raise DefinitionError(f"register({name}): {given!r} is not the name of an attribute")
     twice = [given for given in names if names.count(given) > 1]
     if twice:
         raise DefinitionError(
@@ -256,30 +243,13 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
         raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
-    if kept := _keeps_elsewhere(cls):
+    base = native_base(cls)
+    is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))
+    if not is_plain or hasattr(cls, "__pydantic_fields__"):
         raise DefinitionError(
-            f"register({name}): a {kept} keeps its content outside attributes\n"
+            f"register({name}): its instances keep their content outside attributes\n"
             f"  fix: jax.tree_util.register_pytree_node"
         )
-
-
-def _keeps_elsewhere(cls: Any) -> str:
-    """Return what keeps the content of instances outside their attributes, or an empty string."""
-    for mark, kind in (
-        ("__pydantic_fields__", "model of pydantic"),
-        ("__struct_config__", "Struct"),
-    ):
-        if hasattr(cls, mark):
-            return kind
-    is_heap = cls.__flags__ & _HEAP and cls.__new__ is object.__new__
-    if is_heap or (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-        return ""
-    solid = next((base for base in cls.__mro__ if not base.__flags__ & _HEAP), object)
-    return "" if solid is object else solid.__name__
-
-
-_HEAP: Final = 1 << 9
-"""The flag of a class that Python code made."""
 
 
 def _declared(cls: Any) -> list[str] | None:

@@ -20,16 +20,13 @@ import jax
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import (
-    annotations_of,
     resolve,
     resolve_known,
     written_annotations,
 )
-from leafwise._classes.fields import SHARDING, STATIC_ENTRIES, STATIC_METADATA
+from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import defining_site
-from leafwise._objects.classes import REDEFINED
-from leafwise._objects.frozen import freeze_but_tracers
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
@@ -91,7 +88,6 @@ class ClassSpec:
         table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
-        is_redefined: Whether a newer class has taken its name.
         hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
     """
 
@@ -121,7 +117,6 @@ class ClassSpec:
         self.table: KeyTable = table_of(cls)
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init
-        self.is_redefined = False
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         if many_statics:
             from leafwise._statics.hash_nodes import hash_node_of  # noqa: PLC0415  # slow to import
@@ -130,13 +125,8 @@ class ClassSpec:
 
     def declaration(self, name: str, more: str = "") -> str:
         """Return how a static field is declared, with one more option, as code."""
-        (definition,) = (each.definition for each in self.fields if each.name == name)
+        (definition,) = (field.definition for field in self.fields if field.name == name)
         return declaration(definition, definition.type, more)
-
-    @property
-    def note(self) -> str:
-        """What distinguishes this class from another definition of its name, in a repr."""
-        return f" [{REDEFINED}]" if self.is_redefined else ""
 
 
 def declaration(
@@ -285,8 +275,6 @@ def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
     answers = {
         bool(metadata[key]) is value for key, value in STATIC_ENTRIES.items() if key in metadata
     }
-    if {"node", "kind"} <= metadata.keys():  # of treeo
-        answers.add(not metadata["node"])
     if len(answers) > 1:
         raise ValueError
     return answers.pop() if answers else None
@@ -370,15 +358,6 @@ def contradictions(
             f"{where}: its metadata contradicts itself: {dict(metadata)}\n"
             f"  fix: keep one of `lw.static_field()` and `lw.field()`"
         ]
-    unreadable = annotations.unreadable_alias(annotation)
-    if unreadable is not None and declared is None and OPTIONS not in metadata:
-        error = unreadable.error
-        return [
-            f"{where}: cannot tell whether it is static, as the alias {unreadable.alias} cannot be "
-            f"evaluated ({type(error).__name__}: {error})\n"
-            f"  fix: import what it names at the top of the module, or write "
-            f"`{name}: ... = lw.static_field()` or `{name}: ... = lw.field()`"
-        ]
     if annotations.has_mark(annotation) and declared is False:
         return [
             f"{where}: the annotation says static, the metadata dynamic: "
@@ -412,33 +391,12 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
     return []
 
 
-_DECLARATIONS: Final = {
-    "Field": ("sepes", "pytreeclass"),
-    "FieldInfo": ("pydantic",),
-    "_CountingAttr": ("attr",),
-}
-"""The class of what a library's own declaration leaves in the place of a default."""
-
-
 def _misfit(
     where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
     """Return what is wrong between a field's type and its being static or not."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-    default = type(definition.default)
-    library = default.__module__.partition(".")[0]
-    if library in _DECLARATIONS.get(default.__name__, ()):
-        return [
-            f"{where}: its default is a {default.__name__} of {library}, which declares a field "
-            f"for that library only\n"
-            f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
-        ]
-    if static and SHARDING in definition.metadata and OPTIONS in definition.metadata:
-        return [
-            f"{where}: a static field has no sharding: it is part of the program, and not data\n"
-            f"  fix: leave `sharding=` out, or make the field dynamic"
-        ]
     if static and annotations.is_array(annotation) and not options.freeze:
         kind = annotations.without_marks(annotation)
         return [
@@ -466,12 +424,6 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
     is_slot = isinstance(value, types.MemberDescriptorType)
     if value is dataclasses.MISSING or value is definition.default or is_slot:
         return []
-    if isinstance(value, property | functools.cached_property | classmethod | staticmethod):
-        kind = type(value).__name__
-        return [
-            f"{cls.__name__}.{name}: a {kind} hides the field that a base class declares\n"
-            f"  fix: give it another name"
-        ]
     static = is_static_metadata(definition.metadata) is True
     own = copy.copy(definition)
     own.default = value
@@ -501,44 +453,3 @@ def written_default(cls: type, name: str, value: Any) -> str:
     if hasattr(value, "dtype"):
         return f"{'jnp' if isinstance(value, jax.Array) else 'np'}.array({value.tolist()})"
     return _as_code(value)
-
-
-def refuse_mutable_defaults(cls: type) -> None:
-    """Refuse defaults that can change in place, which instances would share.
-
-    Raises:
-        DefinitionError: There are some; all are named.
-    """
-    found: list[str] = []
-    for name, annotation in annotations_of(cls).items():
-        value: Any = cls.__dict__.get(name)
-        metadata = getattr(value, "metadata", {})
-        value = value.default if isinstance(value, dataclasses.Field) else value
-        if type(value).__hash__ is not None:
-            continue
-        marked = "Static[" in annotation if isinstance(annotation, str) else None
-        static = annotations.has_mark(annotation) if marked is None else marked
-        static = static or is_static_metadata(metadata) is True
-        kind = annotations.without_marks(annotation)
-        made = f"lambda: {written_default(cls, name, value)}"
-        what = f"a {type(value).__name__}, which can change in place, and"
-        if hasattr(value, "dtype"):
-            what = "an array,"
-        elif not value:
-            made = type(value).__name__
-        frozen = freeze_but_tracers(value)
-        text = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, _LONGEST))
-        fix = f"`{name}: {kind} = lw.field(default_factory={made})`"
-        if static:
-            kind = "lw.StaticArray" if hasattr(value, "dtype") else _frozen(kind)
-            fix = (
-                f"`{name}: lw.Static[{kind}] = {text}` or `{name}: {kind} = "
-                f"lw.static_field(default_factory={made}, freeze=True)`"
-            )
-        found.append(
-            f"{cls.__name__}.{name}: its default is {what} which "
-            f"all instances would share: {shorten(value, _LONGEST)}\n"
-            f"  fix: {fix}"
-        )
-    if found:
-        raise DefinitionError("\n".join(found)) from None

@@ -10,7 +10,6 @@ import fractions
 import functools
 import inspect
 import struct
-import sys
 import types
 import uuid
 import weakref
@@ -22,7 +21,6 @@ import jax
 import numpy as np
 
 from leafwise._objects.classes import (
-    derives,
     is_a,
     is_tree_node,
     module_of,
@@ -194,19 +192,11 @@ def _cached_names(kind: type) -> frozenset[str]:
     for base in reversed(kind.__mro__):
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
-    if is_masked(kind):
-        cached.update(("_fill_value", "_sharedmask"))
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
     for each in getters:
         if _of_code(each).startswith(_ATTRS):  # which makes slots of cached properties
             cached.update(each.__globals__.get("cached_properties", ()))
     return frozenset(cached)
-
-
-def is_masked(kind: type) -> bool:
-    """Return whether instances of a class are masked arrays of NumPy, which loads them late."""
-    ma = sys.modules.get("numpy.ma")
-    return ma is not None and issubclass(kind, ma.MaskedArray)
 
 
 def has_hidden_state(kind: type) -> bool:
@@ -352,7 +342,7 @@ def compares_by_identity(kind: Any) -> bool:
 def builtin_base(kind: type) -> type | None:
     """Return the builtin whose ``==`` a subclass has kept, if it has."""
     for base in _BASES:
-        if derives(kind, base) and kind.__eq__ is base.__eq__:
+        if issubclass(kind, base) and kind.__eq__ is base.__eq__:
             return base
     return None
 

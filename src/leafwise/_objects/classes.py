@@ -56,14 +56,6 @@ def is_tree_node(cls: Any) -> bool:
     return True
 
 
-def derives(cls: type, base: type[T]) -> TypeGuard[type[T]]:
-    """Return whether a class derives from another: an abstract one may ask the first for ``==``."""
-    if type(base) is type:
-        return issubclass(cls, base)
-    mro: tuple[type, ...] = _NAMES["__mro__"].__get__(cls)
-    return any(each is base for each in mro)
-
-
 def read(value: object, name: str, default: Any = MISSING) -> Any:
     """Return an attribute, or the default if there is none, or if reading it raises."""
     try:
@@ -74,21 +66,20 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
         return default
 
 
-_NAMES: Final[Any] = vars(type)
-
-
 def qualname_of(cls: type) -> str:
-    """Return the qualified name of a class, past its metaclass."""
-    return str(_NAMES["__qualname__"].__get__(cls))
+    """Return the qualified name of a class."""
+    return cls.__qualname__
 
 
 def module_of(cls: type) -> str:
-    """Return the name of the module of a class, past its metaclass; empty if it has none."""
-    try:
-        found = _NAMES["__module__"].__get__(cls)
-    except AttributeError:
-        return ""
+    """Return the name of the module of a class; empty if it has none."""
+    found = getattr(cls, "__module__", "")
     return found if type(found) is str else ""
+
+
+def redefined_mark(cls: type) -> str:
+    """Return what stands behind the name of a class in a repr, if a newer one has taken it."""
+    return f" [{REDEFINED}]" if REDEFINED in cls.__qualname__ else ""
 
 
 def distinct_names(one: type, other: type) -> tuple[str, str]:

@@ -25,7 +25,6 @@ import numpy as np
 
 from leafwise._objects.attributes import (
     attributes,
-    builtin_base,
     compares_by_identity,
     in_class,
     is_installed,
@@ -65,8 +64,8 @@ class DescribeOptions(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """The end of a text that is cut."""
-        return "..." if self.short else f"... #{self.digest:08x}"
+        """What follows a text that does not say all."""
+        return "" if self.short else f" #{self.digest:08x}"
 
 
 _DEFAULT: Final = DescribeOptions()
@@ -77,16 +76,16 @@ def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
     try:
         return _described(value, options)
     except Exception:  # noqa: BLE001  # code of the user's, or nested too deeply
-        return shorten(value) + options.mark.removeprefix("...")
+        return shorten(value) + options.mark
 
 
 def _described(value: Any, options: DescribeOptions) -> str:
+    kind: type = type(value)
+    if kind in _SAY_ALL:
+        return _cut(value, options)
     for kinds, format_kind in _FORMATS:
         if is_a(value, kinds):
-            text = format_kind(value, options)
-            if text is not None:
-                return text
-    kind: type = type(value)
+            return format_kind(value, options)
     if dataclasses.is_dataclass(kind) or record_fields(kind) is not None:
         return _record(value, options)
     # An alias such as list[int] has the name of its origin.
@@ -97,7 +96,7 @@ def _described(value: Any, options: DescribeOptions) -> str:
     text = f"<{what} {name}>" if type(name) is str else shorten(value)
     shows_address = cast("Any", kind).__repr__ is object.__repr__ or kind is memoryview
     if shows_address and not compares_by_identity(kind):
-        text = f"<{_class_name(kind, options)}{options.mark.removeprefix('...')}>"
+        text = f"<{_class_name(kind, options)}{options.mark}>"
     if options.short:
         plain = cast("Any", kind).__repr__ is object.__repr__ and name is MISSING
         return f"<{kind.__name__}>" if plain else text
@@ -111,27 +110,24 @@ def _at(text: str, value: Any) -> str:
     return f"{text} (compared by identity, at 0x{id(value):x})"
 
 
-def _plain(value: Any, options: DescribeOptions) -> str | None:
-    kind: type = type(value)
-    if is_a(value, np.dtype):  # whose repr leaves out the metadata of fields
-        parts = [pair for pair in kind_of(value).parts(value) if pair[1] is not None]
-        inside = "".join(f", {step}={describe(part, options)}" for step, part in parts)
-        return _cut(value, options) + inside
-    if any(kind is each for each in _PLAIN) or is_a(value, StaticArray | range):
-        return _cut(value, options)
-    if is_a(value, np.generic) and value.dtype.type is kind:
-        text = _cut(value, options)
-        if value.dtype.kind == "f" and value.tobytes() != np.asarray(np.nan, kind).tobytes():
-            text = text.replace("nan", f"nan(bits 0x{value.tobytes()[::-1].hex()})")
-        return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
-    base: Any = next((each for each in _OWN_REPR if issubclass(kind, each)), kind)
-    by_parts = builtin_base(kind) or record_fields(kind) is not None or base is np.generic
-    if not (kind is base or by_parts):
-        return None
-    text = _OWN_REPR.get(base, base.__repr__)(value)
-    if kind is base:
-        return _shortened(text, options)
-    return f"{_class_name(kind, options)}({text}{_attributes(value, options)})"
+def _subclass(value: Any, options: DescribeOptions) -> str:
+    """Return the repr of a value whose class derives from a builtin, and may say anything."""
+    return f"{shorten(value)} of {_class_name(type(value), options)}{options.mark}"
+
+
+def _scalar(value: Any, options: DescribeOptions) -> str:
+    if value.dtype.type is not type(value):
+        return _subclass(value, options)
+    text = _cut(value, options)
+    text = text if "(" in text else f"{type(value).__name__}({text})"  # bfloat16's is a number
+    is_nan = value.dtype.kind in "fc" and bool(value != value)  # noqa: PLR0124
+    return text + options.mark * is_nan  # of any bits
+
+
+def _dtype(value: "np.dtype[Any]", options: DescribeOptions) -> str:
+    """Return the repr, which leaves out the metadata of fields."""
+    has_parts = any(part is not None for _, part in kind_of(value).parts(value))
+    return _cut(value, options) + options.mark * has_parts
 
 
 def _attributes(value: Any, options: DescribeOptions) -> str:
@@ -140,21 +136,12 @@ def _attributes(value: Any, options: DescribeOptions) -> str:
 
 
 _PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
-_OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
-    np.generic: lambda value: repr(np.asarray(value)[()]),  # before the builtins of some
-    str: str.__repr__,
-    int: int.__repr__,
-    float: float.__repr__,
-    complex: complex.__repr__,
-    bytes: bytes.__repr__,
-    **{each: each.__repr__ for each in (dt.datetime, dt.date, dt.time, dt.timedelta)},
-    **{each: each.__repr__ for each in (Decimal, Fraction)},
-    uuid.UUID: lambda value: uuid.UUID.__repr__(value) + _safety(value),
-}
-
-
-def _safety(value: uuid.UUID) -> str:
-    return "" if value.is_safe is uuid.SafeUUID.unknown else f" ({value.is_safe.name})"
+_TIMES: Final = (dt.datetime, dt.date, dt.time, dt.timedelta)
+_SAY_ALL: Final = (
+    *(*_PLAIN, *_TIMES, Decimal, Fraction, uuid.UUID, StaticArray, range, slice),
+    *(np.iinfo, jax.numpy.iinfo, operator.itemgetter, operator.attrgetter, operator.methodcaller),
+)
+"""Classes whose repr says all of an instance."""
 
 
 def _cut(value: object, options: DescribeOptions) -> str:
@@ -162,17 +149,13 @@ def _cut(value: object, options: DescribeOptions) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # an int of thousands of digits
-        return shorten(value) + options.mark.removeprefix("...")
-    return _shortened(text, options)
+        return shorten(value) + options.mark
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...{options.mark}"
 
 
-def _shortened(text: str, options: DescribeOptions) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + options.mark
-
-
-def _float(value: float, options: DescribeOptions) -> str | None:
+def _float(value: float, options: DescribeOptions) -> str:
     if type(value) is not float:
-        return _plain(value, options)
+        return _subclass(value, options)
     bits = struct.pack("d", value)
     if value != value and bits != _NAN_BITS:  # noqa: PLR0124  # NaN
         return f"nan(bits 0x{bits[::-1].hex()})"
@@ -181,10 +164,6 @@ def _float(value: float, options: DescribeOptions) -> str | None:
 
 def _class(value: type, options: DescribeOptions) -> str:
     return _named(value, f"{module_of(value)}.{qualname_of(value)}", options)
-
-
-def _enum(value: Enum, options: DescribeOptions) -> str:
-    return f"{_class_name(type(value), options)}.{value.name}"
 
 
 def _function(value: Any, options: DescribeOptions) -> str:
@@ -208,10 +187,6 @@ def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 def _method(value: types.MethodType | BoundMethod, options: DescribeOptions) -> str:
     name = getattr(value.__func__, "__name__", shorten(value.__func__))
     return f"{describe(value.__self__, options)}.{name}"
-
-
-def _module(value: types.ModuleType, _options: DescribeOptions) -> str:
-    return f"<module {value.__name__}>"
 
 
 def _tuple(value: tuple[Any, ...], options: DescribeOptions) -> str:
@@ -242,11 +217,6 @@ def _partial(value: "functools.partial[Any]", options: DescribeOptions) -> str:
     call += [f"{key}={describe(item, options)}" for key, item in keywords.items()]
     inside = _joined(call[:_MOST_ITEMS], len(call), options) + _attributes(value, options)
     return f"{_class_name(type(value), options)}({inside})"
-
-
-def _slice(value: slice, options: DescribeOptions) -> str:
-    parts = (value.start, value.stop, value.step)
-    return f"slice({', '.join(describe(part, options) for part in parts)})"
 
 
 def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
@@ -280,21 +250,20 @@ def _record(value: Any, options: DescribeOptions) -> str:
     return _at(text, value) if is_itself and not options.short else text
 
 
-_FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (
+_FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str]], ...]] = (
     (type, _class),
-    (Enum, _enum),
+    (Enum, lambda value, options: f"{_class_name(type(value), options)}.{value.name}"),
+    (np.dtype, _dtype),
+    (np.generic, _scalar),  # before the builtins that some scalars derive from
     (float, _float),
-    ((*_PLAIN, np.dtype, StaticArray, range, *_OWN_REPR), _plain),
+    ((*_PLAIN, *_TIMES, Decimal, Fraction, uuid.UUID), _subclass),
     ((jax.Array, np.ndarray), lambda value, _options: describe_array(value)),
     ((types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType), _function),
-    (types.ModuleType, _module),
+    (types.ModuleType, lambda value, _options: f"<module {value.__name__}>"),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     (tuple, _tuple),
     (frozenset, _frozenset),
     (functools.partial, _partial),
-    (slice, _slice),
-    ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _cut),
-    ((np.iinfo, jax.numpy.iinfo), _cut),
     (Mapping, _mapping),
 )
 
@@ -302,8 +271,7 @@ _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], 
 def _joined(parts: list[str], total: int, options: DescribeOptions) -> str:
     if total > len(parts):
         half = _MOST_ITEMS // 2
-        mark = "" if options.short else f", #{options.digest:08x}"
-        parts = [*parts[:half], f"... {total - half} more{mark}"]
+        parts = [*parts[:half], f"... {total - half} more{options.mark}"]
     return ", ".join(parts)
 
 

@@ -60,10 +60,6 @@ class FrozenMapping(Mapping[K, V_co]):
         """Refuse."""
         raise AttributeError(f"a FrozenMapping cannot be changed (setting {name!r})")
 
-    def __delattr__(self, name: str) -> None:
-        """Refuse."""
-        self.__setattr__(name, None)
-
     def __getitem__(self, key: K) -> V_co:
         """Return the value of `key`."""
         return self._items[key]
@@ -93,10 +89,6 @@ class FrozenMapping(Mapping[K, V_co]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by items: hashes differ between processes."""
         return FrozenMapping, (self._items,)
-
-    def __copy__(self) -> "FrozenMapping[K, V_co]":
-        """Return itself, as nothing can change it."""
-        return self
 
 
 class StaticArray(np.ndarray[Any, Any]):
@@ -134,10 +126,7 @@ class StaticArray(np.ndarray[Any, Any]):
             raise StaticFieldError(_traced(value))
         if is_a(value, np.ma.MaskedArray):
             raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
-        try:
-            source = np.asarray(value, dtype)
-        except jax.errors.TracerArrayConversionError as error:
-            raise StaticFieldError(_traced(value)) from error
+        source = np.asarray(value, dtype)
         if source.dtype.hasobject:
             raise TypeError(
                 f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
@@ -156,14 +145,6 @@ class StaticArray(np.ndarray[Any, Any]):
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse, for shape and dtype too, which can be assigned to other arrays."""
         raise AttributeError(f"a StaticArray cannot be changed (setting {name!r})")
-
-    def __delattr__(self, name: str) -> None:
-        """Refuse."""
-        self.__setattr__(name, None)
-
-    def __setstate__(self, state: object) -> None:
-        """Refuse: numpy would replace the content."""
-        self.__setattr__("content", state)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply a numpy function to plain arrays; as an output this one is read-only."""
@@ -270,81 +251,46 @@ def freeze(value: Any) -> Any:
 
     Raises:
         StaticFieldError: An array inside is traced.
-        ValueError: A container contains itself, or is nested too deeply.
+        RecursionError: A container contains itself, or is nested too deeply.
 
     Examples:
         >>> freeze({"layers": [64, 64], "act": "relu"})
         FrozenMapping({'layers': (64, 64), 'act': 'relu'})
     """
-    return _freeze_all(value, StaticArray)
+    return _freeze(value, StaticArray)
 
 
 def freeze_but_tracers(value: Any) -> Any:
     """Freeze the value of a field, and leave tracers: the field's validation reports them."""
-    return _freeze_all(value, _freeze_array)
-
-
-def _freeze_all(value: Any, freeze_array: Callable[[Any], Any]) -> Any:
-    try:
-        return _freeze(value, set(), freeze_array)
-    except RecursionError as error:
-        raise ValueError(
-            f"cannot freeze a {type(value).__name__} that is nested too deeply"
-        ) from error
+    return _freeze(value, _freeze_array)
 
 
 def _freeze_array(value: Any) -> Any:
     return value if is_a(value, Tracer) else StaticArray(value)
 
 
-def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> Any:
+def _freeze(value: Any, freeze_array: Callable[[Any], Any]) -> Any:
     if is_a(value, jax.Array | np.ndarray):
         sealed = is_a(value, StaticArray) and value.is_sealed
         return value if sealed else freeze_array(value)
     if is_a(value, bytearray):
         return bytes(value)
-    rebuild = _rebuilder(value)
-    if rebuild is None:
-        return value
-    if id(value) in above:
-        raise ValueError(f"cannot freeze a {type(value).__name__} that contains itself")
-    above.add(id(value))
-    try:
-        return rebuild(lambda item: _freeze(item, above, freeze_array))
-    finally:
-        above.discard(id(value))
-
-
-def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
-    """Return how to rebuild a container around its frozen items, or None."""
     if record_fields(type(value)) is not None:  # a frozen class that derives from a container
-        return None
-    if is_a(value, tuple):
-        items = value
-
-        def rebuild_tuple(frozen: Callable[[Any], Any]) -> Any:
-            new_items = [frozen(item) for item in items]
-            if all(new is old for new, old in zip(new_items, items, strict=True)):
-                return items
-            make = getattr(type(items), "_make", tuple)
-            return make(new_items)
-
-        return rebuild_tuple
-    if is_a(value, list):
-        return lambda frozen: tuple(frozen(item) for item in value)
+        return value
+    if is_a(value, list | tuple):
+        items = [_freeze(item, freeze_array) for item in value]
+        if is_a(value, list):
+            return tuple(items)
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return getattr(type(value), "_make", tuple)(items)
     if is_a(value, Mapping):
-        mapping = value
-
-        def rebuild_mapping(frozen: Callable[[Any], Any]) -> Any:
-            new_items = {key: frozen(item) for key, item in mapping.items()}
-            same = all(new_items[key] is mapping[key] for key in new_items)
-            has_hash = type(mapping).__hash__ is not None
-            is_frozen = has_hash and not is_a(mapping, types.MappingProxyType)  # only a view
-            return mapping if is_frozen and same else FrozenMapping(new_items)
-
-        return rebuild_mapping
+        frozen = {key: _freeze(item, freeze_array) for key, item in value.items()}
+        same = all(frozen[key] is value[key] for key in frozen)
+        has_hash = type(value).__hash__ is not None
+        is_frozen = has_hash and not is_a(value, types.MappingProxyType)  # only a view
+        return value if is_frozen and same else FrozenMapping(frozen)
     if is_a(value, AbstractSet) and not is_a(value, frozenset):
         # The items of a set are hashable, which is all that a frozenset asks for.
-        items_of_set = value
-        return lambda frozen: frozenset(frozen(item) for item in items_of_set)
-    return None
+        return frozenset(_freeze(item, freeze_array) for item in value)
+    return value

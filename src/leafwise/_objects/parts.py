@@ -18,13 +18,12 @@ import fractions
 import functools
 import operator
 import struct
-import sys
 import types
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,16 +33,14 @@ from jax.core import Tracer
 from leafwise._objects.attributes import (
     DISPATCH,
     WEAK,
-    dict_of,
     is_frozen,
     is_installed,
-    is_masked,
     of_partial,
     record_fields,
     registry_of,
     stored_attributes,
 )
-from leafwise._objects.classes import ClassMap, derives
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -53,7 +50,6 @@ from leafwise._objects.text import shorten
 Content: TypeAlias = tuple[Any, ...]
 Part: TypeAlias = tuple[str, Any]
 """The way to a part of a value, and the part."""
-Make: TypeAlias = Callable[[Any, Sequence[Any]], Any]
 
 
 def _nothing(_value: Any) -> tuple[()]:
@@ -70,7 +66,6 @@ class Kind:
         values: Returns the parts, in order.
         steps: Returns the way to each part, as a path goes on: ``.func``, ``[0]``, ``['k']``;
             to a key of a mapping `` key 'k'``.
-        make: Returns a value like a given one, but of other parts; None if there is no way.
         is_ordered: Whether the order of the parts counts. Where it does not, the content begins
             with the number of the parts of which that is true: attributes may follow.
         attributes: Where the content ends with names of attributes, and the parts with their
@@ -81,7 +76,6 @@ class Kind:
     content: Callable[[Any], Content] = _nothing
     values: Callable[[Any], Sequence[Any]] = _nothing
     steps: Callable[[Any], Sequence[str]] = _nothing
-    make: Make | None = None
     is_ordered: bool = True
     attributes: "tuple[Kind, Callable[[Any], Sequence[tuple[str, Any]]]] | None" = None
 
@@ -139,29 +133,7 @@ def _float(value: float) -> Content:
 
 
 def _number(value: np.generic) -> Content:
-    """Return the dtype of a scalar of NumPy, and the bytes that count."""
-    halves = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
-    # Extended floats of x86 end with padding.
-    padded = np.finfo(np.longdouble).nmant == _X87_MANTISSA
-    ends = [10 if padded and type(half) is np.longdouble else None for half in halves]
-    content = [np.asarray(half).tobytes()[:end] for half, end in zip(halves, ends, strict=True)]
-    return repr(value.dtype), *content
-
-
-_X87_MANTISSA: Final = 63
-
-
-def _record(value: np.void) -> Content:
-    data = () if value.dtype.hasobject else (value.tobytes(),)
-    return repr(value.dtype), *data
-
-
-def _record_items(value: np.void) -> list[Any]:
-    return [value.item()] if value.dtype.hasobject else []
-
-
-def _record_steps(value: np.void) -> list[str]:
-    return [".item()"] if value.dtype.hasobject else []
+    return repr(value.dtype), value.tobytes()
 
 
 def _buffer(value: Any) -> Content:
@@ -200,20 +172,6 @@ def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
     return [".dtype", *(f"[{', '.join(map(str, place))}]" for place in places)]
 
 
-def _fill_value(value: Any) -> Any:
-    """Return what fills a masked array: it stores the usual one when that is asked for."""
-    found = dict_of(value).get("_fill_value")
-    return np.array(np.ma.default_fill_value(value.dtype)) if found is None else found
-
-
-_MASKED: Final = Kind(
-    "array",
-    _array,
-    lambda value: [*_array_values(value), _fill_value(value)],
-    lambda value: [*_array_steps(value), ".fill_value"],
-)
-
-
 def _jax_array(value: Any) -> Content:
     is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
     data = np.asarray(jax.random.key_data(value) if is_key else value)
@@ -245,30 +203,15 @@ def _sequence(base: Any) -> Kind:
         is_named = base is tuple and len(names) == count
         return [f".{name}" for name in names] if is_named else [f"[{n}]" for n in range(count)]
 
-    def make(value: Any, parts: Sequence[Any]) -> Any:
-        if base is tuple:
-            return tuple.__new__(type(value), parts)
-        made = base.__new__(type(value))
-        base.__init__(made, parts, *content(value)[1:])
-        return made
-
-    return Kind(base.__name__, content, lambda value: list(base.__iter__(value)), steps, make)
+    return Kind(base.__name__, content, lambda value: list(base.__iter__(value)), steps)
 
 
 def _set(base: Any) -> Kind:
-    def make(value: Any, parts: Sequence[Any]) -> Any:
-        if base is frozenset:
-            return frozenset.__new__(type(value), parts)
-        made = set.__new__(type(value))
-        set.__init__(made, parts)
-        return made
-
     return Kind(
         base.__name__,
         lambda value: (base.__len__(value),),
         lambda value: list(base.__iter__(value)),
         lambda value: [f"{{{shorten(item, 30)}}}" for item in base.__iter__(value)],
-        make,
         is_ordered=False,
     )
 
@@ -300,28 +243,17 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
     members = [getattr(base, each) for each in more]
 
-    def make(value: Any, parts: Sequence[Any]) -> Any:
-        end = (len(parts) - len(more)) // 2
-        pairs = zip(parts[:end], parts[end : 2 * end], strict=True)
-        if base is None:
-            return type(value)(dict(pairs))
-        made = base.__new__(type(value))
-        base.__init__(made, *parts[2 * end :])
-        for key, item in pairs:
-            base.__setitem__(made, key, item)
-        return made
-
-    return Kind(name, lambda value: (len(keys_of(value)),), values, steps, make)
+    return Kind(name, lambda value: (len(keys_of(value)),), values, steps)
 
 
 # --------------------------------------------------------------------------- callables
 
 
-def _attribute_parts(name: str, *names: str, make: Make | None = None) -> Kind:
+def _attribute_parts(name: str, *names: str) -> Kind:
     """Return a kind whose parts are some attributes."""
     read = _attributes(*names)
     steps = [f".{each}" for each in names]
-    return Kind(name, values=read, steps=lambda _: steps, make=make)
+    return Kind(name, values=read, steps=lambda _: steps)
 
 
 def _partial(value: Any) -> Content:
@@ -338,16 +270,6 @@ def _partial_steps(value: Any) -> list[str]:
     _, args, keywords = of_partial(value)
     given = [f".args[{place}]" for place in range(len(args))]
     return [".func", *given, *(f".keywords[{name!r}]" for name in keywords)]
-
-
-def _make_partial(value: Any, parts: Sequence[Any]) -> Any:
-    _, args, keywords = of_partial(value)
-    end = 1 + len(args)
-    return type(value)(*parts[:end], **dict(zip(keywords, parts[end:], strict=True)))
-
-
-def _make_method(value: Any, parts: Sequence[Any]) -> Any:
-    return type(value)(*parts)
 
 
 def _function(value: types.FunctionType) -> Content:
@@ -375,33 +297,6 @@ def _function_steps(value: types.FunctionType) -> list[str]:
         *(f".__defaults__[{place}]" for place in range(len(value.__defaults__ or ()))),
         *(f".__kwdefaults__[{name!r}]" for name in value.__kwdefaults__ or ()),
     ]
-
-
-def _make_function(value: types.FunctionType, parts: Sequence[Any]) -> Any:
-    if registry_of(value) is not None:
-        return _make_dispatching(value, parts[0])
-    cells, defaults = len(value.__closure__ or ()), len(value.__defaults__ or ())
-    closure = tuple(types.CellType() if p is MISSING else types.CellType(p) for p in parts[:cells])
-    given = tuple(parts[cells : cells + defaults]) or None
-    made = types.FunctionType(value.__code__, value.__globals__, value.__name__, given, closure)
-    named = zip(value.__kwdefaults__ or {}, parts[cells + defaults :], strict=True)
-    made.__kwdefaults__ = dict(named) or None
-    made.__qualname__, made.__module__ = value.__qualname__, value.__module__
-    made.__doc__ = value.__doc__
-    if sys.version_info >= (3, 14) and value.__annotate__:  # they may name what is not defined yet
-        made.__annotate__ = value.__annotate__
-    else:
-        made.__annotations__ = value.__annotations__
-    return made
-
-
-def _make_dispatching(value: Any, registry: Mapping[type, Any]) -> Any:
-    made: Any = functools.singledispatch(registry[object])
-    for cls, function in registry.items():
-        made.register(cls, function)
-    functools.update_wrapper(made, value, updated=())
-    made.__wrapped__ = value.__wrapped__
-    return made
 
 
 def _owner(value: Any) -> list[Any]:
@@ -460,28 +355,14 @@ def _with_attributes(
         found = [(name, getattr(value, name, MISSING)) for name in fields]
         return [*found, *(pair for pair in (more(value) if more else ()) if pair[0] not in read)]
 
-    def make(value: Any, parts: Sequence[Any]) -> Any:
-        own = pairs(value)
-        first = len(parts) - len(own)
-        made = cast("Make", base.make)(value, parts[:first])
-        for (name, _), item in zip(own, parts[first:], strict=True):
-            if item is not MISSING:
-                object.__setattr__(made, name, item)
-        return made
-
     return Kind(
         "record" if fields else base.name,
         lambda value: (*base.content(value), *(name for name, _ in pairs(value))),
         lambda value: [*base.values(value), *(item for _, item in pairs(value))],
         lambda value: [*base.steps(value), *(f".{name}" for name, _ in pairs(value))],
-        make if base.make is not None else None,
         base.is_ordered,
         (base, pairs),
     )
-
-
-def _make_object(value: Any, _parts: Sequence[Any]) -> Any:
-    return object.__new__(type(value))
 
 
 # --------------------------------------------------------------------------- the table
@@ -489,7 +370,7 @@ def _make_object(value: Any, _parts: Sequence[Any]) -> Any:
 _target: Final[Any] = weakref.ReferenceType.__call__
 
 _BASES: Final[Mapping[type, Kind]] = {
-    np.void: Kind("void", _record, _record_items, _record_steps),  # its items can be assigned
+    np.void: Kind("void", _number),  # its items can be assigned
     np.generic: _plain(_number),  # before the builtins that some scalars derive from
     # By the builtins' own methods: a subclass may have others.
     bytearray: Kind("buffer", lambda value: (bytes(memoryview(value)),)),
@@ -513,7 +394,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     collections.OrderedDict: _mapping("dict", collections.OrderedDict),
     collections.defaultdict: _mapping("dict", collections.defaultdict, "default_factory"),
     dict: _mapping("dict", dict),
-    functools.partial: Kind("partial", _partial, _partial_values, _partial_steps, _make_partial),
+    functools.partial: Kind("partial", _partial, _partial_values, _partial_steps),
     np.dtype: Kind(
         "dtype",
         lambda value: (repr(value), value.isalignedstruct),
@@ -540,11 +421,11 @@ _KINDS: Final[Mapping[type, Kind]] = {
     **dict.fromkeys((types.MappingProxyType, FrozenMapping), _mapping("mapping")),
     StaticArray: _BASES[np.ndarray],
     types.FunctionType: _with_attributes(
-        Kind("function", _function, _function_values, _function_steps, _make_function)
+        Kind("function", _function, _function_values, _function_steps)
     ),
     **dict.fromkeys(
         (types.MethodType, BoundMethod),
-        _attribute_parts("method", "__func__", "__self__", make=_make_method),
+        _attribute_parts("method", "__func__", "__self__"),
     ),
     **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType), _BUILTIN),
     types.CellType: Kind(
@@ -552,9 +433,9 @@ _KINDS: Final[Mapping[type, Kind]] = {
     ),
     **dict.fromkeys(
         (staticmethod, classmethod),
-        _attribute_parts("wrapper", "__func__", make=_make_method),
+        _attribute_parts("wrapper", "__func__"),
     ),
-    property: _attribute_parts("wrapper", "fget", "fset", "fdel", make=_make_method),
+    property: _attribute_parts("wrapper", "fget", "fset", "fdel"),
     **dict.fromkeys(
         (operator.itemgetter, operator.attrgetter, operator.methodcaller),
         Kind("getter", values=lambda value: value.__reduce__(), steps=lambda _: ("", "")),
@@ -562,7 +443,7 @@ _KINDS: Final[Mapping[type, Kind]] = {
 }
 """The kind of each exact type that has one."""
 
-_ALONE: Final = Kind("object", make=_make_object)
+_ALONE: Final = Kind("object")
 _OBJECT: Final = _with_attributes(_ALONE)
 _BY_IDENTITY: Final = Kind("identity", _itself)
 
@@ -573,8 +454,7 @@ def _find(cls: Any) -> Kind:
         return _BY_IDENTITY
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
-    base = next((kind for each, kind in _BASES.items() if derives(cls, each)), None)
-    base = _MASKED if is_masked(cls) else base
+    base = next((kind for each, kind in _BASES.items() if issubclass(cls, each)), None)
     fields = record_fields(cls)
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.

@@ -91,17 +91,6 @@ def _bad_item(path: str, value: Any) -> Finding | None:
     return None
 
 
-def eq_raises(path: str, value: Any, error: Exception) -> Finding:
-    """Return the finding for an ``==`` that raises between two values."""
-    return Finding(
-        "inconsistent",
-        path,
-        got(value),
-        f"its __eq__ raises {type(error).__name__}: {message_of(error)}",
-        f"make {type(value).__name__}.__eq__ return one bool for any other {type(value).__name__}",
-    )
-
-
 def unhashable(path: str, value: Any) -> Finding:
     """Return the finding for a value that can change in place."""
     return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
@@ -165,22 +154,13 @@ def _is_in_containers(path: str) -> bool:
     return re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None
 
 
-def _derive_it(path: str) -> str:
-    """Return the fix for what an object stores next to its fields, as ``__post_init__`` may."""
-    last = re.search(r"\.(?!__)(\w+)$", path)
-    return f",\nor, if it follows from the rest, make {last[1]} a cached_property" if last else ""
-
-
 def _make_dynamic(path: str) -> str:
     """Return the fix that makes a value dynamic, which may be deep inside a static one."""
-    cls, _, way = path.partition(".")
     if _is_in_containers(path):
         return f"make the field dynamic: `{field_of(path)}: jax.Array`"
-    name = re.findall(r"\w+", way)[-1]
-    name = name if name.isidentifier() and not name.startswith("__") else "value"
     return (
         f"make the field dynamic, if {field_of(path)} is a pytree,\n"
-        f"or move the value out of it, into a dynamic field of {cls}: `{name}: jax.Array`"
+        f"or move the value out of it, into a dynamic field of {path.partition('.')[0]}"
     )
 
 
@@ -200,8 +180,6 @@ def array(path: str, value: Any) -> Finding:
             f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
             f"`{field}: ... = lw.static_field(freeze=True)`"
         )
-    else:
-        fix += _derive_it(path)
     try:
         kind = f"{value.dtype}, shape {tuple(value.shape)}"
     except Exception:  # noqa: BLE001  # an object that only looks like an array
@@ -274,7 +252,7 @@ def _freeze_fix(path: str, value: Any) -> str:
         fix = f"pass a {kind}: `{code}`"
         if _is_in_containers(path):
             return f"{fix},\nor let the field convert it: {declare}"
-        return fix + _derive_it(path)
+        return fix
     return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
 
 

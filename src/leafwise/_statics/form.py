@@ -51,12 +51,11 @@ class Opaque:
     Its type stands before it in the form, so two that are compared are of one type.
     """
 
-    __slots__ = ("_hash", "_path", "_value")
+    __slots__ = ("_hash", "_value")
 
-    def __init__(self, value: Any, hashed: int, path: str) -> None:
+    def __init__(self, value: Any, hashed: int) -> None:
         self._value = value
         self._hash = hashed
-        self._path = path
 
     def __hash__(self) -> int:
         return self._hash
@@ -68,11 +67,7 @@ class Opaque:
             return True
         if self._hash != other._hash:
             return False
-        try:
-            return bool(self._value == other._value)
-        except Exception as error:
-            finding = findings.eq_raises(self._path, self._value, error)
-            raise StaticFieldError(finding) from error
+        return bool(self._value == other._value)
 
 
 class OpaqueTreedef(Opaque):
@@ -423,7 +418,7 @@ def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
         token: Any = (id(value), hash(value))  # identity, but its hash is watched
     else:
         kind = OpaqueTreedef if cls is jax.tree_util.PyTreeDef else Opaque
-        token = kind(value, hash(value), path)
+        token = kind(value, hash(value))
 
     def read_own() -> None:
         canon.push(id(cls), token)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import jax
 
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import ClassMap, redefined_mark
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.locks import Cleanup, new_lock
 from leafwise._statics import findings
@@ -128,7 +128,6 @@ class StaticOwner(Protocol):
     Attributes:
         cls: The class.
         static_names: Its static fields, in order.
-        note: What distinguishes this class from others of its name in a repr; usually empty.
         hash_node: Picks the extra child of an instance by its statics, if it has one.
     """
 
@@ -137,9 +136,6 @@ class StaticOwner(Protocol):
 
     @property
     def static_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def note(self) -> str: ...
 
     @property
     def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None: ...
@@ -167,19 +163,14 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
             raise
         except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
             canon.add_finding(findings.unreadable(path, value, error))
-    if not canon.accepts:
-        canon.raise_findings(getattr(owner, "declaration", None))
+    canon.raise_findings(getattr(owner, "declaration", None))
     return canon
 
 
 def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
     snapshot = Snapshot()
     for name, value in zip(owner.static_names, values, strict=True):
-        path = f"{owner.cls.__name__}.{name}"
-        try:
-            snapshot.add(value, path)
-        except Exception as error:
-            raise StaticFieldError(findings.unreadable(path, value, error)) from error
+        snapshot.add(value, f"{owner.cls.__name__}.{name}")
     return snapshot
 
 
@@ -246,7 +237,7 @@ class StaticKey(Token):
             f"{name}={describe(value, deep if name in by_content else shallow)}"
             for name, value in pairs
         )
-        return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
+        return f"{self.owner.cls.__name__}({inside}){redefined_mark(self.owner.cls)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_key, (table_of(self.owner.cls), self.values)
@@ -420,10 +411,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     if known is not None and known.guards and known.rest_fixed and known.unchanged():
         return known
     owner = table.owner
-    try:
-        form = plain_form(id(owner.cls), values)
-    except Exception:  # noqa: BLE001  # a metaclass whose hash raises: reading it says so, by name
-        form = None
+    form = plain_form(id(owner.cls), values)
     if form is not None:
         return _plain_key(table, values, ids, form)
     canon = read_statics(owner, values)
@@ -432,8 +420,12 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     form = canon.form
     key: StaticKey
     if canon.fixed and not canon.guards:
-        make = functools.partial(_make_key, owner, values, canon)
-        key = intern(table.tokens, form, hash(form), make)
+        key = intern(
+            table.tokens,
+            form,
+            hash(form),
+            lambda: _with_snapshot(StaticKey(owner, values, form, canon), canon),
+        )
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
@@ -468,10 +460,6 @@ def _plain_key(
             return found
         table.add(made, ids, form)
     return made
-
-
-def _make_key(owner: StaticOwner, values: tuple[Any, ...], canon: Canonicaliser) -> StaticKey:
-    return _with_snapshot(StaticKey(owner, values, canon.form, canon), canon)
 
 
 def _with_snapshot(key: StaticKey, canon: Canonicaliser) -> StaticKey:

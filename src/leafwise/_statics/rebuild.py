@@ -10,7 +10,7 @@ import enum
 import functools
 import operator
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -56,7 +56,7 @@ Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
 
 
 def check_fields(
-    path: str, cls: type, dynamic: Sequence[str], statics: Mapping[str, Json], names: Names
+    path: str, cls: type, dynamic: Sequence[str], statics: Collection[str], names: Names
 ) -> None:
     """Refuse an instance that was written for other fields than the class has here.
 
@@ -68,25 +68,20 @@ def check_fields(
         names: The fields here.
 
     Raises:
-        PortableError: They differ; it names each field.
+        PortableError: They differ; it lists both.
     """
     if (set(statics), list(dynamic)) == (set(names[0]), list(names[1])):
         return
-    lines: list[str] = []
-    for name in dict.fromkeys((*dynamic, *statics, *names[1], *names[0])):
-        was, now = _role(name, statics, dynamic), _role(name, *names)
-        if was != now:
-            value = f" ({format_json(statics[name])})" if name in statics else ""
-            lines.append(f"\n  {cls.__name__}.{name}: {was}{value} in the file, {now} here")
-    order = f"\n  the fields have another order in the file: {', '.join((*dynamic, *statics))}"
     raise PortableError(
-        f"{path}: {cls.__name__} has other fields here than in the file{''.join(lines) or order}"
-        f"\n  fix: write the file again"
+        f"{path}: {cls.__name__} has other fields here than in the file\n"
+        f"  in the file: {_listed(statics, dynamic)}\n"
+        f"  here: {_listed(*names)}\n"
+        f"  fix: write the file again"
     )
 
 
-def _role(name: str, static: Collection[str], dynamic: Collection[str]) -> str:
-    return "static" if name in static else "dynamic" if name in dynamic else "not there"
+def _listed(static: Collection[str], dynamic: Collection[str]) -> str:
+    return f"dynamic {', '.join(dynamic) or 'none'}; static {', '.join(sorted(static)) or 'none'}"
 
 
 def find_named(name: str, path: str) -> Any:
@@ -134,13 +129,11 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of
         case {"enum": str(name)}:
             home, _, members = name.rpartition(".")
             kind, chosen = _class(home, path, enum.Enum), members.split("|")
-            gone = [each for each in chosen if each not in kind.__members__]
+            gone = [name for name in chosen if name not in kind.__members__]
             if gone:
                 raise PortableError(
                     f"{path}: {kind.__name__}.{gone[0]} is in the file, and not here\n"
-                    f"  got: {', '.join(kind.__members__)}\n"
-                    f"  fix: write the file again, or keep the name: "
-                    f"`{gone[0]} = {kind.__name__}.<new name>`"
+                    f"  fix: write the file again, or keep the name"
                 )
             return functools.reduce(operator.or_, [kind[each] for each in chosen])
         case {"dtype": str(text)}:
@@ -190,8 +183,7 @@ def _instance(cls: Any, json: dict[str, Json], path: str) -> Any:
         fields = dataclasses.fields(cls)
         here = [field.name for field in fields if field.compare or field.name in parts]
         if set(here) - set(parts):  # more than these is what its methods have set
-            before = {step.removeprefix("."): part for step, part in json["parts"].items()}
-            check_fields(path, cls, (), before, (here, ()))
+            check_fields(path, cls, (), list(parts), (here, ()))
     made = object.__new__(cls)
     for name, value in parts.items():
         object.__setattr__(made, name, value)

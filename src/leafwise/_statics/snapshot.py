@@ -124,7 +124,7 @@ def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) 
     token = ById(type(value)), content
     if kind.name in ("set", "frozenset"):
         members = Counter(_identity(part) for _, part in parts)
-        return Entry((token, frozenset(members.items())), _text(value))
+        return Entry((token, frozenset(members.items())), Verbatim(shorten(value, 60)))
     if kind.name in ("dict", "mapping"):
         keys = tuple([part for _, part in parts[: content[0]]])
         return Entry((token, tuple(map(_identity, keys))), keys)
@@ -133,13 +133,8 @@ def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) 
     if kind.name == "object" and not compares_by_identity(type(value)):
         # It may fill caches; an object without an == of its own may not grow at all.
         return Entry(ById(type(value)), value)
-    return Entry(token, _text(value) if kind.name in ("array", "buffer", "void") else value)
-
-
-def _text(value: Any) -> Verbatim:
-    """Return what can change in place as it is now; a masked array would set its fill value."""
-    is_array = issubclass(type(value), np.ndarray)
-    return Verbatim(shorten(np.ndarray.view(value, np.ndarray) if is_array else value, 60))
+    is_open = kind.name in ("array", "buffer", "void")
+    return Entry(token, Verbatim(shorten(value, 60)) if is_open else value)
 
 
 def _look_at(value: Any, kind: Kind) -> tuple[Entry, list[Part]]:
