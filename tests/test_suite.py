@@ -1,10 +1,12 @@
-"""The tests are tests: each says what must hold."""
+"""The tests are tests: each says what must hold; and names in the source are of one thing."""
 
 import ast
+import collections
 from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src"
 
 
 def functions_of(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
@@ -25,3 +27,14 @@ def test_every_test_says_what_must_hold() -> None:
         if not ast.get_docstring(test)
     ]
     assert not silent
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """A class is known by its name, wherever it stands."""
+    names = collections.Counter(
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, number in names.items() if number > 1] == []

@@ -270,7 +270,7 @@ StaticKind: TypeAlias = Literal["unhashable", "array", "tracer", "inconsistent"]
 """
 
 
-class Finding(NamedTuple):
+class StaticFinding(NamedTuple):
     """One static value that cannot be part of a jit cache key.
 
     Attributes:
@@ -300,9 +300,9 @@ class StaticFieldError(LeafwiseError, TypeError):
         findings: What was found, in field order.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[StaticFinding, ...]
 
-    def __init__(self, *findings: Finding) -> None:
+    def __init__(self, *findings: StaticFinding) -> None:
         """Keep the findings; the message is made from them."""
         super().__init__(*findings)
         self.findings = findings

@@ -15,7 +15,7 @@ from leafwise._jit.watch import Log
 from leafwise._objects.call_site import Site
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.where import Where
-from leafwise.errors import Difference, Finding
+from leafwise.errors import Difference, StaticFinding
 
 __all__ = [
     "Act",
@@ -29,7 +29,6 @@ __all__ = [
     "Event",
     "EventKind",
     "Explanation",
-    "Finding",
     "Fix",
     "JitFunction",
     "Leaf",
@@ -43,6 +42,7 @@ __all__ = [
     "Signature",
     "Site",
     "StaleCapture",
+    "StaticFinding",
     "Treatment",
     "Where",
 ]

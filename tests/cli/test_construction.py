@@ -10,7 +10,7 @@ import pytest
 from tests.testing.strategies import test_instances
 
 import leafwise as lw
-from leafwise._trees.roles import names_of
+from leafwise._trees.roles import field_names_of
 
 from .asked import changes, kinds, report_of, verdicts
 
@@ -143,4 +143,4 @@ def test_defaults_that_do_not_fit_together() -> None:
         True,
         "ok",
     )
-    assert names_of(Either(probs=jax.numpy.ones(3))).static == ("size",)
+    assert field_names_of(Either(probs=jax.numpy.ones(3))).static == ("size",)

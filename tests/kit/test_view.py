@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._trees.roles import exchange, field_order, is_kept, names_of
+from leafwise._trees.roles import exchange, field_names_of, field_order, is_kept
 
 from . import specimens
 
@@ -32,7 +32,7 @@ def made(cls: Any) -> Any:
 @pytest.mark.parametrize("cls", LIBRARIES)
 def test_names(cls: Any) -> None:
     """Fields are sorted into static and dynamic, whatever the library calls them."""
-    names = names_of(made(cls))
+    names = field_names_of(made(cls))
     assert "w" in names.dynamic
     assert "n" in names.static
     assert field_order(made(cls))[0] == "w"
@@ -51,7 +51,7 @@ def test_exchange(cls: Any) -> None:
 def test_caches_are_no_statics() -> None:
     """Of a class that declares nothing, what flatten leaves out is a cache, not a static."""
     frozen = flax.core.FrozenDict({"a": jnp.ones(2)})
-    hash_before = names_of(frozen)
+    hash_before = field_names_of(frozen)
     assert "_hash" not in hash_before.static
     assert not is_kept(frozen, "_hash")
 
@@ -63,7 +63,7 @@ def test_tuples_and_attrs() -> None:
         a: float
         b: float
 
-    assert names_of(Pair(1.0, 2.0)).dynamic == ("a", "b")
+    assert field_names_of(Pair(1.0, 2.0)).dynamic == ("a", "b")
     assert exchange(Pair(1.0, 2.0), "b", 3.0) == Pair(1.0, 3.0)
 
     @attrs.frozen(slots=True)
@@ -72,7 +72,7 @@ def test_tuples_and_attrs() -> None:
         n: int = 2
 
     lw.register(Frozen, dynamic=["x"], static=["n"])
-    assert names_of(Frozen(1.0)) == (("n",), ("x",))
+    assert field_names_of(Frozen(1.0)) == (("n",), ("x",))
     assert exchange(Frozen(1.0), "n", 3).n == 3
 
 
@@ -93,4 +93,4 @@ def test_a_leaf_that_flatten_converts(value: Any) -> None:
         def tree_unflatten(cls, n: Any, children: Any) -> Any:
             return cls(children[0], n)
 
-    assert names_of(Converts(value, 3)) == (("n",), ("x",))
+    assert field_names_of(Converts(value, 3)) == (("n",), ("x",))

@@ -231,7 +231,7 @@ def test_findings_are_data() -> None:
     with pytest.raises(lw.errors.StaticFieldError) as error:
         Params(1.0, [])
     (finding,) = error.value.findings
-    assert isinstance(finding, lw.types.Finding)
+    assert isinstance(finding, lw.types.StaticFinding)
     assert finding.path == "Params.layers"
     assert finding.got == "[] (list)"
     assert finding.reason == "a list can change in place and has no hash"

@@ -102,11 +102,11 @@ def holds_tracers(value: Any) -> bool:
     return any(is_a(each, Tracer) for each in leaves)
 
 
-class _Here(threading.local):
+class _ObserverThread(threading.local):
     observers: tuple[Observer, ...] = ()
 
 
-_HERE: Final = _Here()
+_HERE: Final = _ObserverThread()
 
 
 @contextlib.contextmanager

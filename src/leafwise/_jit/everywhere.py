@@ -74,7 +74,7 @@ def checked_timeout(option: float) -> float | None:
 # ------------------------------------------------------------------------ inputs
 
 
-class _Here(threading.local):
+class _Lowering(threading.local):
     traces = 0
     """How many traces of such functions this thread is in."""
 
@@ -89,7 +89,7 @@ class _Here(threading.local):
             each.program_log.clear_caches()
 
 
-_HERE: Final = _Here()
+_HERE: Final = _Lowering()
 _HOOKED: Final[weakref.WeakValueDictionary[int, Body]] = weakref.WeakValueDictionary()
 """The functions for which compiles are listened to, by their ids, in the order of first traces."""
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import record_fields
 from leafwise._objects.classes import is_a
-from leafwise.errors import Finding, StaticFieldError
+from leafwise.errors import StaticFieldError, StaticFinding
 
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
@@ -225,8 +225,8 @@ def _plain(value: Any) -> Any:
     return value.view(np.ndarray) if is_a(value, StaticArray) else value
 
 
-def _traced(value: Any) -> Finding:
-    return Finding(
+def _traced(value: Any) -> StaticFinding:
+    return StaticFinding(
         "tracer",
         "StaticArray(value)",
         f"{value!r}",

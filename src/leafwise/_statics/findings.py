@@ -16,10 +16,10 @@ from leafwise._objects.classes import is_a, is_tree_node, qualname_of, read
 from leafwise._objects.frozen import freeze
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
-from leafwise.errors import Finding, message_of
+from leafwise.errors import StaticFinding, message_of
 
 
-def refused(path: str, value: Any) -> Finding | None:
+def refused(path: str, value: Any) -> StaticFinding | None:
     """Return why a value whose type is not in the table cannot be static, or None.
 
     Hash and ``==`` are not called here: see `bad_hash`.
@@ -53,7 +53,7 @@ def is_array(value: Any) -> bool:
     return converts and all(read(value, name) is not MISSING for name in ("shape", "dtype"))
 
 
-def bad_hash(path: str, value: Any) -> Finding | None:
+def bad_hash(path: str, value: Any) -> StaticFinding | None:
     """Return why the hash or ``==`` of an object is not reliable, or None."""
     kind = type(value)
     name = qualname_of(kind).rpartition(".")[2]
@@ -81,7 +81,7 @@ def bad_hash(path: str, value: Any) -> Finding | None:
     return None
 
 
-def _bad_item(path: str, value: Any) -> Finding | None:
+def _bad_item(path: str, value: Any) -> StaticFinding | None:
     """Return why an item of a mapping cannot be static, if one cannot."""
     for key, item in value.items() if is_a(value, Mapping) else ():
         where = f"{path}[{key!r}]"
@@ -91,12 +91,12 @@ def _bad_item(path: str, value: Any) -> Finding | None:
     return None
 
 
-def unhashable(path: str, value: Any) -> Finding:
+def unhashable(path: str, value: Any) -> StaticFinding:
     """Return the finding for a value that can change in place."""
     return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
 
 
-def unreadable(path: str, value: Any, error: Exception) -> Finding:
+def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:
     """Return the finding for a value whose own code, or whose depth, stops it from being read."""
     if isinstance(error, RecursionError):
         fix = "store it in another way: flat, or as the text or bytes that it is made of"
@@ -106,7 +106,7 @@ def unreadable(path: str, value: Any, error: Exception) -> Finding:
     return _unhashable(path, value, f"reading it raises {cause}", fix)
 
 
-def cyclic(path: str, value: Any) -> Finding:
+def cyclic(path: str, value: Any) -> StaticFinding:
     return _unhashable(path, value, "it contains itself", "break the cycle")
 
 
@@ -121,7 +121,7 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
     )
 
 
-def of_argument(finding: Finding) -> Finding:
+def of_argument(finding: StaticFinding) -> StaticFinding:
     """Return a finding of a static argument, for which no field can be declared otherwise."""
     name = field_of(finding.path)
     fix = re.sub(r" or `[^`]*static_field[^`]*`", "", finding.fix)
@@ -131,7 +131,9 @@ def of_argument(finding: Finding) -> Finding:
     return finding._replace(fix=",\nor".join(fixes))
 
 
-def with_declaration(finding: Finding, declaration: Callable[[str, str], str]) -> Finding:
+def with_declaration(
+    finding: StaticFinding, declaration: Callable[[str, str], str]
+) -> StaticFinding:
     """Return a finding that shows how the field is declared in the place of three dots."""
 
     def written(match: re.Match[str]) -> str:
@@ -164,13 +166,13 @@ def _make_dynamic(path: str) -> str:
     )
 
 
-def traced(path: str, value: Any) -> Finding:
+def traced(path: str, value: Any) -> StaticFinding:
     fix = f"{_make_dynamic(path)},\nor compute the value outside the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
-    return Finding("tracer", path, got(value), reason, fix)
+    return StaticFinding("tracer", path, got(value), reason, fix)
 
 
-def array(path: str, value: Any) -> Finding:
+def array(path: str, value: Any) -> StaticFinding:
     field = field_of(path)
     fix = _make_dynamic(path)
     if is_a(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended):
@@ -185,10 +187,10 @@ def array(path: str, value: Any) -> Finding:
     except Exception:  # noqa: BLE001  # an object that only looks like an array
         kind = describe_array(value)
     reason = f"an array ({kind}) has no hash"
-    return Finding("array", path, got(value), reason, fix)
+    return StaticFinding("array", path, got(value), reason, fix)
 
 
-def _array_leaf(path: str, value: Any) -> Finding | None:
+def _array_leaf(path: str, value: Any) -> StaticFinding | None:
     """Return the finding for a pytree of another library that holds an array."""
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if leaf is not value and is_array(leaf):
@@ -226,7 +228,7 @@ def _frozen_code(kind: Any) -> str:
     return codes[0] if is_open and codes else ""
 
 
-def _hashless(path: str, value: Any) -> Finding:
+def _hashless(path: str, value: Any) -> StaticFinding:
     """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
@@ -256,11 +258,11 @@ def _freeze_fix(path: str, value: Any) -> str:
     return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
 
 
-def _unhashable(path: str, value: Any, reason: str, fix: str) -> Finding:
-    return Finding("unhashable", path, got(value), reason, fix)
+def _unhashable(path: str, value: Any, reason: str, fix: str) -> StaticFinding:
+    return StaticFinding("unhashable", path, got(value), reason, fix)
 
 
-def uncomparable(path: str, value: Any, reason: str) -> Finding:
+def uncomparable(path: str, value: Any, reason: str) -> StaticFinding:
     """Return the finding for a value that cannot be compared by content."""
     fix = (
         f"build it once and keep it: `{field_of(path)}: ... = lw.static_field()` compares "
@@ -269,5 +271,5 @@ def uncomparable(path: str, value: Any, reason: str) -> Finding:
     return _unhashable(path, value, f"it cannot be compared by content: {reason}", fix)
 
 
-def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Finding:
-    return Finding("inconsistent", path, got(value), reason, fix)
+def _inconsistent(path: str, value: Any, reason: str, fix: str) -> StaticFinding:
+    return StaticFinding("inconsistent", path, got(value), reason, fix)

@@ -39,7 +39,7 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
-from leafwise.errors import Finding, StaticFieldError, StaticMutatedError
+from leafwise.errors import StaticFieldError, StaticFinding, StaticMutatedError
 
 if TYPE_CHECKING:
     from leafwise._statics.content import Guards
@@ -151,7 +151,7 @@ class Canonicaliser:
     def __init__(self, readers: Mapping[type, CanonicalOf] | None = None) -> None:
         self.readers = CANONICAL if readers is None else readers
         self._out: list[Any] = []
-        self._found: list[Finding] = []
+        self._found: list[StaticFinding] = []
         self._above: set[int] = set()
         self.fixed = True
         self.reaches = False
@@ -168,10 +168,10 @@ class Canonicaliser:
         return not self._found
 
     @property
-    def findings(self) -> "tuple[Finding, ...]":
+    def findings(self) -> "tuple[StaticFinding, ...]":
         return tuple(self._found)
 
-    def add_finding(self, finding: Finding) -> None:
+    def add_finding(self, finding: StaticFinding) -> None:
         self._found.append(finding)
 
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:

@@ -27,7 +27,7 @@ class _Sentinel(enum.Enum):
     LEAF = "leaf"
 
 
-class Names(NamedTuple):
+class FieldNames(NamedTuple):
     """The names of attributes, by their role.
 
     For a class that declares no fields, static ones are those that its constructor takes or that
@@ -66,7 +66,7 @@ def undeclared(instance: Any) -> list[str]:
     return [name for name in stored_attributes(instance) if name not in known]
 
 
-def names_of(instance: Any) -> Names:
+def field_names_of(instance: Any) -> FieldNames:
     """Return the names of the static and of the dynamic attributes of an instance.
 
     A class that leafwise did not register is flattened: an attribute is dynamic if an object
@@ -75,10 +75,10 @@ def names_of(instance: Any) -> Names:
     cls = type(instance)
     registered = registered_names(cls)
     if registered is not None:
-        return Names(*registered)
+        return FieldNames(*registered)
     if is_decorated(cls):
         spec = spec_of(cls)
-        return Names(spec.static_names, spec.dynamic_names)
+        return FieldNames(spec.static_names, spec.dynamic_names)
     names = [name for name in field_order(instance) if _is_held(instance, name)]
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
@@ -86,7 +86,7 @@ def names_of(instance: Any) -> Names:
     if not declares_fields(cls):
         given = _parameters(cls)
         rest = (name for name in rest if name in given or is_kept(instance, name))
-    return Names(tuple(rest), dynamic)
+    return FieldNames(tuple(rest), dynamic)
 
 
 def declares_fields(cls: Any) -> bool:
@@ -110,7 +110,7 @@ def is_kept(instance: Any, name: str) -> bool:
     A class that raises for an object in its place has it there.
     """
     if is_decorated(type(instance)):
-        return name in names_of(instance).static
+        return name in field_names_of(instance).static
     registry = jax.tree_util.default_registry
     try:
         changed = exchange(instance, name, _Sentinel.LEAF)
@@ -192,7 +192,7 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     """
     cls = type(base)
     if is_decorated(cls):
-        names = names_of(base)
+        names = field_names_of(base)
         values = {each: getattr(base, each) for each in (*names.dynamic, *names.static)}
         return rebuild(cls, values | {name: value})
     if isinstance(base, tuple):

@@ -14,7 +14,7 @@ from leafwise._display.words import without_addresses
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.roles import field_order, names_of
+from leafwise._trees.roles import field_names_of, field_order
 from leafwise.cli.check_result import CheckVerdict, FieldChange, verdict_of
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
@@ -22,7 +22,7 @@ from leafwise.testing._laws.case import place
 from leafwise.testing._laws.libraries import WITH_HASH, is_own, library_of
 from leafwise.testing._laws.run import find
 from leafwise.testing._recompilation import promised
-from leafwise.testing._subject import Observation, Probe
+from leafwise.testing._subject import ObservedCall, SubjectProbe
 from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
 from leafwise.testing.strategies._constructor import FieldContext, is_abstract, is_user_registered
 from leafwise.testing.strategies._edit_positions import (
@@ -74,9 +74,9 @@ class Example:
         return list(edit_positions(self.base, self._arguments))
 
     @cached_property
-    def probe(self) -> Probe:
+    def probe(self) -> SubjectProbe:
         """Jitted functions that know the instance."""
-        return Probe(for_jit(self.base))
+        return SubjectProbe(for_jit(self.base))
 
 
 def _first_found(strategies: list[Any]) -> Any:
@@ -97,7 +97,7 @@ _FEW: Final = 20
 def _has_leaves(drawn: tuple[Any, Any]) -> bool:
     """Return whether there is a number in each dynamic field of an instance."""
     made = drawn[1]
-    fields = (getattr(made, name) for name in names_of(made).dynamic)
+    fields = (getattr(made, name) for name in field_names_of(made).dynamic)
     return all(any(map(is_numeric, jax.tree_util.tree_leaves(each))) for each in fields)
 
 
@@ -110,7 +110,7 @@ def untraceable(example: Example) -> str:
             if position.role is not Role.LEAF or is_numeric(position.value):
                 continue
             try:
-                Probe(position.value)
+                SubjectProbe(position.value)
             except Exception:  # noqa: BLE001  # JAX has several for it
                 leaf, where = position.value, position.path
                 owner = owner_at(example.base, where)
@@ -136,7 +136,7 @@ def check_fields(
     example: Example, only: Collection[str] = (), on_step: Callable[[str], None] = lambda _: None
 ) -> Iterator[FieldChange]:
     """Change each field alone, or only some, and count what JAX does."""
-    names = names_of(example.base)
+    names = field_names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
             continue
@@ -201,7 +201,7 @@ def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
 
 
 def _judge(
-    edit: Edit[Any], seen: Observation, kind: str, *, static: bool
+    edit: Edit[Any], seen: ObservedCall, kind: str, *, static: bool
 ) -> tuple[CheckVerdict, str]:
     if seen.outcome is Outcome.ERROR:
         return CheckVerdict.ERROR, str(seen.predicted)

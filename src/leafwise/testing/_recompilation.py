@@ -15,7 +15,7 @@ from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.testing._laws.case import Case, choose
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
-from leafwise.testing._subject import Probe, Subject
+from leafwise.testing._subject import Subject, SubjectProbe
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
@@ -43,8 +43,8 @@ def as_predicted(case: Case) -> None:
     options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
-    make = functools.partial(Probe, compiles=False)
-    probe: Probe = case.attempt("a jitted function", make, x)
+    make = functools.partial(SubjectProbe, compiles=False)
+    probe: SubjectProbe = case.attempt("a jitted function", make, x)
     _EditTrial({"": Outcome.REUSE}, (EditKind.LEAF_VALUE,)).check(case, options, probe)
 
 
@@ -57,7 +57,7 @@ class _EditTrial:
     tested: set[str] = dataclasses.field(default_factory=set[str])
     refused: Exception | None = None
 
-    def check(self, case: Case, options: Options, probe: Probe) -> None:
+    def check(self, case: Case, options: Options, probe: SubjectProbe) -> None:
         """Make one edit of each kind, and of the kinds with claims one everywhere."""
         for kind, positions in options.items():
             chosen = positions if kind in self.kinds else [choose(case.data, positions)]
@@ -198,7 +198,7 @@ def check_claims(
         known.update(dict.fromkeys(each.path for each in positions if each.path))
         donors = [positions_of(case.draw(strategy)) for _ in range(_DONORS)]
         options = _with_statics_of(donors, positions)
-        trial.check(case, options, Probe(case.instance, subject, spread=spread))
+        trial.check(case, options, SubjectProbe(case.instance, subject, spread=spread))
 
     most = getattr(hypothesis.settings() if settings is None else settings, "max_examples", _FEW)
     share = max(_SHARE, _FEW / most)

@@ -1,6 +1,6 @@
 """Functions under test: what is predicted of a call, and what JAX is seen to do.
 
-A `Subject` is any function; a `Probe` has it called with edits of one instance.
+A `Subject` is any function; a `SubjectProbe` has it called with edits of one instance.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _IDENTITY: Final = "leafwise_probe"
 
 
 @dataclasses.dataclass(frozen=True)
-class Observation:
+class ObservedCall:
     """What was predicted of a call against an earlier one, and what JAX did.
 
     It is refused if it raised as predicted, or was not made for that reason.
@@ -107,7 +107,7 @@ class Subject:
         return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
 
 
-class Probe:
+class SubjectProbe:
     """A function that has a program for an instance, or for the arguments that it holds.
 
     Without a `subject` it has two. The one that is to retrace uses no leaves, so that almost
@@ -133,7 +133,7 @@ class Probe:
         self.refused: Exception | None = None
         self._start(None if subject else self._traced or Outcome.RECOMPILE)
 
-    def try_observe(self, edited: Any) -> Observation | None:
+    def try_observe(self, edited: Any) -> ObservedCall | None:
         """Call a function that knows the instance and not the edited one.
 
         Return None if it is `refused`, by the class where JAX traces it, or by the function.
@@ -153,8 +153,8 @@ class Probe:
             if predicted is None or predicted.outcome is not Outcome.ERROR:
                 self.refused = error
                 return None
-            return Observation(predicted, counts, is_refused=True)
-        seen = Observation(predicted, counts)
+            return ObservedCall(predicted, counts, is_refused=True)
+        seen = ObservedCall(predicted, counts)
         if not seen.is_as_predicted:
             self._warm.clear()  # what they know now is not what was predicted
         return seen

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from leafwise._display.words import without_addresses
 from leafwise._objects.locks import cached_property
 from leafwise._trees.equality import is_distinct
-from leafwise._trees.roles import Names, names_of
+from leafwise._trees.roles import FieldNames, field_names_of
 from leafwise.errors import LawViolation
 from leafwise.testing._format import cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
@@ -84,9 +84,9 @@ class Edits:
         self.until = math.inf
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> FieldNames:
         """The names of the attributes."""
-        return names_of(self._instance)
+        return field_names_of(self._instance)
 
     @cached_property
     def positions(self) -> list[EditPosition]:
@@ -195,7 +195,7 @@ class Case:
             )
 
     @property
-    def names(self) -> Names:
+    def names(self) -> FieldNames:
         """The names of the instance's attributes."""
         return self.edits.names
 

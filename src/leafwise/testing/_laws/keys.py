@@ -7,7 +7,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._trees.equality import is_distinct
-from leafwise._trees.roles import names_of
+from leafwise._trees.roles import field_names_of
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case, Pair
@@ -115,7 +115,7 @@ def aux_data_hash(case: Case) -> None:
 
 def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
     """Return the static that makes aux_data unhashable: its hash raises the same."""
-    for name in names_of(x).static:
+    for name in field_names_of(x).static:
         value = getattr(x, name)
         try:
             hash(value)

@@ -10,7 +10,7 @@ from leafwise._classes import refusals
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise._compare.jax_errors import as_static
-from leafwise._trees.roles import names_of
+from leafwise._trees.roles import field_names_of
 from leafwise.testing._laws.law import Law
 
 
@@ -81,7 +81,7 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
     names = reversed(re.split(r"\W+", path))
     name = next((name for name in names if name and hasattr(instance, name)), "")
     leaves: list[Any] = jax.tree_util.tree_leaves(getattr(instance, name, None))
-    if name in names_of(instance).static and any(hasattr(leaf, "dtype") for leaf in leaves):
+    if name in field_names_of(instance).static and any(hasattr(leaf, "dtype") for leaf in leaves):
         how = LIBRARIES[library].to_dynamic
         return f"make `{name}` a dynamic field: {how}; or hold it as `lw.StaticArray`"
     if law is Law.AUX_DATA_HASH and name:

@@ -11,13 +11,13 @@ from typing import Any
 import jax
 
 from leafwise._trees.equality import first_difference, is_distinct
-from leafwise._trees.roles import Names, field_order
+from leafwise._trees.roles import FieldNames, field_order
 from leafwise.testing._format import format_leaf, format_typed, short_repr
 from leafwise.testing.strategies._leaves import same_leaf, seems_equal
 
 
 def difference(
-    one: Any, other: Any, names: Names, only: tuple[str, ...] | None = None
+    one: Any, other: Any, names: FieldNames, only: tuple[str, ...] | None = None
 ) -> tuple[str, str, str] | None:
     """Return where a copy differs from an instance: path, what was got, what was wanted."""
     if type(one) is not type(other):

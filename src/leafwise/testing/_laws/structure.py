@@ -12,7 +12,7 @@ import jax
 
 import leafwise
 from leafwise._classes.spec import is_decorated
-from leafwise._trees.roles import Names, field_order, is_kept, undeclared
+from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
@@ -294,10 +294,10 @@ def no_hidden_state(case: Case) -> None:
             continue  # a cache
         public = shown.get(name, name)
         try:
-            found = difference(x, again, Names((public,), ()))
+            found = difference(x, again, FieldNames((public,), ()))
         except Exception:  # noqa: BLE001  # a property need not work for every instance
             public = name
-            found = difference(x, again, Names((name,), ()))
+            found = difference(x, again, FieldNames((name,), ()))
         if found is not None and found[0]:
             kind = type(getattr(x, name)).__name__.replace("ArrayImpl", "jax.Array")
             code = f"{name}: {kind} = lw.{'static_' * ('.' not in kind)}field(init=False)"

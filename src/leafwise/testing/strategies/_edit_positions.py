@@ -19,7 +19,7 @@ from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.exchange import copy_with_parts, parts_of
-from leafwise._trees.roles import Names, field_order, names_of
+from leafwise._trees.roles import FieldNames, field_names_of, field_order
 from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
 from leafwise.testing.strategies._leaves import same_leaf
 
@@ -138,7 +138,7 @@ def _positions(
     if isinstance(value, enum.Enum):  # `register_static` makes a node of it
         yield EditPosition(path, Role.STATIC, value, _itself, around, owner, name)
     has_attributes = cls not in (*_CONTAINERS, jax.tree_util.Partial)
-    names = names_of(value) if has_attributes else Names((), ())
+    names = field_names_of(value) if has_attributes else FieldNames((), ())
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
     children = [child for _, child in level[0]]
     for place, (key, child) in enumerate(level[0]):
