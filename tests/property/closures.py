@@ -49,11 +49,6 @@ class Box:
         return self.v
 
 
-class _Sub(Box):
-    def get(self) -> Any:
-        return super().get()
-
-
 class _Module(eqx.Module):
     w: Any
     static: int = eqx.field(static=True, default=5)

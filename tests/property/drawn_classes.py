@@ -3,11 +3,9 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
-
-from leafwise.testing.strategies import instances
 
 _STATIC_SPELLINGS: Final = ("annotation", "static_field", "metadata")
 _DYNAMIC_SPELLINGS: Final = ("annotation", "field", "dataclasses.field")
@@ -79,8 +77,6 @@ def _literal(field: DrawnField) -> Any:
 class DrawnClass:
     """A pytree class that `pytree_classes` has drawn; `fields` has inherited ones first."""
 
-    HEADER: ClassVar[str] = _HEADER
-
     def __init__(self, cls: Any, fields: tuple[DrawnField, ...], source: str) -> None:
         self.cls = cls
         self.fields = fields
@@ -96,8 +92,8 @@ class DrawnClass:
         """The names of the dynamic fields, in order."""
         return tuple(field.name for field in self.fields if not field.static)
 
-    def values(self, number: int = 1) -> dict[str, Any]:
-        """Return a value for each field by name, all different; another set by number.
+    def values(self) -> dict[str, Any]:
+        """Return a value for each field by name, all different.
 
         A field that the constructor does not take has its default.
         """
@@ -106,53 +102,25 @@ class DrawnClass:
             if not field.init:
                 found[field.name] = field.default_value
             elif field.annotation == "int":
-                found[field.name] = number + 10 * index
+                found[field.name] = 1 + 10 * index
             elif field.static:
-                found[field.name] = f"{field.name} {number}"
+                found[field.name] = f"{field.name} 1"
             else:
-                found[field.name] = float(number + index)
+                found[field.name] = float(1 + index)
         return found
 
     def construct(self, values: dict[str, Any]) -> Any:
-        """Return an instance with these values by name; others keep their defaults.
-
-        Fields that the constructor does not take are passed over.
-        """
+        """Return an instance with those of these values that the constructor takes."""
         taken = {field.name for field in self.fields if field.init}
         return self.cls(**{name: value for name, value in values.items() if name in taken})
-
-    def instances(self) -> st.SearchStrategy[Any]:
-        """Return a strategy for instances, from the annotations."""
-        return instances(self.cls)
 
     def __repr__(self) -> str:
         """Return the source, so that a counterexample can be run."""
         return f"<{self.cls.__name__} of\n{self.source}>"
 
 
-def pytree_classes(*, max_fields: int = 4, max_depth: int = 3) -> st.SearchStrategy[DrawnClass]:
-    """Return a strategy for pytree classes, decorated with `leafwise.pytree`.
-
-    A class has up to `max_fields` fields of its own and derives from up to ``max_depth - 1``
-    others; a subclass may override inherited fields. Fields are static by annotation, by
-    `leafwise.static_field` or by metadata, or dynamic; they have a default, a factory or
-    neither, may be ``kw_only`` or ``init=False``, and are annotated as ``int``, ``str``,
-    ``float``, `jax.Array`, ``Any`` or a type variable. Classes may have ``slots``,
-    ``kw_only``, ``order`` and ``many_statics``, and be generic.
-
-    JAX keeps every class that was ever registered. So equal code is decorated once, as long
-    as it is among the last 1000: thousands of examples make far fewer classes, all named
-    ``Drawn``, ``Base`` and ``Root``.
-    """
-    if not 0 <= max_fields <= len(_NAMES):
-        raise ValueError(f"pytree_classes(max_fields={max_fields!r}): from 0 to {len(_NAMES)}")
-    if not 1 <= max_depth <= len(_CLASS_NAMES):
-        raise ValueError(f"pytree_classes(max_depth={max_depth!r}): from 1 to {len(_CLASS_NAMES)}")
-    return _classes(max_fields, max_depth)
-
-
-_NAMES: Final = "abcdefghij"
-_CLASS_NAMES: Final = ("Drawn", "Base", "Root", "Origin", "Source")
+_NAMES: Final = "abcd"
+_CLASS_NAMES: Final = ("Drawn", "Base", "Root")
 _OPTIONS: Final[tuple[str, ...]] = ("slots=True", "kw_only=True", "many_statics=True", "order=True")
 
 
@@ -160,12 +128,17 @@ _SELDOM: Final = st.sampled_from([False] * 4 + [True])
 
 
 @st.composite
-def _classes(draw: st.DrawFn, max_fields: int, max_depth: int) -> DrawnClass:
+def pytree_classes(draw: st.DrawFn) -> DrawnClass:
+    """Draw a pytree class, decorated with `leafwise.pytree`, and the classes that it derives from.
+
+    A subclass may override inherited fields. JAX keeps every class that was ever registered: so
+    equal code is decorated once, as long as it is among the last 1000.
+    """
     generic = draw(st.booleans())
     bodies: list[tuple[Sequence[str], list[DrawnField]]] = []
     known: dict[str, DrawnField] = {}
-    while len(bodies) < max_depth:
-        fields = draw(_bodies(known, max_fields, len(bodies), generic=generic))
+    while len(bodies) < len(_CLASS_NAMES):
+        fields = draw(_bodies(known, len(bodies), generic=generic))
         options = draw(st.lists(st.sampled_from(_OPTIONS), max_size=2, unique=True))
         fields = _in_order(known, fields, positional="kw_only=True" not in options)
         known.update({field.name: field for field in fields})
@@ -185,10 +158,10 @@ def _classes(draw: st.DrawFn, max_fields: int, max_depth: int) -> DrawnClass:
 
 @st.composite
 def _bodies(
-    draw: st.DrawFn, known: dict[str, DrawnField], most: int, level: int, *, generic: bool
+    draw: st.DrawFn, known: dict[str, DrawnField], level: int, *, generic: bool
 ) -> list[DrawnField]:
     """Draw the fields that one class body declares, in their order."""
-    fresh = [f"{name}{level or ''}" for name in _NAMES[: draw(st.integers(0, most))]]
+    fresh = [f"{name}{level or ''}" for name in _NAMES[: draw(st.integers(0, len(_NAMES)))]]
     overridden = [name for name in known if draw(_SELDOM)]
     fields = [draw(_fields(name, level, generic=generic, like=None)) for name in fresh]
     fields += [draw(_fields(name, level, generic=generic, like=known[name])) for name in overridden]

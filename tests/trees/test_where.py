@@ -14,6 +14,7 @@ from tests.kit.values import pytrees
 from tests.property.drawn_classes import pytree_classes
 
 import leafwise as lw
+from leafwise.testing.strategies import instances
 
 
 @lw.pytree
@@ -319,7 +320,7 @@ def test_combine_undoes_partition(drawn: tuple[Any, Any]) -> None:
 def test_combine_undoes_partition_of_drawn_classes(data: st.DataObject) -> None:
     """Instances of generated classes come back with their statics, whatever they are."""
     drawn = data.draw(pytree_classes())
-    instance = data.draw(drawn.instances())
+    instance = data.draw(instances(drawn.cls))
     selected, rest = lw.partition(instance, lambda leaf: data.draw(st.booleans()))
     assert same(lw.combine(selected, rest), instance)
     assert type(selected) is type(rest) is type(instance)
