@@ -189,40 +189,19 @@ def static_values(value: Any) -> Strategy | None:
     return made.filter(lambda new: is_distinct(value, new) is not False)
 
 
-def _other_statics(value: Any) -> list[Any]:  # noqa: C901, PLR0912  # one chain of cases
+def _other_statics(value: Any) -> list[Any]:
     """Return other statics; of what has fields there are none, as these are changed."""
-    match value:
-        case enum.Enum():
-            return list(type(value))
-        case bool():
-            return [not value]
-        case str():
-            return ["", "other", f"{value}s", value.upper()]
-        case bytes():
-            return [b"", b"other", value + b"s"]
-        case None:
-            return [0, "other", ()]
-        case np.generic():
-            return [other_value(value)] if is_numeric(value) else []
-        case tuple() if type(value) is tuple:
-            return [(*value, "extra"), value[:-1], value[::-1]]
-        case frozenset():
-            return [value | {"extra"}, frozenset(list(value)[1:])]
-        case FrozenMapping():
-            return list(map(FrozenMapping, _mappings(value, 1)))
-        case StaticArray():
-            elements = np.asarray(value)
-            is_full = elements.size and is_numeric(elements)
-            return [StaticArray(other_value(elements) if is_full else np.ones(2, "int8"))]
-        case np.ndarray() | jax.Array():
-            return _raw_arrays(value) if is_numeric(value) else []
-        case np.dtype():
-            return [jnp.dtype("int32"), jnp.dtype("float32")]
-        case type():
-            return [np.float32, np.int32, int]
-        case _:
-            is_function = callable(value) and not hasattr(type(value), "_fields")
-            return list(FUNCTIONS) if is_function else []
+    for kind, others in _OTHERS.items():
+        if isinstance(value, kind):
+            return others(value)
+    is_function = callable(value) and not hasattr(type(value), "_fields")
+    return list(FUNCTIONS) if is_function else []
+
+
+def _other_static_arrays(value: StaticArray) -> list[Any]:
+    elements = np.asarray(value)
+    is_full = elements.size and is_numeric(elements)
+    return [StaticArray(other_value(elements) if is_full else np.ones(2, "int8"))]
 
 
 def _raw_arrays(value: Any) -> list[Any]:
@@ -231,6 +210,26 @@ def _raw_arrays(value: Any) -> list[Any]:
     changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
     make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
     return [make(each) for each in changed if each is not None]
+
+
+_OTHERS: Final[dict[Any, Callable[[Any], list[Any]]]] = {
+    enum.Enum: lambda member: list(type(member)),
+    bool: lambda value: [not value],
+    str: lambda text: ["", "other", f"{text}s", text.upper()],
+    bytes: lambda text: [b"", b"other", text + b"s"],
+    type(None): lambda _: [0, "other", ()],
+    np.generic: lambda number: [other_value(number)] if is_numeric(number) else [],
+    tuple: lambda items: (
+        [(*items, "extra"), items[:-1], items[::-1]] if type(items) is tuple else []
+    ),
+    frozenset: lambda items: [items | {"extra"}, frozenset(list(items)[1:])],
+    FrozenMapping: lambda items: list(map(FrozenMapping, _mappings(items, 1))),
+    StaticArray: _other_static_arrays,
+    (np.ndarray, jax.Array): lambda array: _raw_arrays(array) if is_numeric(array) else [],
+    np.dtype: lambda _: [jnp.dtype("int32"), jnp.dtype("float32")],
+    type: lambda _: [np.float32, np.int32, int],
+}
+"""Other statics by the first class that one is an instance of."""
 
 
 # ------------------------------------------------------------------ which edits can be made
