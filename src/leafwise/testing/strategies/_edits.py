@@ -213,7 +213,7 @@ def _raw_arrays(value: Any) -> list[Any]:
 
 
 _OTHERS: Final[dict[Any, Callable[[Any], list[Any]]]] = {
-    enum.Enum: lambda member: list(type(member)),
+    enum.Enum: lambda member: list(member.__class__),
     bool: lambda value: [not value],
     str: lambda text: ["", "other", f"{text}s", text.upper()],
     bytes: lambda text: [b"", b"other", text + b"s"],
