@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from hypothesis import given
-from tests.kit.values import pytrees
+from tests.kit.trees import pytrees
 
 import leafwise as lw
 from leafwise.interop import safetensors as lst

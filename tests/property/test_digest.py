@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import pytest
 from hypothesis import given
-from tests.kit.values import pytrees
+from tests.kit.trees import pytrees
 
 import leafwise as lw
 

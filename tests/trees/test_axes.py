@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given
-from tests.kit.values import pytrees
+from tests.kit.trees import pytrees
 
 import leafwise as lw
 

@@ -6,7 +6,7 @@ import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.values import pytrees
+from tests.kit.trees import pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree

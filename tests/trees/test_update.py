@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.values import pytrees
+from tests.kit.trees import pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree

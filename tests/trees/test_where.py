@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.values import pytrees
+from tests.kit.trees import pytrees
 from tests.property.drawn_classes import pytree_classes
 
 import leafwise as lw
