@@ -38,3 +38,23 @@ def test_no_two_classes_have_one_name() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_the_inside_has_one_door() -> None:
+    """A private module of `cli`, `_display` or `_jit` that moves is named in one file of tests."""
+    behind = ("leafwise.cli", "leafwise._display", "leafwise._jit")
+    doors = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in modules_of(node)
+        if f"{name}.".startswith(tuple(f"{wing}." for wing in behind))
+    }
+    assert doors == {"kit/inside.py"}
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 import pytest
+from tests.kit.inside import user_frame
 
 import leafwise as lw
-from leafwise._objects.call_site import user_frame
 
 OURS = str(Path(lw.__file__).parent)
 

@@ -2,11 +2,9 @@
 
 from typing import Any
 
+from tests.kit.inside import CheckOptions, CheckTarget, ClassResult, FieldChange, check_class
+
 import leafwise as lw
-from leafwise.cli.check_classes import check_class
-from leafwise.cli.check_laws import CheckOptions
-from leafwise.cli.check_result import ClassResult, FieldChange
-from leafwise.cli.check_targets import CheckTarget
 from leafwise.testing import Law
 
 FIELDS = CheckOptions(laws=())

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.kit.inside import Process, Recorder, make_report, to_json
 
-from leafwise._display.report import to_json
-from leafwise.cli.recorded import Process, make_report
-from leafwise.cli.recorder import Recorder
 from leafwise_cli import main
 
 HEADER = """\

@@ -1,9 +1,7 @@
 """`check` blames no class for an instance that its constructor would not make."""
 
 import pytest
-
-from leafwise.cli.check_laws import CheckOptions
-from leafwise.cli.check_result import CheckRun
+from tests.kit.inside import CheckOptions, CheckRun
 
 from . import by_hand
 from .asked import report_of

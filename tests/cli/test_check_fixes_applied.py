@@ -5,10 +5,8 @@ import re
 
 import jax
 import pytest
+from tests.kit.inside import CheckOptions, check_class, find_targets
 
-from leafwise.cli.check_classes import check_class
-from leafwise.cli.check_laws import CheckOptions
-from leafwise.cli.check_targets import find_targets
 from leafwise.testing import Law
 
 from .conftest import Write

@@ -9,8 +9,8 @@ import jax
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
+from tests.kit.inside import CheckVerdict, ClassResult
 
-from leafwise.cli.check_result import CheckVerdict, ClassResult
 from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
 

@@ -4,11 +4,9 @@ from typing import Any
 
 import jax
 import pytest
+from tests.kit.inside import CheckOptions, Example, check_fields, count_events
 
 import leafwise as lw
-from leafwise._jax.events import count_events
-from leafwise.cli.check_fields import Example, check_fields
-from leafwise.cli.check_laws import CheckOptions
 from leafwise.testing._laws import other_process
 from leafwise.testing._laws.law import Law
 

@@ -10,14 +10,18 @@ from typing import Any
 
 import jax
 import pytest
+from tests.kit.inside import (
+    EXAMPLES,
+    CheckOptions,
+    CheckTarget,
+    CheckVerdict,
+    TooLong,
+    laws_module,
+    run_module,
+    time_limit,
+)
 
 import leafwise as lw
-from leafwise.cli import check_classes as run_module
-from leafwise.cli import check_laws as laws_module
-from leafwise.cli.check_laws import EXAMPLES, CheckOptions
-from leafwise.cli.check_result import CheckVerdict
-from leafwise.cli.check_targets import CheckTarget
-from leafwise.cli.time_limit import TooLong, time_limit
 from leafwise.testing import Law, _check
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.run import LawTest

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import jax
 import pytest
+from tests.kit.inside import CheckOptions, is_node
 
 import leafwise as lw
-from leafwise.cli.check_laws import CheckOptions
-from leafwise.cli.check_targets import is_node
 from leafwise.testing import Law
 from leafwise.testing._laws.libraries import library_of
 
@@ -172,7 +171,7 @@ def test_equinox_layers(check: Check) -> None:
     outcome = check("equinox.nn:Dropout", "--json")
     assert outcome.code == 0, outcome.out
     assert outcome.document["classes"][0]["rows"]
-    from leafwise.cli.check_targets import find_targets
+    from tests.kit.inside import find_targets
 
     names = [target.name for target in find_targets(["equinox.nn"]).targets]
     assert "equinox.nn:Linear" in names

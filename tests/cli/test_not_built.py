@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.kit.inside import CheckTarget, check_class
 
 import leafwise as lw
-from leafwise.cli.check_classes import check_class
-from leafwise.cli.check_targets import CheckTarget
 
 from .asked import FIELDS, report_of
 

@@ -6,9 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-
-from leafwise._display.words import NOTHING
-from leafwise.cli import notebook
+from tests.kit.inside import NOTHING, notebook
 
 from .conftest import Runner
 

@@ -6,9 +6,14 @@ import re
 
 import pytest
 from rich.console import Console
-
-from leafwise.cli.check_report import CheckPrinter
-from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
+from tests.kit.inside import (
+    CheckPrinter,
+    CheckRun,
+    CheckVerdict,
+    ClassResult,
+    FieldChange,
+    LawResult,
+)
 
 from .conftest import Check, Write
 

@@ -6,14 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.inside import LoweredRecord, from_json, packed, program_recorder, unpacked
 
 import leafwise as lw
 from leafwise._compare.program import read_program
-from leafwise._display.report import LoweredRecord, from_json
 from leafwise._jax import compiles
 from leafwise._jax.compiles import Compile
-from leafwise.cli import program_recorder
-from leafwise.cli.program_recorder import packed, unpacked
 
 from .conftest import Explained
 

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from leafwise._display.words import cache_lines
+from tests.kit.inside import cache_lines
 
 from .conftest import Explained
 

@@ -12,12 +12,18 @@ from typing import Any
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-
-from leafwise._display.findings import Finding, findings
-from leafwise._display.reasons import Advice
-from leafwise._display.report import EventRecord, from_json
-from leafwise.cli.edits import edits_for
-from leafwise.cli.patch import Replacement, applied, diff, shown
+from tests.kit.inside import (
+    Advice,
+    EventRecord,
+    Finding,
+    Replacement,
+    applied,
+    diff,
+    edits_for,
+    findings,
+    from_json,
+    shown,
+)
 
 from .conftest import Explained
 

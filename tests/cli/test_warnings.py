@@ -3,9 +3,9 @@
 import dataclasses
 
 import jax
+from tests.kit.inside import CheckVerdict
 
 import leafwise as lw
-from leafwise.cli.check_result import CheckVerdict
 from leafwise.testing import Law
 
 from .asked import laws_of

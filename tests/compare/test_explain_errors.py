@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import pytest
+from tests.kit.inside import count_events
 
 import leafwise as lw
 from leafwise._jax import frames
-from leafwise._jax.events import count_events
 
 NOTE = "leafwise: "
 

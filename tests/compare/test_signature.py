@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import jax_dataclasses as jdc
 import numpy as np
 import pytest
+from tests.kit.inside import count_events
 
 import leafwise as lw
-from leafwise._jax.events import count_events
 from leafwise.types import LeafKind, Outcome
 
 pytestmark = pytest.mark.oracle

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
+from tests.kit.inside import RawEvent, subscribe, unsubscribe
 
 import leafwise as lw
-from leafwise._jax.events import RawEvent, subscribe, unsubscribe
 
 Step = Callable[..., Any]
 

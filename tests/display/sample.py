@@ -2,16 +2,22 @@
 
 from typing import Any
 
-from leafwise._display.findings import findings
-from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
-from leafwise._display.report import (
+from tests.kit.inside import (
+    Advice,
     EventKindText,
     EventRecord,
+    Explanation,
+    Fix,
     FunctionRecord,
+    Outcome,
+    Reason,
+    ReasonKind,
     Report,
     Seconds,
     SiteRecord,
+    findings,
 )
+
 from leafwise._objects.stand_ins import Verbatim
 
 HOSTILE = (

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from leafwise._display.report import AuditRecord, WrongRecord
-from leafwise._display.tables import annotations_of
-from leafwise._display.words import annotation
+from tests.kit.inside import AuditRecord, WrongRecord, annotation, annotations_of
 
 from .sample import report, usual
 

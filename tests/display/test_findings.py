@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from leafwise._display.findings import Finding, findings, functions_of, nothing_again, once_each
-from leafwise._display.reasons import Act, Fix
+from tests.kit.inside import Act, Finding, Fix, findings, functions_of, nothing_again, once_each
 
 from .sample import FIRST, call, event, explained, reason, report, site
 

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-
-from leafwise._display import tables
-from leafwise._display.tables import html_page, print_report
-from leafwise._display.words import clean
+from tests.kit.inside import clean, html_page, print_report, tables
 
 from .sample import (
     FIRST,

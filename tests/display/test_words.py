@@ -1,9 +1,7 @@
 """The words and the sums that all forms of a report share."""
 
 import pytest
-
-from leafwise._display.findings import covered, findings
-from leafwise._display.words import clean, count, cut, duration
+from tests.kit.inside import clean, count, covered, cut, duration, findings
 
 from .sample import FIRST, call, event, explained, reason, site
 

@@ -5,10 +5,7 @@ class fails. Run by `nox -s downstream`.
 """
 
 import pytest
-
-from leafwise.cli.check_classes import check_class
-from leafwise.cli.check_laws import CheckOptions
-from leafwise.cli.check_targets import find_targets
+from tests.kit.inside import CheckOptions, check_class, find_targets
 
 pytest.importorskip("diffrax")
 pytest.importorskip("lineax")

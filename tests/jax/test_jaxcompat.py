@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.inside import count_events
 
 import leafwise as lw
 from leafwise._jax import compat, compiles, context, exchanges, frames, processes, stack
-from leafwise._jax.events import count_events
 
 
 @pytest.fixture(params=["known", "unknown"])

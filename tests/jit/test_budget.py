@@ -11,11 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.inside import count_events, recorder, short_file
 
 import leafwise as lw
-from leafwise._jax.events import count_events
-from leafwise._jit import recorder
-from leafwise._objects.call_site import short_file
 
 pytestmark = pytest.mark.oracle
 

@@ -8,9 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.inside import count_events
 
 import leafwise as lw
-from leafwise._jax.events import count_events
 from leafwise.errors import RetraceStormWarning
 
 

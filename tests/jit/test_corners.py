@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.inside import count_events
 
 import leafwise as lw
-from leafwise._jax.events import count_events
 
 pytestmark = pytest.mark.oracle
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 import pytest
+from tests.kit.inside import Counts, count_events
 
 import leafwise as lw
-from leafwise._jax.events import Counts, count_events
 
 from . import (  # noqa: F401  # they add what is run
     scenarios_of_functions,

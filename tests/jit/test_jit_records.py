@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
+from tests.kit.inside import Advice
 
 import leafwise as lw
-from leafwise._display.reasons import Advice
 from leafwise.types import Outcome, ReasonKind
 
 pytestmark = pytest.mark.oracle

@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.kit.inside import Callee, Outcome, ProgramEntry, ProgramLog, staleness
 
 import leafwise as lw
 from leafwise._compare import explain as comparing
 from leafwise._compare.signature import StaticArguments
-from leafwise._display.reasons import Outcome
-from leafwise._jit import staleness
-from leafwise._jit.callee import Callee
-from leafwise._jit.programs import ProgramEntry, ProgramLog
 
 
 def function(*_: Any) -> None: ...

@@ -20,10 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tests.kit.inside import count_events, short_file
 
 import leafwise as lw
-from leafwise._jax.events import count_events
-from leafwise._objects.call_site import short_file
 from leafwise._objects.methods import JittedFunction
 
 ONES = jnp.ones(2)

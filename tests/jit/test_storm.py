@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.inside import storm_module
 
 import leafwise as lw
-from leafwise._jit import storm as storm_module
 
 pytestmark = pytest.mark.oracle
 

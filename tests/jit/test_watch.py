@@ -11,12 +11,10 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 from jax import monitoring
+from tests.kit.inside import EventKind, is_tracing, recorder, short_file
 
 import leafwise as lw
 from leafwise._jax import events
-from leafwise._jax.events import EventKind, is_tracing
-from leafwise._jit import recorder
-from leafwise._objects.call_site import short_file
 
 pytestmark = pytest.mark.oracle
 

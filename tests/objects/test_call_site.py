@@ -7,8 +7,7 @@ from pathlib import Path
 
 import jax
 import pytest
-
-from leafwise._objects.call_site import Site, short_file
+from tests.kit.inside import Site, short_file
 
 
 def test_library_paths_are_short() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.inside import Advice, Outcome, Reason, ReasonKind
 
-from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
 from leafwise._objects.stand_ins import MISSING, ById
 
 

@@ -7,12 +7,11 @@ import equinox as eqx
 import jax
 import pytest
 from hypothesis import assume, event, given, note, settings
+from tests.kit.inside import Explanation, Outcome, Reason, ReasonKind, count_events
 
 import leafwise as lw
 from leafwise._compare.explain import explain
 from leafwise._compare.signature import Signature, signature
-from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
-from leafwise._jax.events import count_events
 
 from .calls import CallRecipe, context, edits, fresh_paths, histories
 

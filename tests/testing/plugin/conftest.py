@@ -3,13 +3,10 @@
 import jax
 import numpy.fft  # noqa: F401
 import pytest
+import tests.kit.inside  # noqa: F401
 
 # A run inside this process forgets the modules that it was the first to import, some of which
 # cannot be loaded twice.
-import leafwise._jit.jit
-import leafwise._jit.staleness
-import leafwise.cli.check_laws
-import leafwise.cli.check_targets
 import leafwise.testing._budget_markers
 import leafwise.testing._check  # noqa: F401
 from leafwise.testing import check_pytree

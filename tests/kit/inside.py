@@ -1,0 +1,56 @@
+"""What tests know of the inside of `cli`, `_display` and `_jit`: the one door to these wings."""
+
+from leafwise._display import tables
+from leafwise._display.findings import (
+    Finding,
+    covered,
+    findings,
+    functions_of,
+    nothing_again,
+    once_each,
+)
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.report import (
+    AuditRecord,
+    EventKindText,
+    EventRecord,
+    FunctionRecord,
+    LoweredRecord,
+    Report,
+    Seconds,
+    SiteRecord,
+    WrongRecord,
+    from_json,
+    to_json,
+)
+from leafwise._display.tables import annotations_of, html_page, print_report
+from leafwise._display.words import NOTHING, annotation, cache_lines, clean, count, cut, duration
+from leafwise._jax.events import (
+    Counts,
+    EventKind,
+    RawEvent,
+    count_events,
+    is_tracing,
+    subscribe,
+    unsubscribe,
+)
+from leafwise._jit import recorder, staleness
+from leafwise._jit import storm as storm_module
+from leafwise._jit.callee import Callee
+from leafwise._jit.programs import ProgramEntry, ProgramLog
+from leafwise._objects.call_site import Site, short_file, user_frame
+from leafwise.cli import check_classes as run_module
+from leafwise.cli import check_laws as laws_module
+from leafwise.cli import notebook, program_recorder
+from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_fields import Example, check_fields
+from leafwise.cli.check_laws import EXAMPLES, CheckOptions
+from leafwise.cli.check_report import CheckPrinter
+from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
+from leafwise.cli.check_targets import CheckTarget, find_targets, is_node
+from leafwise.cli.edits import edits_for
+from leafwise.cli.patch import Replacement, applied, diff, shown
+from leafwise.cli.program_recorder import packed, unpacked
+from leafwise.cli.recorded import Process, make_report
+from leafwise.cli.recorder import Recorder
+from leafwise.cli.time_limit import TooLong, time_limit
