@@ -113,7 +113,7 @@ class Act(StrEnum):
     PAD = "pad"
     """Pad the argument: no edit is known."""
     NOTHING = "nothing"
-    """Nothing: what differs is meant to."""
+    """Nothing: the difference is intended."""
 
 
 class Fix(NamedTuple):
