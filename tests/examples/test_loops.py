@@ -19,6 +19,9 @@ LOOPS = [
 COUNTED = LOOPS[:3]
 
 
+pytestmark = pytest.mark.nightly  # each loop is compiled forwards and backwards
+
+
 @pytest.fixture(scope="module")
 def report(load_example: Callable[[str], ModuleType]) -> Any:
     """Return what `examples/loops.py` reports."""
@@ -41,7 +44,6 @@ def measured() -> Iterator[ModuleType]:
             patch.delitem(sys.modules, name)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", LOOPS)
 def test_derivatives(report: Any, name: str) -> None:
     """Every loop has a forward derivative; those whose steps are counted a reverse one."""
@@ -51,7 +53,6 @@ def test_derivatives(report: Any, name: str) -> None:
     assert bool(row.reverse) is (row.back is None)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", LOOPS)
 def test_traces(report: Any, name: str) -> None:
     """A body is traced once, by Python once a step; a traced bound may change without a trace."""
@@ -129,7 +130,6 @@ def test_loops_agree(load_example: Callable[[str], ModuleType], report: Any) -> 
         assert jax.numpy.allclose(gradient.w, wanted), name
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["cond", "switch"])
 def test_one_side_runs(branches: Any, name: str) -> None:
     """`cond` and `switch` run one side, under `vmap` both; the gradient of the other stays out."""
