@@ -1,4 +1,4 @@
-"""What a retrace costs does not grow with the number of earlier ones."""
+"""What a retrace costs does not grow with the number of earlier ones, and loses no reason."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,10 +70,10 @@ def test_few_are_compared(
 
     monkeypatch.setattr(comparing, "differences", counting)
     with lw.storm_guard(None):
-        for number in range(40):
+        for number in range(150):
             before = len(counted)
             program = traced(log, *call(number))
-            assert len(counted) - before <= 16
+            assert len(counted) - before <= 6
             assert number == 0 or program.explanation.reasons
 
 
@@ -82,10 +82,10 @@ def differing(program: ProgramEntry) -> list[str]:
 
 
 def test_the_nearest_is_found_among_many(log: ProgramLog) -> None:
-    """Of several programs, that which differs in one part alone is the nearest."""
+    """Of a hundred programs, that which differs in one part alone is the nearest."""
     with lw.storm_guard(None):
         traced(log, 0, State(np.zeros(3), "a", 5))
-        for number in range(12):
+        for number in range(120):
             traced(log, 1, State(np.zeros(number % 9 + 1), "b", number % 30))
         for change, path in (
             (State(np.zeros(3), "a", 6), "args[1].depth"),

@@ -1,11 +1,12 @@
 """The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
+import heapq
 import inspect
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING, Verbatim
+from leafwise._trees.nodes import Node
 from leafwise.errors import message_of
 
 
@@ -153,9 +155,6 @@ _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
-_MOST_NEAR: Final = 16
-"""With how many programs a retrace is compared: what that costs must not grow with the log."""
-
 _MOST_RETIRED: Final = 128
 """So many records are kept of programs that JAX has let go of."""
 
@@ -182,23 +181,24 @@ class ProgramLog:
         self.states.clear()
         self.latest: tuple[Any, int] | None = None
         """The captures for which a state was last entered, and its number."""
+        self._nearby = NearbyPrograms()
 
     def explain(
         self, signature: Signature, *, retraced: bool = False, inner: bool = False
     ) -> Explanation:
         """Explain a call against the programs in the log."""
-        programs = list(self.programs)
+        nearby, programs = self._nearby.nearest(signature), list(self.programs)
         if retraced:
-            chosen = [at for at, each in enumerate(programs) if inner or each.is_call]
+            chosen = [at for at in nearby if inner or programs[at].is_call]
         else:
-            chosen = [at for at, each in enumerate(programs) if self.is_own(each.state)]
-        latest = [at for at in chosen if programs[at].live][-_MOST_NEAR:]
-        found = self._nearest(latest, programs, signature)
+            chosen = [at for at in nearby if self.is_own(programs[at].state)]
+        found = self._nearest(chosen, programs, signature)
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
             return found
         place = hash(signature)
-        same = [at for at in chosen if programs[at].place == place]
-        return self._nearest(sorted({*same, *latest}), programs, signature)
+        same = {at for at, each in enumerate(programs) if each.place == place}
+        chosen = [at for at in same.union(nearby) if self.is_own(programs[at].state)]
+        return self._nearest(sorted(chosen), programs, signature)
 
     def _nearest(
         self, chosen: list[int], programs: list[ProgramEntry], signature: Signature
@@ -307,6 +307,8 @@ class ProgramLog:
         """Add a program that was made, and warn if one cause keeps coming back."""
         with self._lock:
             self.programs.append(program)
+            if program.signature is not None:
+                self._nearby.add(len(self.programs) - 1, program.signature)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
         if program.signature is not None and self.warns and program.ran:  # not made ahead
@@ -448,3 +450,52 @@ def _role_reason(earlier: ProgramEntry, work: Work) -> Reason | None:
         )
         return Reason("arrays", ReasonKind.BATCH, recompile, one, other, Cause.AXES)
     return None
+
+
+# Which programs may be the nearest to a call, found without comparing it with each.
+
+_MOST_NEAR: Final = 6
+"""With how many programs a retrace is compared: what that costs must not grow with the log."""
+
+_SEARCHED: Final = 128
+"""Among how many of the latest programs those with the most equal parts are looked for."""
+
+
+class NearbyPrograms:
+    """The latest programs of a log by the hashes of their parts: statics, leaves, configuration."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
+
+    def add(self, index: int, signature: Signature) -> None:
+        """Add a program, with its index in the log."""
+        self._recent.append((index, _parts(signature)))
+
+    def nearest(self, signature: Signature) -> list[int]:
+        """Return the indices of the programs that have most parts in common with a call."""
+        parts = _parts(signature)
+        common = [(len(parts & each), index) for index, each in list(self._recent)]
+        return sorted(index for _, index in heapq.nlargest(_MOST_NEAR, common))
+
+
+def _parts(signature: Signature) -> frozenset[int]:
+    """Return a hash for each static and for each leaf, with where it stands."""
+    statics, todo = [_hash(("config", signature.config))], [signature.root]
+    while todo:
+        node = todo.pop()
+        place = len(statics)
+        statics.append(_hash((place, node.cls, len(node.children))))
+        statics += [_hash((place, at, type(value), value)) for at, value in enumerate(node.values)]
+        todo += [child for child in node.children if isinstance(child, Node)]
+    leaves = [
+        _hash((place, leaf.aval, leaf.kind, leaf.value))
+        for place, leaf in enumerate(signature.leaf_records)
+    ]
+    return frozenset(statics + leaves)
+
+
+def _hash(values: tuple[Any, ...]) -> int:
+    try:
+        return hash(values)
+    except Exception:  # noqa: BLE001  # without a hash, or the user's own code
+        return hash((*values[:-1], type(values[-1])))
