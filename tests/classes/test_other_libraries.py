@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import cloudpickle
 import jax
+import pydantic
 import pytest
 
 import leafwise as lw
@@ -62,6 +63,14 @@ def refusal(cls: Any) -> str:
     with pytest.raises(lw.errors.DefinitionError) as caught:
         lw.pytree(cls)
     return caught.value.message
+
+
+@pytest.mark.parametrize("default", [attrs.field(default=3), pydantic.Field(default=3)])
+def test_declaration_of_another_library(default: Any) -> None:
+    """`attrs.field()` would be the default value itself."""
+    cls = type("Cell", (), {"__annotations__": {"size": int}, "size": default})
+    with pytest.raises(lw.errors.DefinitionError, match=r"Cell\.size: its default declares"):
+        lw.pytree(cls)
 
 
 def test_class_of_attrs() -> None:

@@ -391,12 +391,23 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
     return []
 
 
+_DECLARATIONS: Final = {("attr", "_CountingAttr"), ("pydantic", "FieldInfo")}
+"""What `attrs.field()` and `pydantic.Field()` leave in the place of a default."""
+
+
 def _misfit(
     where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
     """Return what is wrong between a field's type and its being static or not."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+    default = type(definition.default)
+    library = default.__module__.partition(".")[0]
+    if (library, default.__name__) in _DECLARATIONS:
+        return [
+            f"{where}: its default declares a field for {library} only\n"
+            f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
+        ]
     if static and annotations.is_array(annotation) and not options.freeze:
         kind = annotations.without_marks(annotation)
         return [
