@@ -297,6 +297,7 @@ def test_files_that_cannot_be_compared(
         "other.json": ('{"version": 2, "classes": []}', "is not a report of leafwise explain"),
         "newer.json": (json.dumps({**report, "version": 99}), "of leafwise explain in layout 1"),
         "older.json": (json.dumps({**report, "programs": []}), "has no programs"),
+        "edited.json": (json.dumps({**report, "programs": [{"name": "f"}]}), "in layout 1: "),
     }
     for name, (content, words) in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")

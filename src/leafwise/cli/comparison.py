@@ -96,15 +96,19 @@ def read_run(file: str) -> RecordedRun:
         report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # no such file, cut off
         raise RunError(f"cannot read {file}: {error}", file) from error
+    other = f"{file} is not a report of leafwise explain in layout {VERSION}"
     if not isinstance(report, dict) or report.get("version") != VERSION:
-        raise RunError(f"{file} is not a report of leafwise explain in layout {VERSION}", file)
+        raise RunError(other, file)
     if not report.get("programs"):
         raise RunError(f"{file} has no programs: its script compiled nothing", file)
-    return RecordedRun(
-        from_json(list[ProcessRecord], report["processes"]),
-        from_json(list[ProgramRecord], report["programs"]),
-        from_json(list[EventRecord], report["events"]),
-    )
+    try:
+        return RecordedRun(
+            from_json(list[ProcessRecord], report["processes"]),
+            from_json(list[ProgramRecord], report["programs"]),
+            from_json(list[EventRecord], report["events"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:  # a field that is not there, or another one
+        raise RunError(f"{other}: {error}", file) from error
 
 
 def compare(first: str, second: str) -> Comparison:
