@@ -160,7 +160,7 @@ def properties(session: nox.Session) -> None:
     `-- --hypothesis-profile=thorough` looks further.
     """
     _install(session, "test", pins=[])
-    arguments = session.posargs or ["--hypothesis-profile=ci"]
+    arguments = session.posargs or ["--hypothesis-profile=night"]
     session.run("pytest", *WORKERS, "-m", "property and not nightly", *arguments)
 
 
@@ -186,7 +186,7 @@ def nightly(session: nox.Session) -> None:
         left_out += f" and not ({CHOSEN[python]})"
     if python == NEWEST:
         left_out = f"(nightly or bench or {QUICK}) and not (interop or downstream or foreign)"
-    arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
+    arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=night"])]
     # The oldest Python has gone before: digests are the same on both.
     other = Path(session.bin.replace(python.replace(".", "-"), OLDEST.replace(".", "-")), "python")
     env = {"LEAFWISE_OTHER_PYTHON": str(other)} if other.exists() and python != OLDEST else {}

@@ -33,7 +33,8 @@ COMPILES: dict[str, Any] = {
 PROFILES: dict[str, dict[str, Any]] = {
     "dev": {"max_examples": 25},
     # The same examples on every run: a red build can be repeated, and is never bad luck.
-    "ci": {"max_examples": 15, "derandomize": True, "database": None, "print_blob": True},
+    "ci": {"max_examples": 10, "derandomize": True, "database": None, "print_blob": True},
+    "night": {"max_examples": 15, "derandomize": True, "database": None, "print_blob": True},
     "thorough": {"max_examples": 1000, "phases": tuple(hypothesis.Phase)},
 }
 for profile, options in PROFILES.items():
@@ -90,6 +91,7 @@ KINDS = {
     "foreign": "foreign",
     "examples": "examples",
     "docs": "docs",
+    "test_suite.py": "docs",
     "bench": "bench",
     "no_extras": "no_extras",
     "site": "site",
