@@ -143,7 +143,7 @@ def describe_changes(old: Fingerprint, new: Fingerprint) -> list[Change]:
         else:
             changes[name] = Change(name, *texts) if is_short else Change(name)
     # What is inside another capture is one of its own, too: the last one says most.
-    return sorted(changes.values(), key=lambda change: change == (change.name, "", "", False))[:2]
+    return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:2]
 
 
 _LONGEST_CHANGE: Final = 80
