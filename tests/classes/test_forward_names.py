@@ -259,6 +259,29 @@ class Own(Model):
         assert fix.endswith('= lw.static_field(default="relu")`')
 
 
+HALF_QUOTED = """
+import leafwise as lw
+from typing import Optional
+@lw.pytree
+class Node:
+    one: Optional["Node"] = None
+    other: "Node" | Other = 1.0
+    {}
+class Other:
+    pass
+"""
+
+
+@pytest.mark.skipif(not LATE, reason="such a union is an error, or text as a whole")
+def test_a_union_that_is_half_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in quotes stays there; a mark in it counts."""
+    node = module_of(HALF_QUOTED.format(""), monkeypatch).Node
+    assert jax.tree.leaves(node()) == [1.0]
+    assert not isinstance(dataclasses.fields(node)[0].type, str)
+    with pytest.raises(lw.errors.DefinitionError, match=r"Node\.n: cannot tell whether"):
+        module_of(HALF_QUOTED.format('n: "lw.Static[int]" | Other = 1'), monkeypatch)
+
+
 OF_ALIASES = """
 import jax
 import leafwise as lw
