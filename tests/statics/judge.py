@@ -76,26 +76,3 @@ def calls(cls: Any, *statics: Any) -> Verdict:
 
     x = jnp.int32(0)
     return Verdict([int(program(cls(x, static))) for static in statics], seen)
-
-
-_EVENTS = {
-    "jaxpr_trace_duration": "traces",
-    "jaxpr_to_mlir_module_duration": "lowerings",
-    "backend_compile_duration": "compiles",
-}
-
-
-class Events:
-    """Counts of JAX's own events, by short name."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(_EVENTS.values(), 0)
-
-    def __call__(self, event: str, _duration: float, **kwargs: Any) -> None:
-        name = _EVENTS.get(event.rpartition("/")[2])
-        if name is not None and kwargs.get("fun_name", "judged") in (
-            "judged",
-            "jit_judged",
-            "jit(judged)",
-        ):
-            self.counts[name] += 1
