@@ -213,11 +213,15 @@ class Box[T]:
     item: T
     other: Other | T | None = None
     act: lw.Static[T | None] = None
+@lw.pytree(slots=True)
+class Slotted[T](Box[T]):
+    more: T = 5
 class Other:
     pass
 """
-    box = module_of(source, monkeypatch).Box
-    assert len(jax.tree.leaves(box(1.0, act="relu"))) == 1
+    module = module_of(source, monkeypatch)
+    assert jax.tree.leaves(module.Box[int](1.0, act="relu")) == [1.0]
+    assert jax.tree.leaves(module.Slotted[int](1.0, act="relu")) == [1.0, 5]
 
 
 ALIASES = {

@@ -142,7 +142,7 @@ def test_super_init_chain() -> None:
         c: lw.Static[Any] = None
 
         def __init__(self, c: Any) -> None:
-            super().__init__(1.0, 2.0, a=3) if False else super().__init__(1.0, 2.0, 3)
+            super().__init__(1.0, 2.0, 3)
             self.c = c
 
     made = C("c")
