@@ -319,21 +319,6 @@ def test_differences_name_the_place_inside_of_a_static() -> None:
     ]
 
 
-CONFUSED = [
-    (lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1)),
-    (lw.FrozenMapping({1.0: 1}), lw.FrozenMapping({decimal.Decimal("1.0"): 1})),
-    ("a" * 300, "a" * 301),
-]
-
-
-@pytest.mark.parametrize(("one", "other"), CONFUSED, ids=range(len(CONFUSED)))
-def test_descriptions_that_differ_are_a_difference(one: Any, other: Any) -> None:
-    """Another order, or another key with the same text, is a difference, and its words differ."""
-    assert text_of(one) != text_of(other)
-    (found,) = differences(described(P(1.0, one)), described(P(1.0, other)), "P")
-    assert found.saved != found.target
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
