@@ -26,6 +26,19 @@ class P:
     s: lw.Static[Any]
 
 
+class Value:
+    """An object that compares by its own ``==``, and can change."""
+
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.v == other.v
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
 @lw.pytree
 class ByContent:
     """Its static is compared by content."""

@@ -17,6 +17,8 @@ import pytest
 import leafwise as lw
 from leafwise.debug import check_statics
 
+from .judge import Value
+
 
 @lw.pytree
 class P:
@@ -31,14 +33,6 @@ class Box:
     def method(self) -> Any:
         """Return what it holds."""
         return self.v
-
-
-class Value(Box):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.v == other.v
-
-    def __hash__(self) -> int:
-        return hash(self.v)
 
 
 @dataclasses.dataclass(frozen=True)
