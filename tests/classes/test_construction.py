@@ -222,6 +222,15 @@ def test_vars_are_a_tree_of_the_fields() -> None:
     assert jax.jit(lambda tree: tree)(one)["inside"].shape == (2,)
 
 
+def test_object_setattr_on_a_static_is_not_lost() -> None:
+    """Who goes behind the back with `object.__setattr__` still gets a fitting key."""
+    instance, other = Wrapped(1.0, 1), Wrapped(1.0, 3)
+    object.__setattr__(instance, "kind", 3)
+    assert instance == other
+    assert hash(instance) == hash(other)
+    assert jax.tree.structure(instance) == jax.tree.structure(other)
+
+
 @lw.pytree
 class Env:
     w: Any

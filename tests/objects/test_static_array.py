@@ -173,7 +173,7 @@ def test_in_place_operators_do_not_change_it() -> None:
 def test_results_are_plain_arrays() -> None:
     """Only a `StaticArray` that was made as one claims to be static."""
     table = lw.StaticArray([2, 0, 1])
-    for made in (table.copy(), table.astype(float), np.ravel(table), table + 0):
+    for made in (table.copy(), table[:], table.astype(float), np.ravel(table), table + 0):
         assert type(made) is np.ndarray
 
 
