@@ -15,24 +15,6 @@ import pytest
 import leafwise as lw
 
 
-def test_assigning_in_post_init() -> None:
-    """`__post_init__` may assign dynamic and static fields, and the key follows."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[int] = 1
-
-        def __post_init__(self) -> None:
-            self.x = self.x + 1
-            self.a = self.a * 10
-
-    assert (P(1, 2).x, P(1, 2).a) == (2, 20)
-    assert jax.tree.structure(P(1, 2)) != jax.tree.structure(P(1, 3))
-    assert jax.jit(lambda p: p.a)(P(1, 2)) == 20
-    assert jax.jit(lambda p: p.a)(P(1, 3)) == 30
-
-
 def test_own_init() -> None:
     """A hand-written `__init__` may assign fields; statics are validated at its end."""
 
@@ -120,8 +102,8 @@ def test_field_without_a_value() -> None:
     assert isinstance(error.value, TypeError)
 
 
-def test_post_init_may_use_jax_on_itself() -> None:
-    """An instance can be flattened and replaced before its construction is over."""
+def test_post_init_may_assign_and_use_jax_on_itself() -> None:
+    """It may assign fields, and the key follows; before and after, an instance can be flattened."""
     seen: list[Any] = []
 
     @lw.pytree
@@ -132,12 +114,14 @@ def test_post_init_may_use_jax_on_itself() -> None:
         def __post_init__(self) -> None:
             seen.append(jax.tree.leaves(self))
             seen.append(jax.jit(lambda p: p.x + p.a)(self))
-            self.a = 5
+            self.x = self.x + 1
+            self.a = self.a * 10
 
-    p = P(2.0)
-    assert seen[0] == [2.0]
-    assert seen[1] == 3.0
-    assert jax.jit(lambda p: p.x + p.a)(p) == 7.0
+    p = P(2.0, 2)
+    assert seen == [[2.0], 4.0]
+    assert (p.x, p.a) == (3.0, 20)
+    assert jax.tree.structure(p) != jax.tree.structure(P(2.0, 3))
+    assert jax.jit(lambda p: p.x + p.a)(p) == 23.0
 
 
 def test_cached_property_never_changes_the_treedef() -> None:
