@@ -16,79 +16,20 @@ REBUILT = ["flatten, 50 rebuilt", "jit in, 50 rebuilt"]
 COST = [*(f"{measure}{count}" for count in ("", ", 50") for measure in MEASURES), *REBUILT]
 NO_PEERS = {"leafwise", "slots", "many_statics", "chex", "empty", "ready", "dict", "jax again"}
 STEPS = ["adam step, 20 leaves", "RL step, 27 leaves, two calls", "ODE step, 6 leaves"]
-CALLED = {
-    "one array": 1.01,
-    "an instance": 1.01,
-    "two keyword arguments": 1.01,
-    "1 capture": 1.07,
-    "3 captures": 1.10,
-    "10 captures": 1.15,
-    "an optimizer of optax captured": 1.06,
-    "an MLP of equinox captured": 1.10,
-}
-CALLS = {f"call under lw.jit, {what}": target for what, target in CALLED.items()}
-LAYERS = "trace, lower and compile 20 layers, under lw.jit"
-STEP = "trace, lower and compile a step of equinox with adamw, under lw.jit"
-TARGETS = {
-    **dict(zip(STEPS, (0.90, 0.95, 0.90), strict=True)),
-    **{f"{step}, under lw.jit": 1.03 for step in STEPS},
-    "construct": 0.80,
-    "flatten": 1.12,
-    "construct, 50": 0.80,
-    "flatten, 50": 1.15,
-    "unflatten, 50": 0.25,
-    "tree.map, 50": 0.45,
-    "jit in, 50": 1.05,
-    "jit in+out, 50": 0.85,
-    "construct, three statics never seen": 10,
-    "construct, known statics, no other instance": 1.0,
-    "decorate a class of 10 fields": 1.5,
-    "dispatch, 2 cached static values over 1": 1.0,
-    "dispatch, 2 cached static values over 1, many_statics": 1.05,
-    "dispatch, an equal but distinct tuple of 10 over 1": 1.05,
-    "construct again from one static tuple of 10 over 1": 1.2,
-    "memory, constructed": 1.3,
-    "memory, slots": 1.3,
-    "import leafwise after jax": 15,
-    "leafwise --help": 0.3,
-    "call a compiled function, under a watch": 1.02,
-    **CALLS,
-    LAYERS: 1.02,
-    STEP: 1.05,
-}
-if sys.version_info[:2] == (3, 13):
-    READS = [f"read a {what} attribute" for what in ("dynamic", "static")]
-    TARGETS |= {f"{read}, {how}": 1.1 for read in READS for how in ("constructed", "slots")}
-
+CALLED = (
+    *("one array", "an instance", "two keyword arguments", "1 capture", "3 captures"),
+    *("10 captures", "an optimizer of optax captured", "an MLP of equinox captured"),
+)
 TREES = ("a dict of arrays", "instances of 5 arrays", "a list of floats")
 HOW = ("equal", "one shape differs", "every leaf differs", "one part missing")
 SIGNATURES = [f"signature of 10 leaves, {tree}" for tree in TREES]
 EXPLAINS = [f"explain 10 leaves, {tree}, {how}" for tree in TREES for how in HOW]
-TARGETS |= dict.fromkeys([*SIGNATURES, *EXPLAINS], 50.0)
-
-WITHOUT_TARGET = (
-    *REBUILT,
-    "dispatch, 1 cached static value",
-    "dispatch, the same static tuple of 10",
-    "read a static attribute, unflattened",
-    "memory, unflattened",
-    "first call of a function, under a watch",
-    "first call of a function, under lw.jit",
-    "trace of a function, under lw.jit",
-)
-
-
-def test_every_target_is_there(written: Any) -> None:
-    """Each row of the issue's table is measured and has its target; no other row has one."""
-    rows = {row["name"]: row for row in written.data["rows"]}
-    assert len(rows) == len(written.data["rows"])
-    assert {name: row["target"] for name, row in rows.items() if row["target"]} == TARGETS
-    assert set(WITHOUT_TARGET) < set(rows)
 
 
 def test_rows_have_all_contestants(written: Any) -> None:
     """The cost table shows every library found; each library is found or left out, not both."""
     setting = written.data["setting"]
+    assert len({row["name"] for row in written.data["rows"]}) == len(written.data["rows"])
     libraries = set(setting["versions"]) - {"jaxlib", "optax"}
     assert {"leafwise", "jax"} <= libraries
     assert not libraries & set(setting["skipped"])
@@ -140,9 +81,10 @@ def test_ratios_have_a_control(written: Any) -> None:
         if row["against"] is not None and row["table"] not in ("instances", "growth"):
             again, jax = (row["figures"][each] for each in ("jax again", "jax"))
             assert row["noise"] == pytest.approx(abs(again / jax - 1)), name
-    for name in CALLS:
-        assert list(rows[name]["figures"]) == ["leafwise", "jax", "jax again"]
-        assert rows[name]["against"] == "jax"
+    for what in CALLED:
+        row = rows[f"call under lw.jit, {what}"]
+        assert list(row["figures"]) == ["leafwise", "jax", "jax again"]
+        assert row["against"] == "jax"
     for name in (*SIGNATURES, *EXPLAINS):
         assert list(rows[name]["figures"]) == ["leafwise"]
         assert rows[name]["unit"] == "ms"

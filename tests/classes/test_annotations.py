@@ -206,22 +206,6 @@ def test_alias_of_text_and_arrays() -> None:
         make(alias(lw.Static[T], T)[alias(jax.Array)])
 
 
-def test_alias_that_cannot_be_evaluated() -> None:
-    """It is as a name that cannot be found: dynamic, unless the field says that it is static."""
-
-    class Broken:
-        __type_params__ = ()
-
-        @property
-        def __value__(self) -> Any:
-            raise NameError("name 'Missing' is not defined")
-
-    Broken.__name__ = "TypeAliasType"
-    assert jax.tree.leaves(make(Annotated[Broken(), "a note"])(1)) == [1]
-    assert jax.tree.leaves(make(Broken(), lw.static_field())(1)) == []
-    assert jax.tree.leaves(make(Broken(), lw.field())(1)) == [1]
-
-
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="type statements came with Python 3.12")
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
 def test_type_statement(future: str) -> None:
@@ -238,6 +222,7 @@ type Many[*Ts] = lw.Static[tuple[*Ts]]
 type Call[**P] = lw.Static[P]
 type Nested = int | list[Nested]
 type Late = lw.Static[Later]
+type Broken = Missing
 Later = int
 
 @lw.pytree
@@ -251,6 +236,8 @@ class P:
     e: Many[int, str] = (1, "a")
     f: Call[int, str] = 2
     g: Late = 3
+    h: Broken = 4.0
+    i: Broken = lw.static_field(default=5)
 
 def local():
     type Here[T] = S[T]
@@ -266,7 +253,7 @@ def local():
     sys.modules["type_statements"] = module
     try:
         exec(compile(source, "<type statements>", "exec"), vars(module))  # noqa: S102  # syntax
-        assert jax.tree.leaves(module.P(1.0)) == [1.0, 0.0]
+        assert jax.tree.leaves(module.P(1.0)) == [1.0, 0.0, 4.0]
         assert jax.tree.leaves(module.local()(1.0)) == [1.0]
     finally:
         del sys.modules["type_statements"]

@@ -1,7 +1,6 @@
 """Classes with special methods, metaclasses and new syntax; statics of derived types."""
 
 import copy
-import sys
 from typing import Any
 
 import jax
@@ -78,31 +77,6 @@ def test_own_new() -> None:
     assert jax.tree.map(lambda v: v + 1, p).x == 2.0
     assert copy.copy(p) == p
     assert calls == [(1.0,)]
-
-
-NEW_SYNTAX = """
-from __future__ import annotations
-import leafwise as lw
-
-@lw.pytree
-class P[T]:
-    x: T
-    a: lw.Static[T]
-    b: lw.Static[list[T] | None] = None
-
-@lw.pytree(slots=True)
-class Q[T](P[T]):
-    y: T = 5
-"""
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with Python 3.12")
-def test_type_parameters() -> None:
-    """`class P[T]` works, with string annotations and with slots too."""
-    namespace: dict[str, Any] = {"__name__": __name__}
-    exec(NEW_SYNTAX, namespace)  # noqa: S102  # a syntax error on Python 3.11
-    assert jax.tree.leaves(namespace["P"][int](1, 2)) == [1]
-    assert jax.tree.leaves(namespace["Q"][int](1, 2)) == [1, 5]
 
 
 @pytest.mark.parametrize("kind", ["M8[s]", [("at", "M8[s]")]], ids=str)

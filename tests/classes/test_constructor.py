@@ -84,12 +84,6 @@ def test_own_constructor_keeps_its_globals() -> None:
     assert (Own(1).n, Own(1, n=3).n) == (2, 3)
     assert str(inspect.signature(Own)) == "(x: 'Params', n: 'int' = 2) -> 'None'"
 
-    class Undecorated(Own):
-        pass
-
-    with pytest.raises(lw.errors.DefinitionError):
-        Undecorated(1)
-
 
 def wrapped(cls: Any) -> Any:
     """Wrap the constructor that a class has or inherits, as a checker of types does."""

@@ -80,7 +80,7 @@ def test_static_field_with_dynamic_metadata(metadata: dict[str, Any]) -> None:
 
 
 def test_defaults() -> None:
-    """Defaults and default factories work for both kinds of field."""
+    """Defaults and factories work; the class shows a dynamic default, as in dataclasses."""
 
     @lw.pytree
     class P:
@@ -95,24 +95,9 @@ def test_defaults() -> None:
     assert p.z is not q.z
     assert P(z=5).z == 5
     assert P(None, None).x is None
-
-
-def test_default_is_a_class_attribute() -> None:
-    """As in dataclasses, the class shows a dynamic default; a static is a descriptor.
-
-    That is what `dataclasses.dataclass(slots=True)` makes of every field.
-    """
-
-    @lw.pytree
-    class P:
-        x: Any
-        y: Any = 1.0
-        a: lw.Static[int] = 3
-
-    assert P.y == 1.0
-    assert not hasattr(P, "x")
+    assert P.x == 1.0
+    assert not hasattr(P, "z")
     assert isinstance(P.a, property)
-    assert P(0.0).a == 3
 
 
 def test_init_false_is_carried_through_flatten() -> None:

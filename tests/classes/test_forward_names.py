@@ -213,11 +213,15 @@ class Box[T]:
     item: T
     other: Other | T | None = None
     act: lw.Static[T | None] = None
+@lw.pytree(slots=True)
+class Slotted[T](Box[T]):
+    more: T = 5
 class Other:
     pass
 """
-    box = module_of(source, monkeypatch).Box
-    assert len(jax.tree.leaves(box(1.0, act="relu"))) == 1
+    module = module_of(source, monkeypatch)
+    assert jax.tree.leaves(module.Box[int](1.0, act="relu")) == [1.0]
+    assert jax.tree.leaves(module.Slotted[int](1.0, act="relu")) == [1.0, 5]
 
 
 ALIASES = {
@@ -257,6 +261,29 @@ class Own(Model):
         assert f".act: its annotation {annotation!r} says static" in line
         assert fix.startswith("  fix: define that above Model, or write `act: ")
         assert fix.endswith('= lw.static_field(default="relu")`')
+
+
+HALF_QUOTED = """
+import leafwise as lw
+from typing import Optional
+@lw.pytree
+class Node:
+    one: Optional["Node"] = None
+    other: "Node" | Other = 1.0
+    {}
+class Other:
+    pass
+"""
+
+
+@pytest.mark.skipif(not LATE, reason="such a union is an error, or text as a whole")
+def test_a_union_that_is_half_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in quotes stays there; a mark in it counts."""
+    node = module_of(HALF_QUOTED.format(""), monkeypatch).Node
+    assert jax.tree.leaves(node()) == [1.0]
+    assert not isinstance(dataclasses.fields(node)[0].type, str)
+    with pytest.raises(lw.errors.DefinitionError, match=r"Node\.n: cannot tell whether"):
+        module_of(HALF_QUOTED.format('n: "lw.Static[int]" | Other = 1'), monkeypatch)
 
 
 OF_ALIASES = """

@@ -30,16 +30,19 @@ def test_staticness_is_inherited() -> None:
     assert [field.name for field in dataclasses.fields(P)] == ["x", "a", "b", "y", "c"]
 
 
+@pytest.mark.parametrize(("body", "default"), [({}, 1), ({"a": 3}, 3)], ids=["inherited", "own"])
 @pytest.mark.parametrize("annotation", [int, Any, float | None])
-def test_override_of_a_static_field_must_say_so(annotation: Any) -> None:
+def test_override_of_a_static_field_must_say_so(
+    annotation: Any, body: dict[str, Any], default: int
+) -> None:
     """Overriding a static field without saying static or dynamic is a definition error."""
-    body = {"__annotations__": {"a": annotation}, "a": 3}
+    body = {"__annotations__": {"a": annotation}, **body}
     with pytest.raises(
         lw.errors.DefinitionError, match=r"P\.a: overrides a static field of Base"
     ) as e:
         lw.pytree(type("P", (Base,), body))
-    assert "= lw.static_field(default=3)` or" in str(e.value)
-    assert "= lw.field(default=3)` for a dynamic one" in str(e.value)
+    assert f"= lw.static_field(default={default})` or" in str(e.value)
+    assert f"= lw.field(default={default})` for a dynamic one" in str(e.value)
 
 
 def test_override_that_says_so() -> None:
@@ -142,7 +145,7 @@ def test_super_init_chain() -> None:
         c: lw.Static[Any] = None
 
         def __init__(self, c: Any) -> None:
-            super().__init__(1.0, 2.0, a=3) if False else super().__init__(1.0, 2.0, 3)
+            super().__init__(1.0, 2.0, 3)
             self.c = c
 
     made = C("c")

@@ -5,6 +5,7 @@ import pickle
 import sys
 from typing import Any, NamedTuple
 
+import attrs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +13,6 @@ import pydantic
 import pytest
 
 import leafwise as lw
-
-try:
-    import attrs
-except ImportError:  # one of the optional packages
-    attrs = None
 
 RUNS: list[str] = []
 
@@ -79,6 +75,22 @@ class Typed(NamedTuple):
 
 lw.register(Typed, dynamic=["x"], static=["a"])
 
+
+@attrs.define
+class Defined:
+    x: Any
+    a: Any = 1
+
+
+@attrs.frozen
+class Attrs:
+    x: Any
+    a: Any = 1
+
+
+lw.register(Defined, dynamic=["x"], static=["a"])
+lw.register(Attrs, dynamic=["x"], static=["a"])
+
 CLASSES: dict[str, Any] = {
     "plain": Plain,
     "slots": Slots,
@@ -86,22 +98,9 @@ CLASSES: dict[str, Any] = {
     "dataclass": Open,
     "slotted dataclass": FrozenSlots,
     "namedtuple": lambda x, a: Typed(a=a, x=x),
+    "attrs define": Defined,
+    "attrs frozen": Attrs,
 }
-if attrs is not None:
-
-    @attrs.define
-    class Defined:
-        x: Any
-        a: Any = 1
-
-    @attrs.frozen
-    class Attrs:
-        x: Any
-        a: Any = 1
-
-    for each in (Defined, Attrs):
-        lw.register(each, dynamic=["x"], static=["a"])
-    CLASSES |= {"attrs define": Defined, "attrs frozen": Attrs}
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -203,6 +202,11 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"dynamic": ["x"]},
         "'y' is neither dynamic nor static",
     ),
+    "attrs field lost": (
+        attrs.make_class("P", ["x", "y"]),
+        {"dynamic": ["x"]},
+        "'y' is neither dynamic nor static",
+    ),
     "known namedtuple": (Typed, {"dynamic": ["x"], "static": ["a"]}, "already registered"),
     "dict": (type("P", (dict,), {}), {"dynamic": ["x"]}, "outside attributes"),
     "pydantic": (pydantic.create_model("P", x=int), {"dynamic": ["x"]}, "outside attributes"),
@@ -216,14 +220,6 @@ def test_refusals(name: str) -> None:
     cls, arguments, message = BAD[name]
     with pytest.raises(lw.errors.DefinitionError, match=message):
         lw.register(cls, **arguments)
-
-
-@pytest.mark.skipif(attrs is None, reason="attrs is not installed")
-def test_attrs_field_lost() -> None:
-    """An attrs class declares its attributes, so a forgotten one is noticed."""
-    cls = attrs.make_class("P", ["x", "y"])
-    with pytest.raises(lw.errors.DefinitionError, match="'y' is neither dynamic nor static"):
-        lw.register(cls, dynamic=["x"])
 
 
 def test_attribute_that_is_not_there() -> None:

@@ -51,18 +51,6 @@ def test_marks_are_found_in_strings() -> None:
         assert jax.tree.structure(Module(jnp.ones(3), **change)) != base  # type: ignore[arg-type]
 
 
-def test_locally_imported_mark() -> None:
-    """A `Static` that only the enclosing function imported is found."""
-    from leafwise import Static as Local
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: Local[str] = "a"
-
-    assert jax.tree.leaves(P(1.0)) == [1.0]
-
-
 def test_mark_in_a_function_in_a_function() -> None:
     """The scopes of all enclosing functions are looked at."""
     from leafwise import Static as Outer

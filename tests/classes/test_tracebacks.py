@@ -55,10 +55,6 @@ def assign(params: Any) -> None:
     params.x = 2
 
 
-def bad_class() -> Any:
-    return lw.pytree(type("Bad", (), {"__annotations__": {"a": str}}))
-
-
 CASES: dict[str, tuple[Callable[[], Any], int]] = {
     "generated": (lambda: Generated(1, [1]), 1),
     "check": (lambda: Generated(1, 1, 0), 1),
@@ -67,7 +63,7 @@ CASES: dict[str, tuple[Callable[[], Any], int]] = {
     "tracer": (lambda: jax.make_jaxpr(lambda v: Generated(1, v))(1.0), 1),
     "assigned": (lambda: assign(Generated(1)), 1),
     "replace": (lambda: lw.replace(Generated(1), n=[1]), 1),
-    "class": (bad_class, 1),
+    "class": (lambda: lw.pytree(type("Bad", (), {"__annotations__": {"a": str}})), 1),
 }
 
 

@@ -49,10 +49,6 @@ def own_init(self: Any) -> None:
     self.x = 1.0
 
 
-def no_init(_self: Any) -> None:
-    """Do nothing at all."""
-
-
 class Foreign:
     def __init__(self, x: Any = 1.0) -> None:
         self.__dict__["x"] = x
@@ -63,7 +59,7 @@ UNDECORATED: dict[str, tuple[tuple[type, ...], dict[str, Any]]] = {
     "with fields": ((Base,), {"__annotations__": {"y": int}, "y": 1}),
     "with a constructor": ((Base,), {"__init__": own_init}),
     "constructor of a mixin": ((Foreign, Base), {}),
-    "of a subclass": ((type("Middle", (Base,), {"__init__": no_init}),), {}),
+    "of a subclass": ((type("Middle", (Base,), {"__init__": lambda _self: None}),), {}),
 }
 
 

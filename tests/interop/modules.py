@@ -1,7 +1,6 @@
 """A module with statics of each spelling, for the tests of `leafwise.interop.equinox`."""
 
 import functools
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,16 +17,12 @@ def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
     return pytest.mark.works("equinox", what, cannot=cannot)
 
 
-def as_int(value: Any) -> int:
-    return int(value)
-
-
 class Layer(Module):
     """A layer with statics of each spelling."""
 
     w: jax.Array
     act: lw.Static[str] = "relu"
-    depth: int = eqx.field(static=True, default=2, converter=as_int)
+    depth: int = eqx.field(static=True, default=2, converter=int)
     name: str = lw.static_field(default="layer", kw_only=True)
 
     def __call__(self, x: jax.Array) -> jax.Array:

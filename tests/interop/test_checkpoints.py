@@ -56,13 +56,11 @@ def save_plain_orbax(path: Path) -> None:
         plain.save(path, args=ocp.args.StandardSave({"w": jnp.ones(2)}))
 
 
-def save_plain_safetensors(path: Path) -> None:
-    safetensors.numpy.save_file({"w": np.ones(2)}, path)
-
-
 LIBRARIES = {
     "orbax": Library(lob.save, lob.restore, save_plain_orbax),
-    "safetensors": Library(lst.save, lst.load, save_plain_safetensors),
+    "safetensors": Library(
+        lst.save, lst.load, lambda path: safetensors.numpy.save_file({"w": np.ones(2)}, path)
+    ),
 }
 
 
@@ -301,12 +299,13 @@ def filled(make: Any, value: float) -> Any:
     """Make a module without drawing, and so compiling, its numbers."""
     abstract = eqx.filter_eval_shape(make, key=jax.random.key(0))
     return jax.tree.map(
-        lambda x: jnp.full(x.shape, value, x.dtype) if is_abstract(x) else x, abstract
+        lambda leaf: (
+            jnp.full(leaf.shape, value, leaf.dtype)
+            if isinstance(leaf, jax.ShapeDtypeStruct)
+            else leaf
+        ),
+        abstract,
     )
-
-
-def is_abstract(leaf: Any) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def deleted() -> Any:

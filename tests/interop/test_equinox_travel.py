@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Self
 
 import equinox as eqx
 import jax
@@ -117,5 +116,5 @@ class Slim(Module):
     x: float
     n: int = lw.static_field()
 
-    def __reduce__(self) -> tuple[type[Self], tuple[float, int]]:
-        return type(self), (self.x, self.n)
+    def __getstate__(self) -> dict[str, object]:
+        return {"x": self.x, "n": self.n}

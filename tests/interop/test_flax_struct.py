@@ -132,19 +132,6 @@ def test_static_field_in_flax() -> None:
     assert jax.tree.structure(Mixed(1)) != jax.tree.structure(Mixed(1, "gelu"))
 
 
-def test_subclass_of_a_flax_class() -> None:
-    """A class that flax has made is refused, by its own decorator or by that of a base."""
-    with pytest.raises(lw.errors.DefinitionError, match="Sub: a dataclass and a pytree already"):
-
-        @lw.pytree
-        class Sub(Node):
-            more: int = 1
-
-    for cls in (State, Node):
-        with pytest.raises(lw.errors.DefinitionError, match="a dataclass and a pytree already"):
-            lw.pytree(cls)
-
-
 @pytest.mark.works("flax", "`FrozenDict` as a dynamic and as a static field")
 def test_frozen_dicts() -> None:
     """A `FrozenDict` is a pytree in a dynamic field, read by order and type in a static one."""

@@ -61,11 +61,3 @@ def test_in_a_module() -> None:
     assert traces_of(lambda: [apply(each, X) for each in holders]) == 1
     other = eqx.tree_at(lambda module: module.call.__self__.w, holders[0], jnp.zeros(3))
     assert other(X).tolist() == [0.0, 0.0, 0.0]
-
-
-@INSIDE
-def test_as_an_argument() -> None:
-    """Filtered functions take one as they take a module's own bound method."""
-    apply = eqx.filter_jit(lambda function, x: function(x))
-    assert traces_of(lambda: [apply(make(w).by, X) for w in (1.0, 2.0)]) == 1
-    assert eqx.filter_vmap(make(1.0).by)(jnp.ones((2, 3))).shape == (2, 3)

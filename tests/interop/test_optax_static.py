@@ -8,7 +8,6 @@ from typing import Any
 import cloudpickle
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import optax.contrib
 import pytest
@@ -112,48 +111,6 @@ def test_every_public_factory(module: Any) -> None:
         if structure(function(*arguments)) != structure(function(*arguments)):
             wrong.append(name)
     assert not wrong
-
-
-@pytest.mark.slow
-@pytest.mark.works("optax", REBUILT)
-@pytest.mark.parametrize("name", ["adam", "cosine schedule"])
-def test_training_with_an_optimizer_built_in_each_step(name: str) -> None:
-    """A loop that rebuilds its optimizer traces once, and learns as with one optimizer."""
-    make = FACTORIES[name]
-
-    def train(opt: Callable[[], Any], *, by_content: bool) -> Any:
-        @jax.jit
-        def step(train: Any) -> Any:
-            gradient = jax.grad(lambda w: ((w - 3.0) ** 2).sum())(train.w)
-            updates, state = train.opt.update(gradient, train.state, train.w)
-            return lw.replace(train, w=optax.apply_updates(train.w, updates), state=state)
-
-        cls: Any = Train if by_content else ByIdentity
-        w = jnp.zeros(3)
-        state = opt().init(w)
-        traces = (
-            lw.budget(traces=1, exact=True, of="step")
-            if by_content
-            else lw.budget(traces=4, exact=True, of="step")
-        )
-        with traces:
-            for _ in range(4):
-                done = step(cls(w, state, opt()))
-                w, state = done.w, done.state
-        return w
-
-    by_content = train(lambda: make(0.1), by_content=True)
-    by_identity = train(lambda: make(0.1), by_content=False)
-    np.testing.assert_array_equal(by_content, by_identity)
-    other = train(lambda: make(0.2), by_content=True)
-    assert not np.array_equal(by_content, other)
-
-
-@lw.pytree
-class ByIdentity:
-    w: jax.Array
-    state: Any
-    opt: Any = lw.static_field()
 
 
 @pytest.mark.works("optax", "an optimizer in the carry of `scan`, built again in its body")

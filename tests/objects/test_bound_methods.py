@@ -292,7 +292,7 @@ def test_as_a_static() -> None:
 def test_travels() -> None:
     """Copied, pickled, or sent to a new process, it does what it did."""
     p = make()
-    for there in (copy.copy(p.by), copy.deepcopy(p.by), _pickled(p.by)):
+    for there in (copy.copy(p.by), copy.deepcopy(p.by), pickle.loads(pickle.dumps(p.by))):  # noqa: S301
         assert jnp.array_equal(there(X), p.by(X))
         assert there.__self__ == p
     assert copy.deepcopy(p.by).__self__ is not p
@@ -301,21 +301,7 @@ def test_travels() -> None:
         "method = pickle.loads(sys.stdin.buffer.read())\n"
         "print(jax.jit(lambda f, x: f(x))(method, 2.0).tolist())"
     )
-    local = _local_class()(jnp.float32(4)).times
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=cloudpickle.dumps(local),
-        capture_output=True,
-        check=False,
-    )
-    assert done.stdout.strip() == b"8.0", done.stderr.decode()
 
-
-def _pickled(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))  # noqa: S301  # our own
-
-
-def _local_class() -> Any:
     class Plain:
         def times(self: Any, x: jax.Array) -> jax.Array:
             return self.scaled(x)
@@ -327,7 +313,13 @@ def _local_class() -> Any:
         def scaled(self, x: jax.Array) -> jax.Array:
             return self.w * x
 
-    return Local
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=cloudpickle.dumps(Local(jnp.float32(4)).times),
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout.strip() == b"8.0", done.stderr.decode()
 
 
 def test_as_an_attribute() -> None:

@@ -42,9 +42,8 @@ def structure(cls: Any, value: Any) -> Any:
         return None
 
 
-def is_one_object(value: Any) -> bool:
-    """Return whether a value is known by its identity, so that another one is another key."""
-    return kind_of(value).name in ("function", "object", "cell", "wrapper", "getter", "reference")
+BY_IDENTITY = ("function", "object", "cell", "wrapper", "getter", "reference")
+"""The kinds of which another object is another key."""
 
 
 @each_sample
@@ -56,7 +55,7 @@ def test_keys(sample: Sample, cls: Any) -> None:
     if key is None:
         return
     again = sample.make()
-    if not is_one_object(value):
+    if kind_of(value).name not in BY_IDENTITY:
         assert structure(cls, again) == key
     others = [make() for make in sample.others]
     for other in [structure(cls, each) for each in others]:

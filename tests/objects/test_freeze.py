@@ -113,6 +113,15 @@ def test_tracers_inside_are_reported_by_field() -> None:
     assert [finding.kind for finding in error.value.findings] == ["tracer", "unhashable"]
 
 
+def test_too_deep() -> None:
+    """What contains itself, or hardly ends, is Python's own error."""
+    endless: list[Any] = []
+    endless.append({"again": endless})
+    for frozen in (lw.freeze, lambda value: P(1.0, value)):
+        with pytest.raises(RecursionError):
+            frozen(endless)
+
+
 def test_object_arrays_are_refused() -> None:
     """An array of Python objects has no bytes to be keyed on."""
     with pytest.raises(TypeError, match="not Python objects"):

@@ -145,10 +145,8 @@ def test_subclass_of_leaf_nothing() -> None:
     [
         lambda a: np.array(a, subok=True),
         np.ndarray.copy,
-        lambda a: np.ndarray.__new__(lw.StaticArray, (2,), int),
-        lambda a: np.zeros(2).view(lw.StaticArray),
     ],
-    ids=["subok", "ndarray.copy", "ndarray.__new__", "view"],
+    ids=["subok", "ndarray.copy"],
 )
 def test_writeable_look_alikes_are_no_static_values(forge: Any) -> None:
     """An array of this class that can be written to is refused, as any array is."""
@@ -175,7 +173,7 @@ def test_in_place_operators_do_not_change_it() -> None:
 def test_results_are_plain_arrays() -> None:
     """Only a `StaticArray` that was made as one claims to be static."""
     table = lw.StaticArray([2, 0, 1])
-    for made in (table.copy(), table.astype(float), np.ravel(table), table + 0):
+    for made in (table.copy(), table[:], table.astype(float), np.ravel(table), table + 0):
         assert type(made) is np.ndarray
 
 

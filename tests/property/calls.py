@@ -32,11 +32,8 @@ class Layer:
 
 
 @lw.pytree(many_statics=True)
-class Many:
-    w: Any
-    b: Any
-    n: Any = lw.static_field(default=1)
-    act: Any = lw.static_field(default=None)
+class Many(Layer):
+    pass
 
 
 @flax.struct.dataclass
@@ -93,14 +90,7 @@ class Thing:
 THING = Thing()
 NAN = float("nan")
 
-CLASSES: dict[str, Any] = {
-    "Layer": Layer,
-    "Many": Many,
-    "Flax": Flax,
-    "Eqx": Eqx,
-    "Plain": Plain,
-    "Jdc": Jdc,
-}
+CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (Layer, Many, Flax, Eqx, Plain, Jdc)}
 # No NumPy scalar: it does not compare with a tuple, and JAX's tables now and then compare a key
 # with one that has nothing to do with it.
 STATICS: dict[str, Callable[[], Any]] = {
@@ -125,18 +115,7 @@ STATICS: dict[str, Callable[[], Any]] = {
 }
 SHAPES: dict[str, tuple[int, ...]] = {"()": (), "8": (8,), "16": (16,), "8,8": (8, 8)}
 DTYPES = ("float32", "int32", "bool", "bfloat16", "float64", "int64", "complex64")
-PLACES = (
-    "free",
-    "cpu0",
-    "cpu0",
-    "cpu1",
-    "cpu1",
-    "replicated",
-    "split",
-    "square",
-    "explicit",
-    "reversed",
-)
+PLACES = ("free", *["cpu0", "cpu1"] * 2, "replicated", "split", "square", "explicit", "reversed")
 
 
 @contextlib.contextmanager

@@ -35,8 +35,12 @@ class DrawnField:
 
     @property
     def default_value(self) -> Any:
-        """The default, or what a factory makes; the same for every field of this name."""
-        return _literal(self)
+        """The default, or what a factory makes; that of an overriding class is another one."""
+        if self.annotation == "int":
+            return 7 + self.depth
+        if self.annotation == "str" or (self.static and self.annotation == "Any"):
+            return f"default {self.name}" + "'" * self.depth
+        return 0.5 + self.depth
 
     @property
     def code(self) -> str:
@@ -63,15 +67,6 @@ class DrawnField:
             yield "init=False"
         if self.kw_only:
             yield "kw_only=True"
-
-
-def _literal(field: DrawnField) -> Any:
-    """Return a default; that of an overriding class is another one."""
-    if field.annotation == "int":
-        return 7 + field.depth
-    if field.annotation == "str" or (field.static and field.annotation == "Any"):
-        return f"default {field.name}" + "'" * field.depth
-    return 0.5 + field.depth
 
 
 class DrawnClass:
@@ -172,8 +167,8 @@ def _bodies(
 def _fields(
     draw: st.DrawFn, name: str, level: int, *, generic: bool, like: DrawnField | None
 ) -> DrawnField:
-    # A field turns static, or dynamic, once in a line of classes.
-    turned = like is not None and like.depth != _depth_of(name)
+    # A field turns static, or dynamic, once in a line of classes; its name says where it began.
+    turned = like is not None and like.depth != int(name[1:] or 0)
     static = like.static if like is not None and turned else draw(st.booleans())
     kinds = ["Any", "int", "str"] if static else ["Any", "float", "jax.Array"]
     if generic and not static and like is None:
@@ -190,11 +185,6 @@ def _fields(
     return DrawnField(name, static, annotation, spelling, default, init, kw_only, level)
 
 
-def _depth_of(name: str) -> int:
-    """Return the number of the class that declared a field first."""
-    return int(name[1:] or 0)
-
-
 def _in_order(
     known: dict[str, DrawnField], fields: list[DrawnField], *, positional: bool
 ) -> list[DrawnField]:
@@ -207,8 +197,7 @@ def _in_order(
         if by_position and seen and not field.default:
             # An inherited one stands where it stood: only its default was overridden before.
             merged[name] = dataclasses.replace(field, kw_only=True)
-            if name not in own:
-                own.add(name)
+            own.add(name)
         seen = seen or (by_position and bool(field.default))
     return [merged[name] for name in merged if name in own]
 

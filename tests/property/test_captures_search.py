@@ -1,12 +1,10 @@
 """Stale programs are those that read what is no longer what it was, and no others.
 
 The programs of `drawn_programs` are built twice from source text: one copy is called, changed and
-called again, the other one is called for the first time after the same changes. Other seeds:
-``check_retraces(random.Random(seed), print)``.
+called again, the other one is called for the first time after the same changes.
 """
 
 import warnings
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -20,7 +18,6 @@ import leafwise as lw
 
 from .drawn_programs import MISSED, Built, Program, draw_change, draw_program, outcomes
 
-Note = Callable[[str], None]
 jit: Any = jax.jit  # so that lambdas need no types
 watched: Any = lw.jit
 
@@ -45,8 +42,8 @@ def fresh(program: Program, changes: list[str], x: Any) -> Any:
 class Model:
     """What is read in each place, and in which states the function has been called."""
 
-    def __init__(self, program: Program, note: Note) -> None:
-        self.program, self.note = program, note
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.found = {name: place.states[0].found for name, place in program.places.items()}
         self.changes: list[str] = []
         self.known: list[Any] = []
@@ -56,7 +53,7 @@ class Model:
         """Draw some changes, and make them."""
         for _ in range(rng.randint(1, 2)):
             name, state = draw_change(rng, self.program)
-            self.note(state.code)
+            note(state.code)
             self.changes.append(state.code)
             built.change(state.code)
             if state.found is not None:
@@ -75,14 +72,17 @@ class Model:
         return True
 
 
-def check_retraces(rng: Random, note: Note) -> None:
+@pytest.mark.nightly
+@many
+@given(st.randoms(use_true_random=False))
+def test_a_retrace_gives_what_a_fresh_function_gives(rng: Random) -> None:
     """After any changes the result is that of a fresh function, bit for bit.
 
     Nothing is traced in a state that was there before.
     """
     program = draw_program(rng, MISSED)
     note(program.source)
-    model, built = Model(program, note), program.build()
+    model, built = Model(program), program.build()
     function = built.function
     try:
         if rng.random() < 0.5:  # somebody else has traced the helpers before
@@ -104,11 +104,13 @@ def check_retraces(rng: Random, note: Note) -> None:
         built.close()
 
 
-def check_reports(rng: Random, note: Note) -> None:
+@many
+@given(st.randoms(use_true_random=False))
+def test_stale_calls_are_told_exactly(rng: Random) -> None:
     """`raise` speaks if what a trace has read is no longer what it was, and `warn` is right."""
     program = draw_program(rng, MISSED)
     note(program.source)
-    model, built = Model(program, note), program.build()
+    model, built = Model(program), program.build()
     function = built.function
     try:
         strict: Any = lw.jit(function, stale="raise")
@@ -134,11 +136,14 @@ def check_reports(rng: Random, note: Note) -> None:
         built.close()
 
 
-def check_exact(rng: Random, note: Note) -> None:
-    """A check of the program itself gives what a fresh function gives, whatever it reads."""
+@pytest.mark.nightly
+@many
+@given(st.randoms(use_true_random=False))
+def test_an_exact_check_is_right_of_any_program(rng: Random) -> None:
+    """It gives what a fresh function gives, also of places whose changes no other check sees."""
     program = draw_program(rng)
     note(program.source)
-    model, built = Model(program, note), program.build()
+    model, built = Model(program), program.build()
     function = built.function
     try:
         jitted: Any = lw.jit(function)
@@ -151,26 +156,3 @@ def check_exact(rng: Random, note: Note) -> None:
             model.change(rng, built)
     finally:
         built.close()
-
-
-@pytest.mark.nightly
-@many
-@given(st.randoms(use_true_random=False))
-def test_a_retrace_gives_what_a_fresh_function_gives(rng: Random) -> None:
-    """Bit for bit, after any changes; and nothing is traced where nothing was read."""
-    check_retraces(rng, note)
-
-
-@many
-@given(st.randoms(use_true_random=False))
-def test_stale_calls_are_told_exactly(rng: Random) -> None:
-    """`raise` speaks if what a trace has read is no longer what it was, and `warn` is right."""
-    check_reports(rng, note)
-
-
-@pytest.mark.nightly
-@many
-@given(st.randoms(use_true_random=False))
-def test_an_exact_check_is_right_of_any_program(rng: Random) -> None:
-    """Of those places as well whose changes no other check sees."""
-    check_exact(rng, note)

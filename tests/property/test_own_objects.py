@@ -46,14 +46,3 @@ def test_own_objects_come_back(recipe: Recipe) -> None:
         leaves, structure = jax.tree.flatten(params)
         assert jax.tree.unflatten(structure, leaves).s is own
         assert lw.replace(params, x=5.0).s is own
-
-
-@given(recipes)
-def test_any_static_reads_as_it_was_given(recipe: Recipe) -> None:
-    """What comes back is the same value, whichever instances were made before."""
-    earlier = Params(1.0, build(recipe))
-    value = build(recipe)
-    params = Params(2.0, value)
-    for read in (params.s, jax.tree.map(lambda x: x, params).s):
-        assert type(read) is type(value)
-        assert jax.tree.structure(Params(1.0, read)) == jax.tree.structure(earlier)

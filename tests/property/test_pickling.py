@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from . import zoo
-from .oracle import same
-from .zoo import Many, Params, Recipe, build, recipes
+from .zoo import Many, Params, Recipe, build
 
 ROOT = Path(__file__).parents[2]
-PROTOCOLS = st.sampled_from([4, 5])  # older ones lose the fold of a datetime
 UNPICKLABLE = ("math", "types", "jnp.sin")
 
 FAR = """
@@ -48,32 +43,6 @@ sent = [type(params)(1.0, build(recipe)) for recipe, _, params, _ in received]
 sent = [(params, jax.tree.structure(params)) for params in sent]
 pickle.dump((found, count, sent), sys.stdout.buffer)
 """
-
-
-def travels(recipe: Recipe) -> bool:
-    """Return whether pickle itself can take what stands in a recipe."""
-    kinds = [zoo.at(recipe, spot) for spot in zoo.spots(recipe)]
-    return not any(kind == ("named", name) for kind in kinds for name in UNPICKLABLE)
-
-
-portable = recipes.filter(travels)
-
-
-@given(portable, PROTOCOLS)
-def test_an_instance_and_its_treedef_come_back_equal(recipe: Recipe, protocol: int) -> None:
-    """Instances, treedefs and key paths survive pickling; statics come back the same."""
-    params = Params(np.float32(1), build(recipe))
-    structure = jax.tree.structure(params)
-    back, structure_back, value = pickle.loads(  # noqa: S301
-        pickle.dumps((params, structure, params.s), protocol)
-    )
-    assert same(value, params.s)
-    assert same(back.s, params.s)
-    assert back == params
-    assert hash(back) == hash(params)
-    assert structure_back == structure == jax.tree.structure(back)
-    rebuilt = jax.tree.unflatten(structure_back, [np.float32(1)])
-    assert rebuilt == params
 
 
 @pytest.mark.parametrize(

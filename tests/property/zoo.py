@@ -448,7 +448,9 @@ def edits(draw: st.DrawFn) -> tuple[Recipe, Recipe]:
         others = st.tuples(st.just("number"), st.sampled_from(sorted(NUMBERS)), st.just(parts[1]))
         changes += [others, others] if parts[1] in SMALL else []
     if kind in BUILDERS and kind != "slice":
-        twins = [k for k in BUILDERS if k != "slice" and _fits(k, len(parts))]
+        twins = [
+            k for k in BUILDERS if k != "slice" and (k in FREE or ARITY.get(k, 1) == len(parts))
+        ]
         changes.append(st.sampled_from(twins).map(lambda twin: (twin, *parts)))
         changes.append(st.just((kind, *reversed(parts))))
     if kind in FREE and parts:
@@ -468,7 +470,3 @@ def _hashes_no_slice(recipe: Recipe) -> bool:
     if sys.version_info >= (3, 12) or kind in {"tuple", "slice"}:
         return all(_hashes_no_slice(part) for part in parts if isinstance(part, tuple))
     return all(at(recipe, spot)[0] != "slice" for spot in spots(recipe))
-
-
-def _fits(kind: str, count: int) -> bool:
-    return kind in FREE or ARITY.get(kind, 1) == count

@@ -1,8 +1,6 @@
-"""The search of the built site finds what users ask, in their words.
+"""The search of the built site, run by Node as the pages load it, finds what users ask.
 
-The engine is the one that the pages load, run by Node. It wants each word of a question in one
-section, as it is or as the start of a word. Questions are titles, and error texts, of threads, or
-what a first user typed.
+Questions are titles, and error texts, of threads, or what a first user typed.
 """
 
 import json
@@ -29,6 +27,17 @@ JAX, EQUINOX, FLAX, OPTAX, PYMDP = (
 FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
 SECOND, MUTATED = "explanation/reuse/", "how-to/mutated-statics/"
 MIGRATE = "how-to/migrate/"
+# Sections that answer more than one question.
+SLOW = f"{FAQ}#why-is-a-jit-function-very-slow"
+KEY_ORDER = f"{FAQ}#why-does-jit-change-the-key-order"
+RECOMPILE = f"{FAQ}#recompile-why-does-my-function"
+PYTREE = f"{FAQ}#can-a-pytree-be-a-static-argument"
+TRUTH = f"{SAYS}#the-truth-value-of-an-array"
+CUSTOM_JVP = f"{SAYS}#cannot-interpret-value-of-type-custom_jvp"
+MISMATCH = f"{SAYS}#custom-node-type-mismatch"
+BATCH_SIZE = f"{FAQ}#why-does-another-batch-size"
+LEARNING_RATE = f"{FAQ}#why-does-jax-recompile-when-the-learning-rate"
+SCAN = f"{FAQ}#why-does-scan-while_loop"
 
 # What is typed, the thread if there is one, and the pages, or the sections, that answer it.
 QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
@@ -105,103 +114,39 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("serialization of hyperparameters", f"{EQUINOX}issues/370", ("how-to/checkpoints/",)),
     ("jax_dataclasses", "https://github.com/gbionics/jaxsim/issues/103", (MIGRATE,)),
     # Words of an issue thread, each with the section that answers.
-    (
-        "Optax recompiles when learning rate changes",
-        f"{OPTAX}issues/577",
-        (f"{FAQ}#why-does-jax-recompile-when-the-learning-rate",),
-    ),
-    (
-        "jit changes the key order of returned dictionaries",
-        f"{JAX}issues/24398",
-        (f"{FAQ}#why-does-jit-change-the-key-order",),
-    ),
-    (
-        "Jit not preserving dictionary key order",
-        f"{JAX}issues/8419",
-        (f"{FAQ}#why-does-jit-change-the-key-order",),
-    ),
-    (
-        "Excessive recompilation",
-        "https://github.com/PlasmaControl/DESC/issues/1191",
-        (f"{FAQ}#recompile-why-does-my-function",),
-    ),
-    (
-        "jit-compile functions many times",
-        f"{JAX}issues/15761",
-        (f"{FAQ}#recompile-why-does-my-function",),
-    ),
-    (
-        "PyTrees as static arguments",
-        f"{JAX}issues/9024",
-        (f"{FAQ}#can-a-pytree-be-a-static-argument",),
-    ),
-    (
-        "static_argnums for parts of the pytree",
-        f"{JAX}issues/5487",
-        (f"{FAQ}#can-a-pytree-be-a-static-argument",),
-    ),
+    ("Optax recompiles when learning rate changes", f"{OPTAX}issues/577", (LEARNING_RATE,)),
+    ("jit changes the key order of returned dictionaries", f"{JAX}issues/24398", (KEY_ORDER,)),
+    ("Jit not preserving dictionary key order", f"{JAX}issues/8419", (KEY_ORDER,)),
+    ("Excessive recompilation", "https://github.com/PlasmaControl/DESC/issues/1191", (RECOMPILE,)),
+    ("jit-compile functions many times", f"{JAX}issues/15761", (RECOMPILE,)),
+    ("PyTrees as static arguments", f"{JAX}issues/9024", (PYTREE,)),
+    ("static_argnums for parts of the pytree", f"{JAX}issues/5487", (PYTREE,)),
     (
         "unhashable objects as static arguments",
         f"{JAX}issues/3701",
         (f"{SAYS}#non-hashable-static-arguments",),
     ),
-    (
-        "A JAX array is being set as static",
-        f"{PYMDP}issues/387",
-        (f"{SAYS}#the-truth-value-of-an-array",),
-    ),
-    (
-        "JAX array is set as static warning",
-        f"{EQUINOX}issues/863",
-        (f"{SAYS}#the-truth-value-of-an-array",),
-    ),
-    (
-        "static JAX arrays in equinox fields",
-        f"{PYMDP}issues/346",
-        (f"{SAYS}#the-truth-value-of-an-array",),
-    ),
-    (
-        "Equinox fails when using optax.MultiSteps",
-        f"{EQUINOX}issues/590",
-        (f"{SAYS}#cannot-interpret-value-of-type-custom_jvp",),
-    ),
-    (
-        "Cannot interpret value of type custom_jvp",
-        f"{EQUINOX}issues/590",
-        (f"{SAYS}#cannot-interpret-value-of-type-custom_jvp",),
-    ),
-    ("Mismatch custom node data", f"{JAX}issues/10710", (f"{SAYS}#custom-node-type-mismatch",)),
-    ("tree mismatch error in tree_map", f"{JAX}pull/23771", (f"{SAYS}#custom-node-type-mismatch",)),
-    (
-        "closing over large constants",
-        f"{JAX}issues/11448",
-        (f"{FAQ}#why-is-a-jit-function-very-slow",),
-    ),
-    (
-        "jit function is very slow to compile",
-        f"{JAX}issues/10615",
-        (f"{FAQ}#why-is-a-jit-function-very-slow",),
-    ),
-    (
-        "captured constants long compile times",
-        f"{JAX}pull/27541",
-        (f"{FAQ}#why-is-a-jit-function-very-slow",),
-    ),
+    ("A JAX array is being set as static", f"{PYMDP}issues/387", (TRUTH,)),
+    ("JAX array is set as static warning", f"{EQUINOX}issues/863", (TRUTH,)),
+    ("static JAX arrays in equinox fields", f"{PYMDP}issues/346", (TRUTH,)),
+    ("Equinox fails when using optax.MultiSteps", f"{EQUINOX}issues/590", (CUSTOM_JVP,)),
+    ("Cannot interpret value of type custom_jvp", f"{EQUINOX}issues/590", (CUSTOM_JVP,)),
+    ("Mismatch custom node data", f"{JAX}issues/10710", (MISMATCH,)),
+    ("tree mismatch error in tree_map", f"{JAX}pull/23771", (MISMATCH,)),
+    ("closing over large constants", f"{JAX}issues/11448", (SLOW,)),
+    ("jit function is very slow to compile", f"{JAX}issues/10615", (SLOW,)),
+    ("captured constants long compile times", f"{JAX}pull/27541", (SLOW,)),
     (
         "unnecessary recompilation of while_loop",
         "https://github.com/google/jaxopt/issues/563",
-        (f"{FAQ}#why-does-scan-while_loop",),
+        (SCAN,),
     ),
     (
         "carry input and carry output must have equal types",
         "https://github.com/instadeepai/Mava/issues/1184",
         (f"{SAYS}#the-pytree-node-metadata-does-not-match",),
     ),
-    (
-        "compiled every time batch_size changes",
-        f"{JAX}issues/6997",
-        (f"{FAQ}#why-does-another-batch-size",),
-    ),
+    ("compiled every time batch_size changes", f"{JAX}issues/6997", (BATCH_SIZE,)),
     ("vmap fails for custom PyTree", f"{JAX}issues/16170", (f"{FAQ}#why-does-vmap-fail",)),
     (
         "initialisation of static fields",
@@ -222,18 +167,18 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ),
     # What first users typed and did not find.
     ("how to stop jax from recompiling", "", (f"{FAQ}#how-to-stop-jax-from-recompiling",)),
-    ("vmap batch size", "", (f"{FAQ}#why-does-another-batch-size",)),
-    ("Custom node type mismatch", "", (f"{SAYS}#custom-node-type-mismatch",)),
-    ("learning rate schedule", "", (f"{FAQ}#why-does-jax-recompile-when-the-learning-rate",)),
+    ("vmap batch size", "", (BATCH_SIZE,)),
+    ("Custom node type mismatch", "", (MISMATCH,)),
+    ("learning rate schedule", "", (LEARNING_RATE,)),
     ("why this and not equinox", "", (f"{FAQ}#why-this-and-not-equinox",)),
     ("pre-commit", "", ("how-to/ci/#pre-commit",)),
     ("profiler", "", ("how-to/ci/#mark-them-in-a-profiler-trace",)),
-    ("dict key order", "", (f"{FAQ}#why-does-jit-change-the-key-order",)),
-    ("pytree as a static argument", "", (f"{FAQ}#can-a-pytree-be-a-static-argument",)),
+    ("dict key order", "", (KEY_ORDER,)),
+    ("pytree as a static argument", "", (PYTREE,)),
     ("stale method", "", (f"{FAQ}#why-does-a-jitted-method",)),
     ("restore a checkpoint in part", "", ("how-to/checkpoints/#another-configuration",)),
     ("step counter slow", "", (f"{FAQ}#weak-type-why-does-a-python-number",)),
-    ("scan lambda recompiles", "", (f"{FAQ}#why-does-scan-while_loop",)),
+    ("scan lambda recompiles", "", (SCAN,)),
 ]
 
 

@@ -11,7 +11,6 @@ from urllib.parse import urljoin
 
 ROOT = Path(__file__).parents[2]
 DOCS, SITE = ROOT / "docs", ROOT / "site"
-LOADED = {"stylesheet", "icon", "preconnect", "preload"}
 VOID = {"br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
 

@@ -26,6 +26,19 @@ class P:
     s: lw.Static[Any]
 
 
+class Value:
+    """An object that compares by its own ``==``, and can change."""
+
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.v == other.v
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
 @lw.pytree
 class ByContent:
     """Its static is compared by content."""
@@ -76,26 +89,3 @@ def calls(cls: Any, *statics: Any) -> Verdict:
 
     x = jnp.int32(0)
     return Verdict([int(program(cls(x, static))) for static in statics], seen)
-
-
-_EVENTS = {
-    "jaxpr_trace_duration": "traces",
-    "jaxpr_to_mlir_module_duration": "lowerings",
-    "backend_compile_duration": "compiles",
-}
-
-
-class Events:
-    """Counts of JAX's own events, by short name."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(_EVENTS.values(), 0)
-
-    def __call__(self, event: str, _duration: float, **kwargs: Any) -> None:
-        name = _EVENTS.get(event.rpartition("/")[2])
-        if name is not None and kwargs.get("fun_name", "judged") in (
-            "judged",
-            "jit_judged",
-            "jit(judged)",
-        ):
-            self.counts[name] += 1

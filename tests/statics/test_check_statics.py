@@ -1,8 +1,12 @@
-"""`lw.debug.check_statics()`: every static read again on every flatten."""
+"""`lw.debug.check_statics()`: every static read again on every flatten, and where it is on."""
 
 import dataclasses
 import functools
 import logging
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +16,8 @@ import pytest
 
 import leafwise as lw
 from leafwise.debug import check_statics
+
+from .judge import Value
 
 
 @lw.pytree
@@ -29,14 +35,6 @@ class Box:
         return self.v
 
 
-class Value(Box):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.v == other.v
-
-    def __hash__(self) -> int:
-        return hash(self.v)
-
-
 @dataclasses.dataclass(frozen=True)
 class Frozen:
     v: Any
@@ -47,16 +45,11 @@ def over(held: Any) -> Callable[[], Any]:
     return lambda: held
 
 
-def with_defaults() -> Any:
-    """Return a new function with defaults."""
-    return eval("lambda v=1, *, w=1: (v, w)")  # noqa: S307
-
-
 # `tests/property/test_mutations.py` changes everything else that a value can hold.
 CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "closure": (lambda: over(1), lambda f: setattr(f.__closure__[0], "cell_contents", 2)),
     "array in a closure": (lambda: over(np.zeros(3)), lambda f: f().__setitem__(0, 5)),
-    "code": (with_defaults, lambda f: setattr(f, "__code__", (lambda v=1, *, w=1: 5).__code__)),
+    "code": (lambda: lambda: 1, lambda f: setattr(f, "__code__", (lambda: 5).__code__)),
     "attribute": (lambda: Box(0.0), lambda box: setattr(box, "v", -0.0)),
     "bound receiver": (lambda: Box(1).method, lambda f: setattr(f.__self__, "v", 2)),
     "behind objects": (lambda: Box([Box((Box(1),))]), lambda box: setattr(box.v[0].v[0], "v", 2)),
@@ -65,30 +58,23 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 }
 
 
-def case(name: str) -> tuple[Any, Callable[[], object]]:
-    """Return a static value and what changes it in place."""
-    make, change = CASES[name]
-    value = make()
-    return value, lambda: change(value)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_change_is_noticed(name: str) -> None:
     """A static changed in place raises at the next flatten, naming the field."""
-    value, change = case(name)
-    p = P(1.0, value)
+    make, change = CASES[name]
+    p = P(1.0, value := make())
     with check_statics():
         assert jax.tree.leaves(p) == [1.0]
         assert jax.jit(lambda p: p.x)(p) == 1.0
-        change()
+        change(value)
         for flatten in (
-            lambda: jax.tree.leaves(p),
-            lambda: jax.jit(lambda p: p.x)(p),
-            lambda: jax.tree_util.tree_leaves_with_path(p),
-            lambda: jax.tree.map(lambda v: v, p),
+            jax.tree.leaves,
+            jax.jit(lambda p: p.x),
+            jax.tree_util.tree_leaves_with_path,
+            lambda p: jax.tree.map(lambda v: v, p),
         ):
             with pytest.raises(lw.errors.StaticMutatedError, match=r"^P\.a") as error:
-                flatten()
+                flatten(p)
     assert "changed in place" in str(error.value)
     assert "fix:" in str(error.value)
 
@@ -101,12 +87,12 @@ def test_registered_classes_are_watched() -> None:
             self.x, self.a = 1.0, a
 
     lw.register(R, dynamic=["x"], static=["a"])
-    value, change = case("behind objects")
-    made = R(value)
+    box = Box(1)
+    made = R(box)
     structure = jax.tree.structure(made)
     with check_statics():
         jax.tree.leaves(made)
-        change()
+        box.v = 2
         with pytest.raises(lw.errors.StaticMutatedError, match=r"^R\.a"):
             jax.tree.leaves(made)
     assert structure is not None
@@ -122,15 +108,6 @@ def test_message_says_what_changed() -> None:
         with pytest.raises(lw.errors.StaticMutatedError) as error:
             jax.tree.leaves(p)
     assert "P.a[1].v['k'] was 1, now 2" in str(error.value)
-
-
-def test_change_before_the_block() -> None:
-    """What changed between construction and the block is noticed as well."""
-    value, change = case("array in a closure")
-    p = P(1.0, value)
-    change()
-    with check_statics(), pytest.raises(lw.errors.StaticMutatedError):
-        jax.tree.leaves(p)
 
 
 def test_constructed_inside_of_the_block() -> None:
@@ -157,15 +134,6 @@ def test_rebuilt_instances_are_watched() -> None:
     box.v = 2
     with check_statics(), pytest.raises(lw.errors.StaticMutatedError):
         jax.tree.leaves(p)
-
-
-def test_nested_instances_are_watched() -> None:
-    """An instance inside another pytree is watched."""
-    box = Box(1)
-    tree = {"k": [P(P(1.0, box))]}
-    box.v = 2
-    with check_statics(), pytest.raises(lw.errors.StaticMutatedError, match=r"P\.a"):
-        jax.tree.leaves(tree)
 
 
 def test_inside_of_jit() -> None:
@@ -214,3 +182,111 @@ def test_a_logger_is_quiet() -> None:
         for _ in range(3):
             log.debug("traced")
             assert jax.tree.leaves(p) == [1.0]
+
+
+# Blocks, threads, a whole process
+
+
+@pytest.fixture
+def box() -> Box:
+    """An object that compares by identity, which a test changes in place."""
+    return Box(1)
+
+
+def test_nested_blocks(box: Box) -> None:
+    """The inner block's end does not turn the outer block off."""
+    p = P(1.0, box)
+    with check_statics():
+        with check_statics():
+            pass
+        box.v = 2
+        with pytest.raises(lw.errors.StaticMutatedError):
+            jax.tree.leaves(p)
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_block_that_raises(box: Box) -> None:
+    """An error inside the block turns it off all the same, and comes out."""
+    p = P(1.0, box)
+    with pytest.raises(KeyError), check_statics():
+        raise KeyError
+    box.v = 2
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_as_a_decorator(box: Box) -> None:
+    """Like any `contextlib` manager it can decorate a function, which runs checked."""
+    p = P(1.0, box)
+    box.v = 2
+    with pytest.raises(lw.errors.StaticMutatedError):
+        check_statics()(jax.tree.leaves)(p)
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_covers_all_threads(box: Box) -> None:
+    """A block in one thread checks flattens in every other."""
+    p = P(1.0, box)
+    box.v = 2
+    caught: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            jax.tree.leaves(p)
+        except lw.errors.StaticMutatedError as error:
+            caught.append(error)
+
+    with check_statics():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert len(caught) == 1
+    assert jax.tree.leaves(p) == [1.0]
+
+
+SCRIPT = """
+import jax, leafwise as lw
+from typing import Any
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = None
+
+class Box:
+    v = 1
+
+box = Box()
+box.v = 1
+p = P(1.0, box)
+jax.tree.leaves(p)
+box.v = 2
+with lw.debug.check_statics():
+    pass
+try:
+    jax.tree.leaves(p)
+except lw.errors.StaticMutatedError as error:
+    assert "P.a" in str(error)
+    print("raised")
+else:
+    print("silent")
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("value", "said"), [("1", "raised"), ("0", "silent")])
+def test_environment_variable(value: str, said: str) -> None:
+    """`LEAFWISE_CHECK_STATICS=1` turns it on for the process, also after a block; 0 does not."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "LEAFWISE_CHECK_STATICS": value,
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == said

@@ -42,32 +42,12 @@ def local_dataclass() -> Any:
     return Config()
 
 
-def local_namedtuple() -> Any:
-    import collections
-
-    return collections.namedtuple("Pair", ["a"])(1)  # noqa: PYI024
-
-
-def local_str() -> Any:
-    class Name(str):
-        __slots__ = ()
-
-    return Name("a")
-
-
 def local_object() -> Any:
     class Thing:
         def __repr__(self) -> str:
             return "Thing()"
 
     return Thing()
-
-
-def local_class() -> Any:
-    class Thing:
-        pass
-
-    return Thing
 
 
 def local_function() -> Any:
@@ -81,10 +61,7 @@ def local_function() -> Any:
     [
         local_enum,
         local_dataclass,
-        local_namedtuple,
-        local_str,
         local_object,
-        local_class,
         local_function,
         lambda: lambda: None,
     ],

@@ -2,29 +2,12 @@
 
 import gc
 import weakref
-from typing import Any
 
 import jax
 
-import leafwise as lw
 from leafwise._statics import key
 
-
-@lw.pytree
-class P:
-    x: Any
-    a: lw.Static[Any] = None
-
-
-class Value:
-    def __init__(self, v: Any) -> None:
-        self.v = v
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.v == other.v
-
-    def __hash__(self) -> int:
-        return hash(self.v)
+from .judge import P, Value
 
 
 class Thing:
@@ -36,7 +19,7 @@ def test_treedef_keeps_what_it_needs() -> None:
     structure = jax.tree.structure(P(1.0, (1, "a", Value(3))))
     gc.collect()
     assert structure == jax.tree.structure(P(2.0, (1, "a", Value(3))))
-    assert jax.tree.unflatten(structure, [5.0]).a[:2] == (1, "a")
+    assert jax.tree.unflatten(structure, [5.0]).s[:2] == (1, "a")
 
 
 def test_instances_can_be_weakly_referenced() -> None:

@@ -72,36 +72,3 @@ def test_every_pair_of_classes() -> None:
     structures = [jax.tree.structure(kind(1.0, "a")) for kind in SOUND]
     assert len(set(structures)) == len(SOUND)
     assert all(a != b for i, a in enumerate(structures) for b in structures[:i])
-
-
-@lw.pytree
-class Left:
-    a: lw.Static[Any] = "a"
-
-    def read_a(self) -> Any:
-        return self.a
-
-
-@lw.pytree
-class Right:
-    b: lw.Static[Any] = "b"
-
-    def read_b(self) -> Any:
-        return self.b
-
-
-@lw.pytree
-class Both(Left, Right):
-    def read_all(self) -> Any:
-        return self.read_a(), self.read_b()
-
-    def super_a(self) -> Any:
-        return super().a
-
-
-def test_statics_of_two_bases_keep_their_places() -> None:
-    """With several bases each method reads its own field, though their order changes."""
-    both = Both(a=1, b=2)
-    assert both.read_all() == (1, 2)
-    assert jax.tree.map(lambda x: x, both).read_all() == (1, 2)
-    assert jax.tree.structure(both) != jax.tree.structure(Both(a=2, b=1))

@@ -31,6 +31,11 @@ class Holder:
         """Be bound."""
 
 
+class Hashing(dict[Any, Any]):
+    def __hash__(self) -> int:  # type: ignore[override]  # as flax's `FrozenDict` does
+        return hash(frozenset(self.items()))
+
+
 @dataclasses.dataclass
 class Open:
     n: int = 1
@@ -119,7 +124,8 @@ POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "itself": (lambda v: v, ""),
     "tuple": (lambda v: (1, v), "[1]"),
     "tuple of tuples": (lambda v: ((1, (v,)),), "[0][1][0]"),
-    "mapping": (lambda v: lw.FrozenMapping(k=v), "['k']"),
+    "mapping": (lambda v: lw.FrozenMapping({("k", 1): v}), "[('k', 1)]"),
+    "mapping with a hash": (lambda v: Hashing(k=Hashing(k=v)), "['k']['k']"),
     "frozen dataclass": (Holder, ".held"),
     "namedtuple": (lambda v: Pair(1, v), ".right"),
     "partial": (lambda v: functools.partial(print, 1, v), ".args[1]"),

@@ -145,10 +145,6 @@ def lax_map_batches(seen: Seen) -> Function:
     return lambda p: lax.map(body, stack(p, 3), batch_size=2)
 
 
-def _add(a: Any, b: Any) -> Any:
-    return jax.tree.map(jnp.add, a, b)
-
-
 @ROWS.add(
     "`jax.lax.associative_scan`",
     "the elements",
@@ -160,6 +156,6 @@ def _add(a: Any, b: Any) -> Any:
 )
 def associative_scan(seen: Seen) -> Function:
     def combine(a: Any, b: Any) -> Any:
-        return _add(seen(a), b)
+        return jax.tree.map(jnp.add, seen(a), b)
 
     return lambda p: lax.associative_scan(combine, stack(p, 3))

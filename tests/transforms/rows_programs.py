@@ -150,15 +150,11 @@ def export(seen: Seen) -> Function:
 SHARDS = 8
 
 
-def _sharded(p: Any) -> Any:
-    return step(stack(p, SHARDS))
-
-
 @ROWS.add(
     "`jax.shard_map`",
     "the trees of specs, which are instances too, and argument and result: a shard on each of "
     "eight devices",
-    _sharded,
+    lambda p: step(stack(p, SHARDS)),
     ONCE,
     note="in a jitted function, with `jax.lax.with_sharding_constraint` on the result; before JAX "
     "0.9, which calls an `out_specs` that can be called, with `out_specs=lambda: specs`",

@@ -101,19 +101,8 @@ def tree_map(a: Make, b: Make) -> Any:
 
 
 PLACES = [
-    scan,
-    while_loop,
-    fori_loop,
-    cond,
-    switch,
-    jvp,
-    vjp,
-    custom_vjp,
-    in_axes,
-    out_axes,
-    compiled,
-    exported,
-    tree_map,
+    *(scan, while_loop, fori_loop, cond, switch, jvp, vjp, custom_vjp),
+    *(in_axes, out_axes, compiled, exported, tree_map),
 ]
 
 

@@ -1,11 +1,15 @@
 """What `jax.jit` and its relatives need beyond a row of the matrix."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from .row import same
+import leafwise as lw
+
+from .row import same, step
 from .specimens import KINDS, RUNS, Kind
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -25,3 +29,20 @@ def test_placed_and_ravelled(kind: Kind) -> None:
     same(unravel(flat), numbers)
     assert jax.tree.reduce(jnp.add, numbers) == pytest.approx(float(flat.sum()))
     assert RUNS == []
+
+
+@lw.pytree
+class State:
+    x: Any
+    n: Any = lw.static_field(default=1)
+
+
+def test_a_donated_instance_is_used_up() -> None:
+    """Its buffers are gone, its class and statics are there, and what is made of it is refused."""
+    program = jax.jit(step, donate_argnums=0)
+    given = State(jnp.float32(1) + 0, "kept")
+    assert program(given).x == 1.75
+    assert (given.x.is_deleted(), given.n) == (True, "kept")
+    for used in (given, lw.replace(given, n="other")):
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
+            program(used)

@@ -1,7 +1,5 @@
 """`lw.axes`: trees for in_axes, shardings and masks, with the statics of a tree."""
 
-import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -53,24 +51,6 @@ def test_deeper_in_the_tree() -> None:
     assert (made.encoder.w, made.encoder.b, made.encoder.act) == (0, "d", "relu")
     assert (made.layers[0].w, made.layers[0].b) == ("d", 1)
     assert (made.paths, made.x, made.s) == (2, 3, "d")
-
-
-def test_plain_jax_needs_the_statics() -> None:
-    """What this is for: JAX refuses an in_axes tree with other statics than the argument."""
-
-    @functools.partial(jax.tree_util.register_dataclass, data_fields=["x", "s"], meta_fields=["n"])
-    @dataclasses.dataclass
-    class Plain:
-        x: Any
-        s: Any
-        n: Any = None
-
-    tree = Plain(jnp.arange(3.0), 2.0, n=3)
-    times = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(Plain(x=0, s=None),))
-    with pytest.raises(ValueError, match=r"metadata|structure|prefix"):
-        times(tree)
-    fixed = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(lw.axes(tree, x=0),))
-    assert fixed(tree).tolist() == [0.0, 6.0, 12.0]
 
 
 def test_vmap_in_and_out() -> None:

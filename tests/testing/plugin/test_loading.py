@@ -52,14 +52,3 @@ def test_turned_off(project: Project) -> None:
     result.stdout.fnmatch_lines(["*Unknown pytest.mark.max_traces*"])
     result = project.run_apart("-p", "no:leafwise", "--strict-config")
     result.stderr.fnmatch_lines(["ERROR: Unknown config option: leafwise_check"])
-
-
-def test_help(project: Project) -> None:
-    """`--help` has the options and settings, `--fixtures` the fixture."""
-    result = project.run("--help")
-    result.stdout.fnmatch_lines(["leafwise:", "*--leafwise-check=MODULE"])
-    result.stdout.fnmatch_lines(["*leafwise_check (linelist):*"])
-    result.stdout.fnmatch_lines(["*leafwise_laws (linelist):*"])
-    project.run("--fixtures").stdout.fnmatch_lines(
-        ["leafwise_traces -- *leafwise_pytest.py:*", "*Log*"]
-    )

@@ -92,17 +92,6 @@ def test_a_long_log_is_cut(project: Project) -> None:
     result.stdout.fnmatch_lines([TITLE, "30 traces, 30 *", "  ... and 40 more"])
 
 
-@pytest.mark.parametrize("option", ["--show-capture=no", "--tb=no"])
-def test_options_of_pytest_hide_it(project: Project, option: str) -> None:
-    """The section is one as pytest's own are."""
-    source = """
-        def test_it(leafwise_traces):
-            assert 0
-    """
-    project.test(source).stdout.fnmatch_lines([TITLE, "0 traces, *"])
-    project.test(source, option).stdout.no_fnmatch_line(TITLE)
-
-
 def test_own_frames_are_hidden(project: Project) -> None:
     """A failed test shows its own line and the message, and no code of leafwise."""
     result = project.test("""

@@ -31,46 +31,16 @@ def test_over_the_budget(project: Project) -> None:
     result.stdout.no_fnmatch_line("*leafwise_pytest.py*")
 
 
-def test_a_compile_without_a_trace(project: Project) -> None:
-    """`max_compiles` sees what a committed array costs, and `max_traces` does not."""
-    result = project.test("""
-        @pytest.fixture
-        def warm(request):
-            x = jnp.ones(len(request.node.name))
-            step(x)
-            return jax.device_put(x, jax.devices()[0])
-
-        @pytest.mark.max_traces(0, of="step")
-        def test_traces(warm):
-            step(warm)
-
-        @pytest.mark.max_compiles(0, of="step")
-        def test_compiles(warm):
-            step(warm)
-    """)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["*over budget of step: 1 compile, 0 allowed", "  compile of step from *: recompile: *"]
-    )
-    result.stdout.fnmatch_lines(["    x (commitment): *", "  allowed by *"])
-
-
 @pytest.mark.slow
 def test_whose_events_count(project: Project) -> None:
     """`of` is a name or a function; operations of JAX itself count if they are handed over."""
     result = project.test("""
-        def plain(x):
-            return x - 1
-
-        jitted = jax.jit(plain)
-
-        @pytest.mark.max_traces(0, of=plain)
-        def test_plain(): jitted(jnp.ones(2))
+        jitted = jax.jit(lambda x: x - 1)
 
         @pytest.mark.max_traces(0, of=jitted)
-        def test_jitted(): jitted(jnp.ones(3))
+        def test_function(): jitted(jnp.ones(3))
 
-        @pytest.mark.max_traces(n=0, of="plain")
+        @pytest.mark.max_traces(n=0, of="<lambda>")
         def test_name(): jitted(jnp.ones(4))
 
         @pytest.mark.max_traces(0)
@@ -86,8 +56,8 @@ def test_whose_events_count(project: Project) -> None:
         @pytest.mark.max_compiles(0, of=jnp.linalg.det)
         def test_handed_over(): jnp.linalg.det(jnp.ones((9, 9)))
     """)
-    result.assert_outcomes(passed=2, failed=5)
-    for name in ("plain", "jitted", "name", "all", "handed_over"):
+    result.assert_outcomes(passed=2, failed=4)
+    for name in ("function", "name", "all", "handed_over"):
         result.stdout.fnmatch_lines([f"FAILED test_it.py::test_{name} *"])
 
 
