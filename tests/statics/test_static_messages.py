@@ -102,7 +102,8 @@ def test_array_in_full() -> None:
         Params.layers: an array (float32, shape (3, 4)) has no hash
           got: float32[3,4] (numpy.ndarray)
           fix: make the field dynamic: `layers: jax.Array`,
-               or, for a constant table: `layers=lw.StaticArray(value)` or """
+               or wrap it, as a constant table: `layers=lw.StaticArray(value)`,
+               or let the field convert it: """
         f"{DECLARED}"
     )
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import record_fields
 from leafwise._objects.classes import is_a
-from leafwise.errors import StaticFieldError, StaticFinding
+from leafwise.errors import StaticFieldError, StaticFinding, StaticFix
 
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
@@ -231,7 +231,7 @@ def _traced(value: Any) -> StaticFinding:
         "StaticArray(value)",
         f"{value!r}",
         "a traced value has no content to keep",
-        "make the field dynamic, or build the array outside jit",
+        (StaticFix("make the field dynamic, or build the array outside jit"),),
     )
 
 

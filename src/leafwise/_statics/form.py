@@ -181,8 +181,6 @@ class Canonicaliser:
             declaration: Returns how a field is declared, with another option, as code.
         """
         if self._found:
-            if declaration is None:
-                raise StaticFieldError(*self._found)
             raise StaticFieldError(
                 *(findings.with_declaration(finding, declaration) for finding in self._found)
             )
