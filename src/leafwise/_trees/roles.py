@@ -11,14 +11,13 @@ import numpy as np
 from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
+from leafwise._classes.refusals import native_base
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
 from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._statics.key import KEY
-
-_MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 class _Sentinel(enum.Enum):
@@ -208,8 +207,7 @@ def exchange(base: Any, name: str, value: Any) -> Any:
 def duplicate(base: Any) -> Any:
     """Return a copy with the same attributes; no code of its class runs."""
     cls = type(base)
-    solid = next((each for each in cls.__mro__ if not each.__flags__ & _MADE_IN_PYTHON), object)
-    if solid is not object:  # a dict, say, with content outside attributes
+    if native_base(cls) is not object:  # a dict, say, with content outside attributes
         return copy.copy(base)
     made = object.__new__(cls)
     in_dict = dict_of(base)
