@@ -213,17 +213,12 @@ def _class_attributes(cls: type) -> dict[str, Any]:
     return {**of_class, "__doc__": None, "__annotations__": None}
 
 
-class _StaticsChecking:
-    """Checks the statics of modules whenever equinox flattens one.
-
-    The functions that flatten are equinox's own, but they ask for the instance's ``__dict__``.
-    """
-
-    def set_checked(self, *, checked: bool) -> None:
-        if checked:
-            setattr(Module, _GET, _check_and_get)
-        elif _GET in Module.__dict__:
-            delattr(Module, _GET)
+def _set_checked(*, checked: bool) -> None:
+    """Check the statics of modules whenever equinox asks for a ``__dict__``, as to flatten one."""
+    if checked:
+        setattr(Module, _GET, _check_and_get)
+    elif _GET in Module.__dict__:
+        delattr(Module, _GET)
 
 
 def _check_and_get(self: Any, name: str) -> Any:
@@ -253,4 +248,4 @@ def _check_content_when_flattened(cls: Any) -> None:
 
 
 _seal_before_checks(Module)
-follow_checking(Module, _StaticsChecking())
+follow_checking(Module, _set_checked)
