@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.classes import is_a, is_tree_node, qualname_of, read
+from leafwise._objects.classes import is_a, is_tree_node, read
 from leafwise._objects.frozen import freeze
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
@@ -57,7 +57,7 @@ def is_array(value: Any) -> bool:
 def bad_hash(path: str, value: Any) -> StaticFinding | None:
     """Return why the hash or ``==`` of an object is not reliable, or None."""
     kind = type(value)
-    name = qualname_of(kind).rpartition(".")[2]
+    name = kind.__qualname__.rpartition(".")[2]
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises

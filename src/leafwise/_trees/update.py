@@ -8,7 +8,7 @@ from leafwise._classes import instance
 from leafwise._classes.instance import check_names
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import has_generated_init
-from leafwise._objects.classes import is_a, qualname_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
 from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
@@ -123,7 +123,7 @@ def replace(obj: T, /, **changes: Any) -> T:
         Params(lr=0.2)
     """
     if is_a(obj, type):
-        raise TypeError(f"replace() changes an instance, got the class {qualname_of(obj)}")
+        raise TypeError(f"replace() changes an instance, got the class {obj.__qualname__}")
     cls = type(obj)
     if not dataclasses.is_dataclass(cls):
         raise TypeError(
