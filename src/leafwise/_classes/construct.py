@@ -129,11 +129,7 @@ def write_static(self: Any, name: str, value: object) -> None:
 
 
 def check_decorated(cls: type) -> None:
-    """Refuse instances of an undecorated subclass of a pytree class.
-
-    Raises:
-        DefinitionError: JAX would see an instance of `cls` as one opaque leaf.
-    """
+    """Refuse instances of an undecorated subclass of a pytree class."""
     if not is_decorated(cls):
         base = next(base for base in cls.__mro__ if is_decorated(base))
         raise DefinitionError(
@@ -254,11 +250,7 @@ def current_key(spec: ClassSpec, self: Any) -> StaticKey:
 
 
 def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
-    """Return children and key of an instance whose ``__post_init__`` is running.
-
-    Raises:
-        DefinitionError: A field has no value yet.
-    """
+    """Return children and key of an instance whose ``__post_init__`` is running."""
     check_all_set(spec, self)
     children = tuple(getattr(self, name) for name in spec.dynamic_names)
     key = current_key(spec, self)

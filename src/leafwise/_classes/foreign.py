@@ -79,11 +79,7 @@ def _state(instance: object) -> dict[str, Any]:
 
 
 def seal(instance: object) -> None:
-    """Give an instance the key of its statics, and the static objects that equal ones share.
-
-    Raises:
-        StaticFieldError: A static value cannot be part of a key.
-    """
+    """Give an instance the key of its statics, and the static objects that equal ones share."""
     table = table_of(type(instance))
     names = table.owner.static_names
     state = _state(instance)
@@ -110,22 +106,14 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
 
 
 def verify_sealed_content(instance: object) -> None:
-    """Compare the statics of an instance by content with what its key was made from.
-
-    Raises:
-        StaticMutatedError: One of them changed.
-    """
+    """Refuse an instance whose statics by content have changed since its key was made."""
     key = key_in(instance)
     if key is not None:
         verify_content(key)
 
 
 def verify_sealed(instance: object) -> None:
-    """Compare the statics of an instance with what its key was made from.
-
-    Raises:
-        StaticMutatedError: One of them changed, or was replaced.
-    """
+    """Refuse an instance of which a static has changed, or was replaced."""
     key = key_in(instance)
     if key is None:
         return

@@ -148,11 +148,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
 
 
 def check_names(obj: Any, changes: Iterable[str]) -> None:
-    """Refuse changes of what is not a field of a dataclass.
-
-    Raises:
-        TypeError: There is one.
-    """
+    """Refuse changes of what is not a field of a dataclass."""
     names = [definition.name for definition in dataclasses.fields(obj)]
     known = {*names, *obj.__dataclass_fields__}
     unknown = [name for name in changes if name not in known]
@@ -429,6 +425,10 @@ def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IP
         printer.text(line)
 
 
+def _rich(self: Any) -> Iterator[tuple[str, Any]] | None:
+    return None if _has_own_text(self) else _fields(self)
+
+
 def _fields(self: Any) -> Iterator[tuple[str, Any]]:
     for field in spec_of(type(self)).fields:
         if field.definition.repr:
@@ -462,6 +462,6 @@ def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
 
 _METHODS: Final[dict[str, Any]] = {
     "_repr_pretty_": _pretty,
-    "__rich_repr__": lambda self: None if _has_own_text(self) else _fields(self),
+    "__rich_repr__": _rich,
     "__treescope_repr__": _treescope,
 }

@@ -135,11 +135,7 @@ def pytree(
 
 
 def check_frozen(*, frozen: bool) -> None:
-    """Refuse ``frozen=False``.
-
-    Raises:
-        DefinitionError: It is asked for.
-    """
+    """Refuse ``frozen=False``."""
     if not frozen:
         raise DefinitionError(
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "

@@ -214,11 +214,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 
 
 def refuse_late_statics(cls: type, late: list[str]) -> None:
-    """Refuse a class with a dynamic field whose annotation says ``Static`` by now.
-
-    Raises:
-        DefinitionError: There is one; all are named.
-    """
+    """Refuse a class with dynamic fields whose annotations say ``Static`` by now."""
     problems: list[str] = []
     for name in late:
         definition = typing.cast("Any", cls).__dataclass_fields__[name]
@@ -335,14 +331,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
 def contradictions(
     where: str, metadata: Mapping[Any, Any], annotation: Any, written: Any
 ) -> list[str]:
-    """Return what is contradictory in a field's declaration; empty if nothing is.
-
-    Args:
-        where: Class and field.
-        metadata: The field's.
-        annotation: Its annotation, resolved.
-        written: Its annotation as it is written.
-    """
+    """Return what is contradictory in the declaration of the field `where`."""
     name = where.rpartition(".")[2]
     if isinstance(annotation, dataclasses.Field):
         found = typing.cast("Any", annotation).metadata

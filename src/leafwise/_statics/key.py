@@ -72,7 +72,7 @@ class WeakEntry(weakref.ref[T]):
 
 
 def no_key() -> None:
-    """Be what `KeyTable.last` is before there is a key."""
+    """Stand in for a reference to the last key, before there is one."""
 
 
 def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
@@ -175,11 +175,7 @@ def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
 
 
 def refuse_tracers(snapshot: Snapshot) -> None:
-    """Refuse statics through which a tracer can be reached.
-
-    Raises:
-        StaticFieldError: One can be; all are named.
-    """
+    """Refuse statics through which a tracer can be reached."""
     if snapshot.tracers:
         raise StaticFieldError(*(findings.traced(path, value) for path, value in snapshot.tracers))
 

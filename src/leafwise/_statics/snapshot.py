@@ -90,12 +90,7 @@ class Snapshot:
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path and the description of the first difference, or None.
-
-        Args:
-            before: What was reached earlier.
-            passed: The fields to pass over.
-        """
+        """Return the path and the description of the first difference, in no `passed` field."""
         for path, was in before.entries.items():
             now = self.entries.get(path, _GONE)
             if now.token != was.token and not (passed and field_of(path) in passed):

@@ -163,13 +163,20 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # what comes out is looked at under `eval_shape`
 
 
+def _checkpoint(function: Function, x: Any) -> Any:
+    return jax.checkpoint(function)(x)
+
+
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
     return _TREE_MAP(_first, mapped)
 
 
 def _grad(function: Function, x: Any) -> Any:
-    gradient: Any = jax.grad(lambda tree: _sum_of_floats(function(tree)), allow_int=True)
+    def total(tree: Any) -> Any:
+        return _sum_of_floats(function(tree))
+
+    gradient: Any = jax.grad(total, allow_int=True)
     return jax.eval_shape(gradient, x)
 
 
@@ -177,9 +184,10 @@ def _scan(function: Function, x: Any) -> Any:
     def step(carry: Any, _: None) -> tuple[Any, None]:
         return function(carry), None
 
-    return jax.eval_shape(
-        lambda carry: jax.lax.scan(step, carry, None, length=2)[0], _TREE_MAP(_as_array, x)
-    )
+    def run(x: Any) -> Any:
+        return jax.lax.scan(step, x, None, length=2)[0]
+
+    return jax.eval_shape(run, _TREE_MAP(_as_array, x))
 
 
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
@@ -188,7 +196,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
+    "jax.checkpoint": (_checkpoint, True),
 }
 """How each is called, and whether it returns the leaves that it was given.
 
