@@ -217,11 +217,8 @@ class ContentCanonicaliser(Canonicaliser):
 def read_by_content(canon: Canonicaliser, value: Any, path: str) -> None:
     """Add the form of `value` by content, and the guards of what it is made of."""
     content = ContentCanonicaliser(_content_readers())
-    try:
-        canonicalise(content, value, path)
-        content.finish()
-    except RecursionError:
-        content.add_finding(findings.uncomparable(path, value, "it is nested too deeply"))
+    canonicalise(content, value, path)
+    content.finish()
     canon.take_over(content)
     canon.push(Kept(content.kept))
     canon.guards.append((content.own_guards, content.outer_guards))

@@ -16,7 +16,7 @@ from jax.core import Tracer
 from leafwise._objects.classes import is_a, is_tree_node, read
 from leafwise._objects.frozen import freeze
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import describe_array, got, shorten
+from leafwise._objects.text import got, shorten
 from leafwise.errors import StaticFinding, StaticFix, message_of
 
 
@@ -99,9 +99,6 @@ def unhashable(path: str, value: Any) -> StaticFinding:
 
 def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:
     """Return the finding for a value whose own code, or whose depth, stops it from being read."""
-    if isinstance(error, RecursionError):
-        fix = StaticFix("store it in another way: flat, or as the text or bytes that it is made of")
-        return _unhashable(path, value, "it is nested too deeply", fix)
     cause = f"{type(error).__name__}: {message_of(error)}"
     fix = StaticFix("give its class attributes, __hash__ and __eq__ that do not raise")
     return _unhashable(path, value, f"reading it raises {cause}", fix)
@@ -184,12 +181,7 @@ def array(path: str, value: Any) -> StaticFinding:
     elif _is_in_containers(path):
         wrapped = f"wrap it, as a constant table: `{field_of(path)}=lw.StaticArray(value)`"
         fixes += StaticFix(wrapped), _CONVERT
-    try:
-        kind = f"{value.dtype}, shape {tuple(value.shape)}"
-    except Exception:  # noqa: BLE001  # an object that only looks like an array
-        kind = describe_array(value)
-    reason = f"an array ({kind}) has no hash"
-    return StaticFinding("array", path, got(value), reason, fixes)
+    return StaticFinding("array", path, got(value), "an array has no hash", fixes)
 
 
 def _array_leaf(path: str, value: Any) -> StaticFinding | None:

@@ -17,7 +17,6 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._trees.leaves import LEAF_TYPES
 from leafwise._trees.paths import Steps, field_name, name_in, step_of
-from leafwise.errors import TreeError
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -146,15 +145,6 @@ class TreeWalk:
 
     def node_or_leaf(self, value: Any) -> Node | int:
         """Walk over one subtree; return its node, or the place of a leaf."""
-        try:
-            return self._node_or_leaf(value)
-        except RecursionError as error:
-            raise TreeError(
-                f"{type(value).__name__}: nested too deeply\n"
-                f"  fix: keep it flat, in one list or mapping"
-            ) from error
-
-    def _node_or_leaf(self, value: Any) -> Node | int:
         leaves = self.leaves
         level: Any = None
         if type(value) not in self._plain:
@@ -164,7 +154,7 @@ class TreeWalk:
             return len(leaves) - 1
         pairs, aux = level
         start = len(leaves)
-        children = [self._node_or_leaf(child) for _, child in pairs]
+        children = [self.node_or_leaf(child) for _, child in pairs]
         return _node(value, pairs, aux, children, start, len(leaves))
 
 
