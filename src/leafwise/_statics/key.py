@@ -162,7 +162,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
         except (StaticFieldError, StaticMutatedError):
             raise
         except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
-            canon.add_finding(findings.unreadable(path, value, error))
+            canon.findings.append(findings.unreadable(path, value, error))
     canon.raise_findings(getattr(owner, "declaration", None))
     return canon
 
