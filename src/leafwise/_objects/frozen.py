@@ -262,11 +262,7 @@ def freeze(value: Any) -> Any:
 
 def freeze_but_tracers(value: Any) -> Any:
     """Freeze the value of a field, and leave tracers: the field's validation reports them."""
-    return _freeze(value, _freeze_array)
-
-
-def _freeze_array(value: Any) -> Any:
-    return value if is_a(value, Tracer) else StaticArray(value)
+    return _freeze(value, lambda array: array if is_a(array, Tracer) else StaticArray(array))
 
 
 def _freeze(value: Any, freeze_array: Callable[[Any], Any]) -> Any:

@@ -82,16 +82,14 @@ def field_names_of(instance: Any) -> FieldNames:
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
     rest = (name for name in names if name not in dynamic)
-    if not declares_fields(cls):
+    if not any(hasattr(cls, name) for name in _DECLARATIONS):
         given = _parameters(cls)
         rest = (name for name in rest if name in given or is_kept(instance, name))
     return FieldNames(tuple(rest), dynamic)
 
 
-def declares_fields(cls: Any) -> bool:
-    """Return whether a class declares what its instances hold."""
-    declared = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
-    return any(hasattr(cls, name) for name in declared) or registered_names(cls) is not None
+_DECLARATIONS: Final = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
+"""What a class has that declares what its instances hold."""
 
 
 @per_class

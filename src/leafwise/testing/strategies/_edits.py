@@ -184,18 +184,13 @@ def static_values(value: Any) -> Strategy | None:
         simple = st.sampled_from([0.0, 1.0, 0.5, -0.0])
         made = simple | st.floats(-99, 99, width=16) | st.just(math.nan)
     else:
-        found = [new for new in _other_statics(value) if is_distinct(value, new) is not False]
+        # Of what has fields there are none, as these are changed.
+        is_function = callable(value) and not hasattr(type(value), "_fields")
+        others = (others for kind, others in _OTHERS.items() if isinstance(value, kind))
+        make = next(others, lambda _: list(FUNCTIONS) if is_function else [])
+        found = [new for new in make(value) if is_distinct(value, new) is not False]
         return st.sampled_from(found) if found else None
     return made.filter(lambda new: is_distinct(value, new) is not False)
-
-
-def _other_statics(value: Any) -> list[Any]:
-    """Return other statics; of what has fields there are none, as these are changed."""
-    for kind, others in _OTHERS.items():
-        if isinstance(value, kind):
-            return others(value)
-    is_function = callable(value) and not hasattr(type(value), "_fields")
-    return list(FUNCTIONS) if is_function else []
 
 
 def _other_static_arrays(value: StaticArray) -> list[Any]:
