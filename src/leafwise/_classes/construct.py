@@ -178,13 +178,7 @@ def _guard(subclass: Any) -> None:
 
 
 def finish(spec: ClassSpec, self: Any) -> None:
-    """End a construction: prepare the other fields, validate statics, store the key.
-
-    Raises:
-        DefinitionError: A field has no value.
-        TreeError: A child is the instance itself, or a method of it.
-        StaticFieldError: A static value cannot be part of a key.
-    """
+    """End a construction: check and prepare the other fields, validate statics, store the key."""
     set_field = object.__setattr__
     check_all_set(spec, self)
     for field in spec.fields:

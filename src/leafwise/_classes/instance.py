@@ -132,12 +132,7 @@ def _check_written(cls: Any, written: Any) -> None:
 
 
 def rebuild(cls: type, values: dict[str, Any]) -> Any:
-    """Return an instance with these field values; its constructor does not run.
-
-    Raises:
-        DefinitionError: `values` lacks a field of `cls`.
-        StaticFieldError: A static value cannot be part of a key.
-    """
+    """Return an instance with these values of all fields; its constructor does not run."""
     self: Any = object.__new__(cls)
     spec = spec_of(cls)
     for name, value in values.items():

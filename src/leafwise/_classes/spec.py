@@ -132,13 +132,9 @@ class ClassSpec:
 def declaration(
     definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
 ) -> str:
-    """Return how a field is declared, as code: ``act: str = lw.static_field(default="relu")``.
+    """Return how a field is declared, with one more option, as code.
 
-    Args:
-        definition: The field.
-        annotation: Its annotation.
-        more: One more option.
-        static: Whether it is to be static.
+    That is ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
     """
     kind = annotations.without_marks(annotation)
     if more == "freeze=True":
@@ -435,13 +431,7 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
 
 
 def written_default(cls: type, name: str, value: Any) -> str:
-    """Return the code of a default or its factory, as the class has it where its source is known.
-
-    Args:
-        cls: The class.
-        name: The field.
-        value: The default or the factory, for a class without a source.
-    """
+    """Return the code of a default or factory, as the class has it where its source is known."""
     owner, _ = written_annotations(cls).get(name, (cls, None))
     with contextlib.suppress(OSError, SyntaxError, TypeError):
         body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]

@@ -164,11 +164,7 @@ class Canonicaliser:
         return tuple(self._out)
 
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
-        """Raise one error for all findings, if there are any.
-
-        Args:
-            declaration: Returns how a field is declared, with another option, as code.
-        """
+        """Raise one error for all findings, which show the `declaration` of fields, if any."""
         if self.findings:
             raise StaticFieldError(
                 *(findings.with_declaration(finding, declaration) for finding in self.findings)
@@ -225,13 +221,8 @@ class Canonicaliser:
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the form of plain values, as `canonicalise` would make it, but faster.
 
-    Args:
-        start: The first token.
-        values: The static values of an instance.
-
-    Returns:
-        The form, or None unless all values are plain: numbers, text, None, and tuples of
-        these, which nothing can forbid and nothing can change.
+    None unless all are plain: numbers, text, None, and tuples of these, which nothing can forbid
+    and nothing can change.
     """
     form: list[Any] = [start]
     for value in values:

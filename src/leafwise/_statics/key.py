@@ -312,11 +312,7 @@ class KeyTable:
 
     @property
     def owner(self) -> StaticOwner:
-        """The class and its static fields.
-
-        Raises:
-            DefinitionError: The class is not registered in this process.
-        """
+        """The class and its static fields, if it is registered in this process."""
         if self._owner is None:
             self._owner = self.find_owner(self.cls)
         return self._owner
@@ -326,11 +322,9 @@ class KeyTable:
     ) -> None:
         """Set the owner, when the class is registered.
 
-        Args:
-            owner: The class and its static fields.
-            find_owner: Finds the owner where the table is loaded before the class is
-                registered, as when cloudpickle sends a class by value with the table in its
-                constructor's globals. It travels with the table, so it is pickled by name.
+        `find_owner` finds it where the table is loaded before the class is registered, as when
+        cloudpickle sends a class by value with the table in its constructor's globals. It travels
+        with the table, so it is pickled by name.
         """
         self._owner = owner
         if find_owner is not None:
