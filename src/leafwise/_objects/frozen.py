@@ -123,7 +123,10 @@ class StaticArray(np.ndarray[Any, Any]):
             TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
         """
         if is_a(value, Tracer):
-            raise StaticFieldError(_traced(value))
+            fix = StaticFix("make the field dynamic, or build the array outside jit")
+            reason = "a traced value has no content to keep"
+            finding = StaticFinding("tracer", "StaticArray(value)", f"{value!r}", reason, (fix,))
+            raise StaticFieldError(finding)
         if is_a(value, np.ma.MaskedArray):
             raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
         source = np.asarray(value, dtype)
@@ -223,16 +226,6 @@ _FEW: Final = 8
 def _plain(value: Any) -> Any:
     """Return a plain view of a `StaticArray`, and anything else as it is."""
     return value.view(np.ndarray) if is_a(value, StaticArray) else value
-
-
-def _traced(value: Any) -> StaticFinding:
-    return StaticFinding(
-        "tracer",
-        "StaticArray(value)",
-        f"{value!r}",
-        "a traced value has no content to keep",
-        (StaticFix("make the field dynamic, or build the array outside jit"),),
-    )
 
 
 def freeze(value: Any) -> Any:

@@ -193,17 +193,6 @@ def _array_leaf(path: str, value: Any) -> StaticFinding | None:
     return None
 
 
-def _is_open_dataclass(kind: type) -> bool:
-    # A dataclass that guards its own attributes (flax.linen's modules) is not open.
-    params = read(kind, "__dataclass_params__", None)
-    return (
-        params is not None
-        and dataclasses.is_dataclass(kind)
-        and not params.frozen
-        and kind.__setattr__ is object.__setattr__
-    )
-
-
 _FROZEN: Final = {
     "__attrs_attrs__": "@attrs.frozen\nclass {}: ...",
     "__pydantic_fields__": "class {}(pydantic.BaseModel, frozen=True): ...",
@@ -214,7 +203,9 @@ _FROZEN: Final = {
 
 def _frozen_code(kind: Any) -> str:
     """Return how a class is frozen that is one of some library and is not; "" for others."""
-    if _is_open_dataclass(kind):
+    # One that guards its own attributes (flax.linen's modules) is not open.
+    guards = kind.__setattr__ is not object.__setattr__
+    if dataclasses.is_dataclass(kind) and not (guards or kind.__dataclass_params__.frozen):
         return "@dataclass(frozen=True)\nclass {}: ..."
     struct: Any = read(kind, "__struct_config__", None)
     is_open = kind.__hash__ is None if struct is None else struct.eq and not struct.frozen
