@@ -29,18 +29,12 @@ if TYPE_CHECKING:
 
 
 class LazyOwner:
-    """A class whose static fields are known only once the class is finished.
-
-    Attributes:
-        cls: The class.
-        hash_node: As in `StaticOwner`.
-    """
+    """A class whose static fields are known only once the class is finished."""
 
     def __init__(
         self, cls: type, find: Callable[[type], "tuple[dataclasses.Field[Any], ...]"]
     ) -> None:
         self.cls = cls
-        self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         self._find = find
 
     @cached_property

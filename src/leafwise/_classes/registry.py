@@ -149,7 +149,6 @@ class Registered(NamedTuple):
     cls: type
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
-    hash_node: Callable[[tuple[Any, ...]], object] | None = None
 
 
 _REGISTERED: Final[ClassMap[Registered]] = ClassMap()

@@ -128,7 +128,6 @@ class StaticOwner(Protocol):
     Attributes:
         cls: The class.
         static_names: Its static fields, in order.
-        hash_node: Picks the extra child of an instance by its statics, if it has one.
     """
 
     @property
@@ -136,9 +135,6 @@ class StaticOwner(Protocol):
 
     @property
     def static_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None: ...
 
 
 def content_names(owner: StaticOwner) -> Container[str]:
@@ -208,7 +204,8 @@ class StaticKey(Token):
         form: tuple[Any, ...],
         canon: Canonicaliser | None,  # plain values need none
     ) -> None:
-        hash_node = None if owner.hash_node is None else owner.hash_node(values)
+        pick: Any = getattr(owner, "hash_node", None)
+        hash_node = None if pick is None else pick(values)
         super().__init__(form, hash(form), values, hash_node)
         self.owner = owner
         self.rest_fixed = canon is None or canon.fixed
