@@ -117,9 +117,6 @@ class Converter:
 
     Attributes:
         owner: The name of the class that declares the field.
-        definition: The field.
-        options: Its options.
-        static: Whether it is static.
         keyed: Whether instances of the class have a key, behind which a static stands.
     """
 

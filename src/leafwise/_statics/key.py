@@ -123,12 +123,7 @@ def _find(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], hashed: i
 
 
 class StaticOwner(Protocol):
-    """What a key reads of the class it belongs to.
-
-    Attributes:
-        cls: The class.
-        static_names: Its static fields, in order.
-    """
+    """What a key reads of the class it belongs to."""
 
     @property
     def cls(self) -> type: ...
