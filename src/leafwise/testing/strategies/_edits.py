@@ -111,7 +111,7 @@ class Edit(Generic[T]):
 # ------------------------------------------------------------- other containers and statics
 
 
-def other_containers(value: Any) -> Strategy | None:
+def _other_containers(value: Any) -> Strategy | None:
     """Return a strategy for trees of another structure than a leaf or container."""
     kind = type(value)
     if value is None:
@@ -170,13 +170,7 @@ def _conversions(value: Any) -> list[Callable[[Any], Any]]:
     return [TupleSubclass] if type(value) is tuple else []
 
 
-def static_types(value: Any) -> Strategy | None:
-    """Return a strategy for statics that are equal and of another type."""
-    found = list(twins(value))
-    return st.sampled_from(found) if found else None
-
-
-def static_values(value: Any) -> Strategy | None:
+def _other_statics(value: Any) -> Strategy | None:
     """Return a strategy for other statics, as a rule of the same type; None if none are known."""
     if type(value) is int:
         made: Strategy = st.integers(0, 9) | st.integers(-99, 99)
@@ -265,17 +259,18 @@ def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
         # Not made before it is drawn: few are, of many leaves.
         return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
     if kind is EditKind.CONTAINER:
-        return None if role is Role.STATIC else other_containers(value)
+        return None if role is Role.STATIC else _other_containers(value)
     if role is not Role.STATIC:
         return None
     if kind is EditKind.STATIC_TYPE:
-        return static_types(value)
+        equal = list(twins(value))
+        return st.sampled_from(equal) if equal else None
     parameter = _parameter_of(position)
     annotation = unwrap(parameter.kind) if parameter else None
     if typing.get_origin(annotation) is typing.Literal:
         others = [each for each in typing.get_args(annotation) if is_distinct(each, value)]
         return st.sampled_from(others) if others else None
-    return static_values(value)
+    return _other_statics(value)
 
 
 def _parameter_of(position: EditPosition) -> Parameter | None:
