@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
+from leafwise._objects.attributes import dict_of
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._statics import findings
@@ -59,24 +60,15 @@ class LazyOwner:
 
 def key_in(instance: object) -> StaticKey | None:
     """Return the key that an instance keeps in an attribute, or None."""
-    key = _state(instance).get(KEY)
+    key = dict_of(instance).get(KEY)
     return key if isinstance(key, StaticKey) else None
-
-
-def _state(instance: object) -> dict[str, Any]:
-    # Not `vars`: `verify_sealed` runs whenever a class is asked for an instance's __dict__.
-    try:
-        state: dict[str, Any] = object.__getattribute__(instance, "__dict__")
-    except AttributeError:
-        return {}
-    return state
 
 
 def seal(instance: object) -> None:
     """Give an instance the key of its statics, and the static objects that equal ones share."""
     table = table_of(type(instance))
     names = table.owner.static_names
-    state = _state(instance)
+    state = dict_of(instance)
     # A default that no constructor has assigned is on the class only.
     values = [state[name] if name in state else getattr(instance, name) for name in names]
     values = [each.value if isinstance(each, Boxed) else each for each in values]
@@ -112,7 +104,7 @@ def verify_sealed(instance: object) -> None:
     if key is None:
         return
     verify(key)
-    state = _state(instance)
+    state = dict_of(instance)
     for name, value in zip(key.owner.static_names, key.values, strict=True):
         if state.get(name) is not value:
             place = f"{key.owner.cls.__name__}.{name}"

@@ -16,7 +16,7 @@ from leafwise._classes.instance import exchange
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import attributes, has_generated_init
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.combine import unflatten_one
 from leafwise._trees.nodes import Node, open_node
@@ -88,7 +88,7 @@ def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
     kind: Any = type(value)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return value._replace(**names)
-    takes = _PARAMETERS.setdefault(kind, lambda: _parameters(kind))
+    takes = _parameters(kind)
     if takes.keys() >= names.keys():
         arguments = {
             parameter: names[name] if name in names else getattr(value, name)
@@ -100,9 +100,7 @@ def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
     return _with_attributes(value, names) if parts.opened is None else None
 
 
-_PARAMETERS: Final[ClassMap[dict[str, str]]] = ClassMap()
-
-
+@per_class
 def _parameters(kind: Any) -> dict[str, str]:
     """Return the parameters of a constructor that can run again, by field; else none.
 

@@ -11,7 +11,7 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import ClassMap, per_class
 from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
@@ -210,15 +210,13 @@ def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
     if cls is jax.tree_util.Partial:
         return [".args", ".keywords"]
     if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
-        names = _CHILD_NAMES.setdefault(cls, lambda: _find_child_names(cls))
+        names = _child_names(cls)
         return names if len(names) == len(keys) else keys
     return keys
 
 
-_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
-
-
-def _find_child_names(cls: Any) -> list[str]:
+@per_class
+def _child_names(cls: Any) -> list[str]:
     """Return the steps to children that were registered without names, if they can be found.
 
     An instance that was never constructed, with an object of its own in each field, is
