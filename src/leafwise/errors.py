@@ -62,11 +62,7 @@ def message_of(error: BaseException) -> str:
 
 
 class LeafwiseError(_Linked, Exception):
-    """Base class of every error that leafwise raises on its own account.
-
-    Attributes:
-        message: The text without the link that ends it.
-    """
+    """Base class of every error that leafwise raises on its own account."""
 
     def without_own_frames(self) -> Self:
         """Return the error without the frames below its handler, if all of them are ours."""

@@ -209,7 +209,7 @@ def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
     while is_a(value, functools.partial):
         value = of_partial(value)[0]
-    kind: Any = type(value)
+    kind: type = type(value)
     if not is_installed_module(module_of(kind)):
         return kind.__qualname__.rpartition("<locals>.")[2]
     name = read(value, "__qualname__", None) or read(value, "__name__", None)

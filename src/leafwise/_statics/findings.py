@@ -1,7 +1,6 @@
 """What forbids a value to be static: the checks, and the message for each."""
 
 import contextlib
-import dataclasses
 import enum
 import re
 import types
@@ -205,7 +204,8 @@ def _frozen_code(kind: Any) -> str:
     """Return how a class is frozen that is one of some library and is not; "" for others."""
     # One that guards its own attributes (flax.linen's modules) is not open.
     guards = kind.__setattr__ is not object.__setattr__
-    if dataclasses.is_dataclass(kind) and not (guards or kind.__dataclass_params__.frozen):
+    params: Any = read(kind, "__dataclass_params__", None)
+    if params is not None and not (guards or params.frozen):
         return "@dataclass(frozen=True)\nclass {}: ..."
     struct: Any = read(kind, "__struct_config__", None)
     is_open = kind.__hash__ is None if struct is None else struct.eq and not struct.frozen
