@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from leafwise._classes.annotations import unwrap
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._format import (
     format_change,
@@ -180,9 +179,9 @@ def _other_statics(value: Any) -> Strategy | None:
     else:
         # Of what has fields there are none, as these are changed.
         is_function = callable(value) and not hasattr(type(value), "_fields")
-        others = (others for kind, others in _OTHERS.items() if isinstance(value, kind))
-        make = next(others, lambda _: list(FUNCTIONS) if is_function else [])
-        found = [new for new in make(value) if is_distinct(value, new) is not False]
+        functions = list(FUNCTIONS) if is_function else []
+        others = (make(value) for kind, make in _OTHERS.items() if isinstance(value, kind))
+        found = [new for new in next(others, functions) if is_distinct(value, new) is not False]
         return st.sampled_from(found) if found else None
     return made.filter(lambda new: is_distinct(value, new) is not False)
 
@@ -336,7 +335,7 @@ def edits(
             f"  fix: instances({instance.__name__}).flatmap(edits)"
         )
     named = [kinds] if isinstance(kinds, str) else EditKind if kinds is None else kinds
-    chosen = [_kind(kind) for kind in named]
+    chosen = list(map(EditKind, named))
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
     positions = list(edit_positions(instance))
     if paths is not None:
@@ -353,15 +352,6 @@ def edits(
         where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
         raise ValueError(f"{type(instance).__name__}: there is no edit of the kind {names}{where}")
     return edits_of(found)
-
-
-def _kind(kind: EditKind | str) -> EditKind:
-    try:
-        return EditKind(kind)
-    except ValueError:
-        raise ValueError(
-            f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
-        ) from None
 
 
 @st.composite
