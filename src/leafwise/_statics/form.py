@@ -198,11 +198,7 @@ class Canonicaliser:
             self._above.discard(id(value))
 
     def watched(self, value: Any, path: str, read_parts: Callable[[], None]) -> None:
-        """Read an object that could change, and check that it has not.
-
-        Raises:
-            StaticMutatedError: Its form differs from the one in a key that is still alive.
-        """
+        """Read an object that could change, and refuse one that differs from that of a live key."""
         self.fixed = False
         self.reaches = True
         start, problems = len(self._out), len(self.findings)

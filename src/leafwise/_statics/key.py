@@ -452,11 +452,7 @@ def _with_snapshot(key: StaticKey, canon: Canonicaliser) -> StaticKey:
 
 
 def verify(key: StaticKey) -> None:
-    """Read the values of a key again and compare with what it was made from.
-
-    Raises:
-        StaticMutatedError: Something changed; the message names field and path.
-    """
+    """Read the values of a key again, and refuse what has changed since, by field and path."""
     owner = key.owner
     passed = content_names(owner) if key.guards and _guard_again(key) else ()
     if key.snapshot is not None:
@@ -500,9 +496,6 @@ def verify_content(key: StaticKey) -> None:
 
     A function by identity has programs of its own. One by content shares them with equal
     functions, and must not be traced on their behalf once it has changed.
-
-    Raises:
-        StaticMutatedError: Something changed; the message names field and path.
     """
     if not all(own.unchanged() for own, _ in key.guards):
         verify(key)
