@@ -62,11 +62,7 @@ def message_of(error: BaseException) -> str:
 
 
 class LeafwiseError(_Linked, Exception):
-    """Base class of every error that leafwise raises on its own account.
-
-    Attributes:
-        message: The text without the link that ends it.
-    """
+    """Base class of every error that leafwise raises on its own account."""
 
     def without_own_frames(self) -> Self:
         """Return the error without the frames below its handler, if all of them are ours."""
@@ -270,6 +266,21 @@ StaticKind: TypeAlias = Literal["unhashable", "array", "tracer", "inconsistent"]
 """
 
 
+class StaticFix(NamedTuple):
+    """One way to repair a static value.
+
+    Attributes:
+        text: What to do, in words or code.
+        of_field: Whether it declares the field in another way, which an argument does not have.
+        option: The option of `leafwise.static_field` in that declaration, which is still to be
+            written; None if there is none.
+    """
+
+    text: str
+    of_field: bool = False
+    option: str | None = None
+
+
 class StaticFinding(NamedTuple):
     """One static value that cannot be part of a jit cache key.
 
@@ -278,14 +289,19 @@ class StaticFinding(NamedTuple):
         path: Where it stands: ``Class.field`` and the way into the value.
         got: The value, shortened, with its type.
         reason: Why it cannot be static, in words.
-        fix: Code or words that repair it.
+        fixes: The ways to repair it, the best one first.
     """
 
     kind: StaticKind
     path: str
     got: str
     reason: str
-    fix: str
+    fixes: tuple[StaticFix, ...]
+
+    @property
+    def fix(self) -> str:
+        """Code or words that repair it."""
+        return ",\nor ".join(fix.text for fix in self.fixes)
 
     def __str__(self) -> str:
         """Return the finding as the error prints it."""

@@ -15,7 +15,7 @@ from leafwise._jit.watch import Log
 from leafwise._objects.call_site import Site
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.where import Where
-from leafwise.errors import Difference, StaticFinding
+from leafwise.errors import Difference, StaticFinding, StaticFix
 
 __all__ = [
     "Act",
@@ -43,6 +43,7 @@ __all__ = [
     "Site",
     "StaleCapture",
     "StaticFinding",
+    "StaticFix",
     "Treatment",
     "Where",
 ]

@@ -57,7 +57,7 @@ def test_message_ends_with_the_link(name: str) -> None:
     """The last line leads to the section, once; pickling and copying lose nothing."""
     kind = getattr(errors, name)
     if kind is errors.StaticFieldError:
-        error = kind(errors.StaticFinding("array", "P.a", "1", "no", "2"))
+        error = kind(errors.StaticFinding("array", "P.a", "1", "no", (errors.StaticFix("2"),)))
         assert error.kind == "array"
     else:
         error = kind("no", *DETAILS.get(name, ()))

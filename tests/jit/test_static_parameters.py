@@ -166,7 +166,7 @@ def test_refused_values() -> None:
     fix = "fix: leave lw.Static out, so that n is traced"
     with pytest.raises(lw.errors.StaticFieldError, match=rf"padded\.n: (.|\n)*{fix}") as raised:
         padded(jnp.ones(2), 1.0)  # type: ignore[arg-type]
-    assert raised.value.message.endswith("or, for a constant table: `n=lw.StaticArray(value)`")
+    assert raised.value.message.endswith("as a constant table: `n=lw.StaticArray(value)`")
     with pytest.raises(lw.errors.StaticFieldError, match=rf"padded\.n: (.|\n)*{fix}"):
         jax.jit(padded)(3, 1.0)
 

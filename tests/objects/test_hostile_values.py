@@ -107,16 +107,6 @@ def test_a_leaf(name: str) -> None:
     assert str(lw.explain(lw.signature(same, made), lw.signature(same, other)))
 
 
-@pytest.mark.parametrize("wrap", WRAPS)
-def test_too_deep(wrap: str) -> None:
-    """What is nested too deeply for a key is refused as that, or read."""
-    try:
-        Plain(1.0, nested(WRAPS[wrap], 1500))
-    except lw.errors.StaticFieldError as error:
-        assert str(error).startswith("Plain.n")  # noqa: PT017
-        assert "nested too deeply" in str(error) or wrap == "list"  # noqa: PT017
-
-
 def test_a_mock_is_not_what_it_says() -> None:
     """A mock of a float is no float: another key, compared by identity."""
     fake = mock.Mock(spec=float)

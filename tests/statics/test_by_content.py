@@ -291,11 +291,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "large array": (lambda: closing(a=jnp.zeros(1 << 15)), r"__closure__\['a'\]", "64 KiB"),
     "own cell": (counting, r"P\.f:", "assigns 'n'"),
     "own global": (lambda: made("def f():\n global n\n n = 1"), r"P\.f:", "assigns 'global n'"),
-    "deep": (
-        lambda: functools.reduce(lambda f, _: lambda: f, range(3000), lambda: 1),
-        r"P\.f:",
-        "nested too deeply",
-    ),
     "nested": (
         lambda: (closing(g=closing(mu=threading.Lock())),),
         r"P\.f\[0\]\.__closure__\['g'\]\.__closure__\['mu'\]",

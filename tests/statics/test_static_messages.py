@@ -88,13 +88,14 @@ def test_list_in_full() -> None:
 
 
 def test_array_in_full() -> None:
-    """The whole message for an array: dtype and shape, and both ways out."""
+    """The whole message for an array: dtype and shape, and the ways out."""
     assert message(np.ones((3, 4), np.float32)) == textwrap.dedent(
         """\
-        Params.layers: an array (float32, shape (3, 4)) has no hash
+        Params.layers: an array has no hash
           got: float32[3,4] (numpy.ndarray)
           fix: make the field dynamic: `layers: jax.Array`,
-               or, for a constant table: `layers=lw.StaticArray(value)` or """
+               or wrap it, as a constant table: `layers=lw.StaticArray(value)`,
+               or let the field convert it: """
         f"{DECLARED}"
     )
 

@@ -185,10 +185,7 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
 def function_scopes(names: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
     """Return the names that the annotations of a function can see, from the code that jits it.
 
-    Args:
-        names: The globals of the function. What another module's code calls by these names is
-            nothing to it.
-        depth: How many frames up that code is.
+    What another module than that of its globals calls by these names is nothing to it.
     """
     scopes = caller_scopes(depth + 1)
     first: Any = scopes[0]
@@ -238,17 +235,10 @@ def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> s
 def annotated_static(
     where: str, annotation: Any, scopes: list[Mapping[str, Any]], *, known: bool
 ) -> bool:
-    """Return whether the annotation of a parameter says ``Static``.
+    """Return whether the annotation of a parameter, ``step(n)``, says ``Static``.
 
-    Args:
-        where: Function and parameter, as ``step(n)``.
-        annotation: The annotation.
-        scopes: The names that it can see.
-        known: Whether it is given as static by hand, so that it need not be readable.
-
-    Raises:
-        DefinitionError: It says so where that has no effect, or through a name that cannot be
-            found.
+    It is refused where it says so without effect, or through a name that cannot be found. One that
+    is `known` to be static, by hand, need not be readable.
     """
     name = where.rpartition("(")[2].rstrip(")")
     value, unknown = annotation, list[str]()
@@ -351,9 +341,7 @@ def _value_of(alias: Any) -> Any:
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
     """Yield an annotation and what it wraps, as far as that says something about the field.
 
-    Args:
-        annotation: The annotation.
-        above: The aliases around it, to which those that it is are added: some contain themselves.
+    The aliases on the way are added to those `above` it: some contain themselves.
     """
     while True:
         yield annotation

@@ -340,13 +340,7 @@ def make_properties(
     read_pending: Callable[[Any, str], Any],
     write_static: Callable[[Any, str, Any], None],
 ) -> dict[str, property]:
-    """Return a property for each static field, which reads the instance's key.
-
-    Args:
-        spec: The class.
-        read_pending: Reads a static of an instance that has no key yet.
-        write_static: Assigns one, and replaces the key of an instance that has one.
-    """
+    """Return a property for each static field, which reads the instance's key, if it has one."""
     namespace: dict[str, Any] = {
         "__name__": spec.cls.__module__,
         "_lw_cls": spec.cls,

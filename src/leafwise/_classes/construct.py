@@ -13,7 +13,6 @@ from leafwise._statics.key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import (
     DefinitionError,
     FrozenInstanceError,
-    LeafwiseError,
     TreeError,
 )
 
@@ -23,45 +22,43 @@ if TYPE_CHECKING:
 
 def set_attribute(self: Any, name: str, value: object) -> None:
     """Assign a field while the instance is being constructed; refuse otherwise."""
-    try:
-        _check_open(self, name, f"lw.replace(obj, {name}=...)")
-    except LeafwiseError as error:
+    if (error := _refusal(self, name, f"lw.replace(obj, {name}=...)")) is not None:
         __tracebackhide__ = True
-        raise error.without_own_frames()  # noqa: B904  # the same error
+        raise error
     object.__setattr__(self, name, value)
 
 
 def delete_attribute(self: Any, name: str) -> None:
     """Delete an attribute while the instance is being constructed; refuse otherwise."""
-    try:
-        _check_open(self, name, "a new instance without it")
-    except LeafwiseError as error:
+    if (error := _refusal(self, name, "a new instance without it")) is not None:
         __tracebackhide__ = True
-        raise error.without_own_frames()  # noqa: B904  # the same error
+        raise error
     object.__delattr__(self, name)
 
 
-def _check_open(self: Any, name: str, instead: str) -> None:
+def _refusal(self: Any, name: str, instead: str) -> FrozenInstanceError | None:
+    """Return why an attribute cannot be assigned or deleted, or None if it can."""
     cls = type(self)
     check_decorated(cls)
     is_field = name in cls.__dict__["__dataclass_fields__"]
     if is_constructed(self) and not is_field:
-        raise FrozenInstanceError(
+        return FrozenInstanceError(
             f"{cls.__name__}.{name}: a pytree class is frozen, and has no such field: "
             f"it has {_names(cls)}"
         )
     if is_constructed(self):
-        raise FrozenInstanceError(
+        return FrozenInstanceError(
             f"{cls.__name__}.{name}: a pytree class is frozen once constructed, since JAX "
             f"keeps programs for what it was\n  fix: make another instance: {instead}"
         )
     # What has a setter may be assigned, but not the key.
     if not is_field and (name == KEY or not hasattr(type(getattr(cls, name, None)), "__set__")):
-        raise FrozenInstanceError(
+        return FrozenInstanceError(
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
             f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "
             f"(`= lw.static_field(init=False)` if it is static)"
         )
+    return None
 
 
 def _names(cls: type) -> str:
@@ -129,11 +126,7 @@ def write_static(self: Any, name: str, value: object) -> None:
 
 
 def check_decorated(cls: type) -> None:
-    """Refuse instances of an undecorated subclass of a pytree class.
-
-    Raises:
-        DefinitionError: JAX would see an instance of `cls` as one opaque leaf.
-    """
+    """Refuse instances of an undecorated subclass of a pytree class."""
     if not is_decorated(cls):
         base = next(base for base in cls.__mro__ if is_decorated(base))
         raise DefinitionError(
@@ -182,13 +175,7 @@ def _guard(subclass: Any) -> None:
 
 
 def finish(spec: ClassSpec, self: Any) -> None:
-    """End a construction: prepare the other fields, validate statics, store the key.
-
-    Raises:
-        DefinitionError: A field has no value.
-        TreeError: A child is the instance itself, or a method of it.
-        StaticFieldError: A static value cannot be part of a key.
-    """
+    """End a construction: check and prepare the other fields, validate statics, store the key."""
     set_field = object.__setattr__
     check_all_set(spec, self)
     for field in spec.fields:
@@ -254,11 +241,7 @@ def current_key(spec: ClassSpec, self: Any) -> StaticKey:
 
 
 def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
-    """Return children and key of an instance whose ``__post_init__`` is running.
-
-    Raises:
-        DefinitionError: A field has no value yet.
-    """
+    """Return children and key of an instance whose ``__post_init__`` is running."""
     check_all_set(spec, self)
     children = tuple(getattr(self, name) for name in spec.dynamic_names)
     key = current_key(spec, self)

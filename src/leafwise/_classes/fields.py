@@ -117,14 +117,6 @@ def _declare(
     return made
 
 
-def _check_sharding(sharding: Any) -> None:
-    leaves: list[Any] = jax.tree.leaves(sharding)
-    if not all(isinstance(leaf, PartitionSpec) for leaf in leaves):
-        raise TypeError(
-            f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}"
-        )
-
-
 # A default is of the field's type, unless a converter makes that of it.
 @overload
 def field(*, default: T, converter: None = None, **arguments: Unpack[ChildArguments]) -> T: ...
@@ -187,7 +179,11 @@ def field(
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
     if sharding is not None:
-        _check_sharding(sharding)
+        specs: list[Any] = jax.tree.leaves(sharding)
+        if not all(isinstance(spec, PartitionSpec) for spec in specs):
+            raise TypeError(
+                f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}"
+            )
         metadata = {**(metadata or {}), SHARDING: sharding}
     return _declare(FieldOptions(converter, check), metadata, arguments)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
+from leafwise._objects.attributes import dict_of
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._statics import findings
@@ -29,18 +30,12 @@ if TYPE_CHECKING:
 
 
 class LazyOwner:
-    """A class whose static fields are known only once the class is finished.
-
-    Attributes:
-        cls: The class.
-        hash_node: As in `StaticOwner`.
-    """
+    """A class whose static fields are known only once the class is finished."""
 
     def __init__(
         self, cls: type, find: Callable[[type], "tuple[dataclasses.Field[Any], ...]"]
     ) -> None:
         self.cls = cls
-        self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         self._find = find
 
     @cached_property
@@ -65,28 +60,15 @@ class LazyOwner:
 
 def key_in(instance: object) -> StaticKey | None:
     """Return the key that an instance keeps in an attribute, or None."""
-    key = _state(instance).get(KEY)
+    key = dict_of(instance).get(KEY)
     return key if isinstance(key, StaticKey) else None
 
 
-def _state(instance: object) -> dict[str, Any]:
-    # Not `vars`: `verify_sealed` runs whenever a class is asked for an instance's __dict__.
-    try:
-        state: dict[str, Any] = object.__getattribute__(instance, "__dict__")
-    except AttributeError:
-        return {}
-    return state
-
-
 def seal(instance: object) -> None:
-    """Give an instance the key of its statics, and the static objects that equal ones share.
-
-    Raises:
-        StaticFieldError: A static value cannot be part of a key.
-    """
+    """Give an instance the key of its statics, and the static objects that equal ones share."""
     table = table_of(type(instance))
     names = table.owner.static_names
-    state = _state(instance)
+    state = dict_of(instance)
     # A default that no constructor has assigned is on the class only.
     values = [state[name] if name in state else getattr(instance, name) for name in names]
     values = [each.value if isinstance(each, Boxed) else each for each in values]
@@ -110,27 +92,19 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
 
 
 def verify_sealed_content(instance: object) -> None:
-    """Compare the statics of an instance by content with what its key was made from.
-
-    Raises:
-        StaticMutatedError: One of them changed.
-    """
+    """Refuse an instance whose statics by content have changed since its key was made."""
     key = key_in(instance)
     if key is not None:
         verify_content(key)
 
 
 def verify_sealed(instance: object) -> None:
-    """Compare the statics of an instance with what its key was made from.
-
-    Raises:
-        StaticMutatedError: One of them changed, or was replaced.
-    """
+    """Refuse an instance of which a static has changed, or was replaced."""
     key = key_in(instance)
     if key is None:
         return
     verify(key)
-    state = _state(instance)
+    state = dict_of(instance)
     for name, value in zip(key.owner.static_names, key.values, strict=True):
         if state.get(name) is not value:
             place = f"{key.owner.cls.__name__}.{name}"

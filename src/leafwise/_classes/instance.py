@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
@@ -20,7 +20,7 @@ from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
 from leafwise._objects.classes import is_a, read, redefined_mark
 from leafwise._objects.code import find_by_name
-from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
@@ -132,12 +132,7 @@ def _check_written(cls: Any, written: Any) -> None:
 
 
 def rebuild(cls: type, values: dict[str, Any]) -> Any:
-    """Return an instance with these field values; its constructor does not run.
-
-    Raises:
-        DefinitionError: `values` lacks a field of `cls`.
-        StaticFieldError: A static value cannot be part of a key.
-    """
+    """Return an instance with these values of all fields; its constructor does not run."""
     self: Any = object.__new__(cls)
     spec = spec_of(cls)
     for name, value in values.items():
@@ -148,11 +143,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
 
 
 def check_names(obj: Any, changes: Iterable[str]) -> None:
-    """Refuse changes of what is not a field of a dataclass.
-
-    Raises:
-        TypeError: There is one.
-    """
+    """Refuse changes of what is not a field of a dataclass."""
     names = [definition.name for definition in dataclasses.fields(obj)]
     known = {*names, *obj.__dataclass_fields__}
     unknown = [name for name in changes if name not in known]
@@ -395,3 +386,77 @@ def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
     if full:
         return _print(tree, width=width, short_arrays=False)
     return _print(tree, width=width, custom=_document)
+
+
+# How instances show in IPython, rich and treescope, none of which is imported here.
+
+_NARROWEST: Final = 20
+
+
+def attach_display(cls: Any) -> None:
+    """Give a class with our ``__repr__`` the display methods that it does not define."""
+    for name, method in _METHODS.items():
+        # Also where a base class has it: IPython goes through the classes, and would prefer
+        # the ``__repr__`` of this one.
+        if getattr(cls, name, method) is method:
+            setattr(cls, name, method)
+
+
+def _has_own_text(self: Any) -> bool:
+    """Return whether a subclass has its own ``__repr__``, which is then shown everywhere."""
+    kind: Any = type(self)
+    return kind.__repr__ is not represent
+
+
+def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython's order
+    """Print for IPython, in the columns that are left."""
+    if cycle:
+        printer.text(f"{type(self).__name__}(...)")
+        return
+    room = max(printer.max_width - printer.indentation, _NARROWEST)
+    for index, line in enumerate(pformat(self, width=room).split("\n")):
+        if index:
+            printer.break_()
+        printer.text(line)
+
+
+def _rich(self: Any) -> Iterator[tuple[str, Any]] | None:
+    return None if _has_own_text(self) else _fields(self)
+
+
+def _fields(self: Any) -> Iterator[tuple[str, Any]]:
+    for field in spec_of(type(self)).fields:
+        if field.definition.repr:
+            value = getattr(self, field.name, _NOT_SET)
+            name = f"static {field.name}" if field.static else field.name
+            yield name, value if field.static else _summary(value)
+
+
+def _summary(value: Any) -> Any:
+    """Return a value with its arrays summarised, also inside Python's containers."""
+    if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
+        return Verbatim(pformat(value))
+    kind: type = type(value)
+    if kind is dict:
+        return {key: _summary(item) for key, item in value.items()}
+    return kind(map(_summary, value)) if kind in {list, tuple} else value
+
+
+_NOT_SET: Final = Verbatim("<not set>")
+
+
+def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
+    """Return what treescope shows; see `leafwise.interop.treescope`."""
+    if _has_own_text(self):
+        return NotImplemented
+    # By name at run time: interop is a wing above this one.
+    return importlib.import_module("leafwise.interop.treescope").render(
+        self, path, subtree_renderer
+    )
+
+
+_METHODS: Final[dict[str, Any]] = {
+    "_repr_pretty_": _pretty,
+    "__rich_repr__": _rich,
+    "__treescope_repr__": _treescope,
+}

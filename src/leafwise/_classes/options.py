@@ -117,9 +117,6 @@ class Converter:
 
     Attributes:
         owner: The name of the class that declares the field.
-        definition: The field.
-        options: Its options.
-        static: Whether it is static.
         keyed: Whether instances of the class have a key, behind which a static stands.
     """
 
@@ -135,14 +132,7 @@ class Converter:
         self.keyed = False
 
     def __call__(self, value: Any) -> Any:
-        """Return the value to store.
-
-        Raises:
-            FieldCheckError: The field's check returned False.
-            StaticFieldError: The field is static, and the value cannot be part of a cache key.
-            DefinitionError: The field is compared by content, which its class cannot.
-            Exception: Whatever converter or check raise, with a note naming the field.
-        """
+        """Return the value to store: prepared, and for a static field validated."""
         where = f"{self.owner}.{self.definition.name}"
         if self.options.prepares:
             value = self.options.prepare(where, value)

@@ -12,7 +12,6 @@ from leafwise._classes import construct, instance
 from leafwise._classes.annotations import annotations_of, caller_scopes
 from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_by_name
 from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
-from leafwise._classes.display import attach_display
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class
 from leafwise._classes.registry import install, register_class, spec_of
@@ -136,11 +135,7 @@ def pytree(
 
 
 def check_frozen(*, frozen: bool) -> None:
-    """Refuse ``frozen=False``.
-
-    Raises:
-        DefinitionError: It is asked for.
-    """
+    """Refuse ``frozen=False``."""
     if not frozen:
         raise DefinitionError(
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
@@ -316,7 +311,7 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
     cls.__delattr__ = construct.delete_attribute
     if options.repr and "__repr__" not in own:
         cls.__repr__ = instance.represent
-        attach_display(cls)
+        instance.attach_display(cls)
     if options.eq and "__eq__" not in own:
         cls.__eq__ = instance.equal
     if options.eq and own.get("__hash__") is None:

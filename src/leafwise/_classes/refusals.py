@@ -11,11 +11,7 @@ from leafwise.errors import DefinitionError
 
 
 def check_class(cls: Any) -> None:
-    """Refuse what cannot be decorated at all.
-
-    Raises:
-        DefinitionError: It is not a class, or one that something else has made already.
-    """
+    """Refuse what is not a class, or one that something else has made already."""
     if not inspect.isclass(cls):
         raise DefinitionError(f"pytree decorates a class, got {cls!r} ({type(cls).__name__})")
     if library_of(cls) == "equinox":
@@ -87,11 +83,7 @@ def _library(cls: type) -> str:
 
 
 def check_bases(cls: type) -> None:
-    """Refuse bases whose fields would be lost.
-
-    Raises:
-        DefinitionError: There is one.
-    """
+    """Refuse bases whose fields would be lost."""
     for base in cls.__mro__[1:]:
         if is_decorated(base) or not any(map(is_decorated, base.__mro__[1:])):
             continue

@@ -6,7 +6,7 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import jax
 
@@ -29,7 +29,8 @@ from leafwise.errors import DefinitionError
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
 _LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
-_FUNCTIONS: Final[ClassMap["Checked"]] = ClassMap()
+_CHECKED: Final[ClassMap[Callable[..., None]]] = ClassMap()
+"""What turns the checks at each flatten on and off, by class."""
 
 
 def install(spec: ClassSpec) -> None:
@@ -49,7 +50,7 @@ def _register(spec: ClassSpec) -> None:
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
-    follow_checking(cls, functions)
+    follow_checking(cls, functions.set_checked)
 
 
 def _verify(self: Any) -> None:
@@ -111,20 +112,12 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
     return tuple(specs)
 
 
-class Checked(Protocol):
-    """What can check the statics of an instance at each flatten."""
-
-    def set_checked(self, *, checked: bool) -> None:
-        """Check from now on, or no longer."""
-        ...
-
-
-def follow_checking(cls: type, follower: Checked) -> None:
+def follow_checking(cls: type, set_checked: Callable[..., None]) -> None:
     """Let `leafwise.debug.check_statics` turn the checks of a class on and off."""
     with _CHECKING_LOCK:
-        _FUNCTIONS[cls] = follower
+        _CHECKED[cls] = set_checked
         if _checking:
-            follower.set_checked(checked=True)
+            set_checked(checked=True)
 
 
 _CHECKING_LOCK: Final = new_lock()
@@ -142,8 +135,8 @@ def set_checking(*, on: bool) -> None:
     with _CHECKING_LOCK:
         _checking += 1 if on else -1
         if _checking == (1 if on else 0):
-            for functions in _FUNCTIONS.values():
-                functions.set_checked(checked=on)
+            for set_checked in _CHECKED.values():
+                set_checked(checked=on)
 
 
 if os.environ.get("LEAFWISE_CHECK_STATICS", "") not in ("", "0"):
@@ -156,7 +149,6 @@ class Registered(NamedTuple):
     cls: type
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
-    hash_node: Callable[[tuple[Any, ...]], object] | None = None
 
 
 _REGISTERED: Final[ClassMap[Registered]] = ClassMap()

@@ -132,13 +132,9 @@ class ClassSpec:
 def declaration(
     definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
 ) -> str:
-    """Return how a field is declared, as code: ``act: str = lw.static_field(default="relu")``.
+    """Return how a field is declared, with one more option, as code.
 
-    Args:
-        definition: The field.
-        annotation: Its annotation.
-        more: One more option.
-        static: Whether it is to be static.
+    That is ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
     """
     kind = annotations.without_marks(annotation)
     if more == "freeze=True":
@@ -214,11 +210,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 
 
 def refuse_late_statics(cls: type, late: list[str]) -> None:
-    """Refuse a class with a dynamic field whose annotation says ``Static`` by now.
-
-    Raises:
-        DefinitionError: There is one; all are named.
-    """
+    """Refuse a class with dynamic fields whose annotations say ``Static`` by now."""
     problems: list[str] = []
     for name in late:
         definition = typing.cast("Any", cls).__dataclass_fields__[name]
@@ -335,14 +327,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
 def contradictions(
     where: str, metadata: Mapping[Any, Any], annotation: Any, written: Any
 ) -> list[str]:
-    """Return what is contradictory in a field's declaration; empty if nothing is.
-
-    Args:
-        where: Class and field.
-        metadata: The field's.
-        annotation: Its annotation, resolved.
-        written: Its annotation as it is written.
-    """
+    """Return what is contradictory in the declaration of the field `where`."""
     name = where.rpartition(".")[2]
     if isinstance(annotation, dataclasses.Field):
         found = typing.cast("Any", annotation).metadata
@@ -446,13 +431,7 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
 
 
 def written_default(cls: type, name: str, value: Any) -> str:
-    """Return the code of a default or its factory, as the class has it where its source is known.
-
-    Args:
-        cls: The class.
-        name: The field.
-        value: The default or the factory, for a class without a source.
-    """
+    """Return the code of a default or factory, as the class has it where its source is known."""
     owner, _ = written_annotations(cls).get(name, (cls, None))
     with contextlib.suppress(OSError, SyntaxError, TypeError):
         body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]

@@ -27,7 +27,6 @@ from leafwise._compare.description import Record, describe_signature, describe_t
 from leafwise._compare.signature import Signature
 from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
-from leafwise._objects.classes import qualname_of
 from leafwise._objects.code import (
     is_importable,
     is_installed_module,
@@ -280,7 +279,7 @@ class DigestReader(PortableReader):
 
     def _why_and_fix(self, value: Any) -> tuple[str, str]:
         cls: type = type(value)
-        name = qualname_of(cls).rpartition(".")[2]
+        name = cls.__qualname__.rpartition(".")[2]
         if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
             kind = "class" if isinstance(value, type) else "function"
             fix = "define it with a name of its own at the top level of a module"

@@ -176,7 +176,6 @@ class ArgumentOwner:
     cls: type
     static_names: tuple[str, ...]
     note: str = ""
-    hash_node: None = None
 
 
 def value_of(argument: Any) -> Any:

@@ -9,5 +9,5 @@ cannot be imported without rich. `captures_table` is what `lw.captures`
 prints, and `words` has the texts that all of them share.
 
 Used by `_compare`, `_captures`, `cli` and the pytest plugin; notebooks come through
-`_classes.display`.
+`_classes.instance`.
 """

@@ -291,10 +291,10 @@ def format_value(value: Any) -> str:
     if type(value) is Verbatim or value is MISSING:
         return str(value)
     # A report is read without JAX, and all that it holds is worded.
-    from leafwise._objects.classes import is_a, qualname_of  # noqa: PLC0415
+    from leafwise._objects.classes import is_a  # noqa: PLC0415
     from leafwise._objects.describe import describe  # noqa: PLC0415
 
-    return qualname_of(value) if is_a(value, type) else describe(value)
+    return value.__qualname__ if is_a(value, type) else describe(value)
 
 
 def _format_values(before: Any, after: Any) -> tuple[str, str]:

@@ -25,7 +25,6 @@ from leafwise._objects.classes import (
     is_tree_node,
     module_of,
     per_class,
-    qualname_of,
     read,
 )
 from leafwise._objects.code import (
@@ -210,11 +209,11 @@ def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
     while is_a(value, functools.partial):
         value = of_partial(value)[0]
-    kind: Any = type(value)
+    kind: type = type(value)
     if not is_installed_module(module_of(kind)):
-        return qualname_of(kind).rpartition("<locals>.")[2]
+        return kind.__qualname__.rpartition("<locals>.")[2]
     name = read(value, "__qualname__", None) or read(value, "__name__", None)
-    return (name if isinstance(name, str) else qualname_of(kind)).rpartition("<locals>.")[2]
+    return (name if isinstance(name, str) else kind.__qualname__).rpartition("<locals>.")[2]
 
 
 def of_partial(value: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

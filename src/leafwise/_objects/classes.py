@@ -66,11 +66,6 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
         return default
 
 
-def qualname_of(cls: type) -> str:
-    """Return the qualified name of a class."""
-    return cls.__qualname__
-
-
 def module_of(cls: type) -> str:
     """Return the name of the module of a class; empty if it has none."""
     found = getattr(cls, "__module__", "")
@@ -92,7 +87,7 @@ def distinct_names(one: type, other: type) -> tuple[str, str]:
 
 def public_name(cls: type) -> str:
     """Return the name by which a class is imported: ``equinox.nn.Linear``."""
-    module, name = module_of(cls), qualname_of(cls)
+    module, name = module_of(cls), cls.__qualname__
     parts = [part for part in module.split(".") if not part.startswith("_")]
     for end in range(1, len(parts) + 1):
         public = ".".join(parts[:end])
@@ -173,12 +168,7 @@ def notify_registered(cls: type) -> None:
 
 
 def on_registered(listener: Callable[[Any], object]) -> None:
-    """Have a function called with each pytree class, now or when it is made.
-
-    Args:
-        listener: The function. It is called with a class once, however often this is called
-            with it.
-    """
+    """Have a function called once with each pytree class, now or when it is made."""
     with _LOCK:
         if listener in _LISTENERS:
             return

@@ -31,7 +31,7 @@ from leafwise._objects.attributes import (
     of_partial,
     record_fields,
 )
-from leafwise._objects.classes import is_a, module_of, qualname_of, read
+from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.code import is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -92,7 +92,7 @@ def _described(value: Any, options: DescribeOptions) -> str:
     is_alias = module_of(kind) in ("types", "typing")
     name = MISSING if is_alias else read(value, "__qualname__")
     # The names of our own classes say nothing to a reader: a function under `lw.jit` is jitted.
-    what = "jitted function" if module_of(kind).startswith("leafwise._jit") else qualname_of(kind)
+    what = "jitted function" if module_of(kind).startswith("leafwise._jit") else kind.__qualname__
     text = f"<{what} {name}>" if type(name) is str else shorten(value)
     shows_address = cast("Any", kind).__repr__ is object.__repr__ or kind is memoryview
     if shows_address and not compares_by_identity(kind):
@@ -163,7 +163,7 @@ def _float(value: float, options: DescribeOptions) -> str:
 
 
 def _class(value: type, options: DescribeOptions) -> str:
-    return _named(value, f"{module_of(value)}.{qualname_of(value)}", options)
+    return _named(value, f"{module_of(value)}.{value.__qualname__}", options)
 
 
 def _function(value: Any, options: DescribeOptions) -> str:
@@ -284,7 +284,7 @@ def _named(value: Any, text: str, options: DescribeOptions) -> str:
 
 def _class_name(kind: type, options: DescribeOptions) -> str:
     """Return a class's name, with a mark that distinguishes it from others of that name."""
-    module, own = module_of(kind), qualname_of(kind)
+    module, own = module_of(kind), kind.__qualname__
     away = options.home is not None and module not in (options.home, "builtins", "functools")
     name = f"{module}.{own}" if away else own
     if options.short or is_importable(kind):

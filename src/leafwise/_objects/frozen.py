@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import record_fields
 from leafwise._objects.classes import is_a
-from leafwise.errors import StaticFieldError, StaticFinding
+from leafwise.errors import StaticFieldError, StaticFinding, StaticFix
 
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
@@ -123,7 +123,10 @@ class StaticArray(np.ndarray[Any, Any]):
             TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
         """
         if is_a(value, Tracer):
-            raise StaticFieldError(_traced(value))
+            fix = StaticFix("make the field dynamic, or build the array outside jit")
+            reason = "a traced value has no content to keep"
+            finding = StaticFinding("tracer", "StaticArray(value)", f"{value!r}", reason, (fix,))
+            raise StaticFieldError(finding)
         if is_a(value, np.ma.MaskedArray):
             raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
         source = np.asarray(value, dtype)
@@ -225,16 +228,6 @@ def _plain(value: Any) -> Any:
     return value.view(np.ndarray) if is_a(value, StaticArray) else value
 
 
-def _traced(value: Any) -> StaticFinding:
-    return StaticFinding(
-        "tracer",
-        "StaticArray(value)",
-        f"{value!r}",
-        "a traced value has no content to keep",
-        "make the field dynamic, or build the array outside jit",
-    )
-
-
 def freeze(value: Any) -> Any:
     """Return `value` with everything mutable in it made immutable, at any depth.
 
@@ -262,11 +255,11 @@ def freeze(value: Any) -> Any:
 
 def freeze_but_tracers(value: Any) -> Any:
     """Freeze the value of a field, and leave tracers: the field's validation reports them."""
-    return _freeze(value, _freeze_array)
 
+    def freeze_array(array: Any) -> Any:
+        return array if is_a(array, Tracer) else StaticArray(array)
 
-def _freeze_array(value: Any) -> Any:
-    return value if is_a(value, Tracer) else StaticArray(value)
+    return _freeze(value, freeze_array)
 
 
 def _freeze(value: Any, freeze_array: Callable[[Any], Any]) -> Any:

@@ -144,7 +144,10 @@ class _Scan:
         self._free = frozenset(code.co_freevars)
         self._cells = self._free | {*code.co_cellvars}
         self._names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
-        self._once = self._stored_once()
+        stored = Counter(name for each in self._instructions for name in _names_stored(each))
+        once = {name for name, times in stored.items() if times == 1}
+        # The variables to which one instruction alone stores, and no caller.
+        self._once = once - self._names.keys() - self._cells
         self._written = self._only_written()
         self._line = code.co_firstlineno
         self._place: _Place | None = None
@@ -224,12 +227,6 @@ class _Scan:
         self._top = found and found._replace(line=self._line)
         if found is None:
             self._once.discard(name)  # a loop may come back to this with what is stored later
-
-    def _stored_once(self) -> set[str]:
-        """Return the variables to which one instruction alone stores, and no caller."""
-        stored = Counter(name for each in self._instructions for name in _names_stored(each))
-        once = {name for name, times in stored.items() if times == 1}
-        return once - self._names.keys() - self._cells
 
     def _only_written(self) -> set[_Place | None]:
         """Return the places of values that change, while no part of them is used."""

@@ -219,11 +219,8 @@ def _set(base: Any) -> Kind:
 def _mapping(name: str, base: Any = None, *more: str) -> Kind:
     """Return a kind of mappings, in order: traced code that loops over one sees the order.
 
-    Args:
-        name: The name of the kind.
-        base: The class whose methods read it, not those of a subclass; None for its own, which
-            may return other things than views.
-        *more: Further parts, which are attributes.
+    They are read by the methods of a `base`; without one by their own, which may return other
+    things than views. Some have `more` parts, which are attributes.
     """
 
     def keys_of(value: Any) -> list[Any]:
@@ -341,13 +338,9 @@ def _with_attributes(
     more: Callable[[Any], list[tuple[str, Any]]] | None = _own,
     but: Collection[str] = (),
 ) -> Kind:
-    """Return a kind of objects with attributes.
+    """Return a kind of objects with attributes: a base, fields in this order, and more by name.
 
-    Args:
-        base: What they consist of besides.
-        fields: Attributes that count in this order, and may be properties.
-        more: Returns what else counts, by name; None for nothing.
-        but: Those that never do.
+    The fields may be properties. Some attributes never count.
     """
     read = {*fields, *but}
 

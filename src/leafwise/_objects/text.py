@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from leafwise._objects.classes import is_a, module_of, qualname_of, read
+from leafwise._objects.classes import is_a, module_of, read
 
 
 def _name(cls: type) -> str:
-    return qualname_of(cls).rpartition("<locals>.")[2]
+    return cls.__qualname__.rpartition("<locals>.")[2]
 
 
 def shorten(value: object, width: int = 80) -> str:
@@ -35,7 +35,7 @@ def got(value: object) -> str:
     """Return a value and its type, for the "got" line of a message."""
     module = module_of(type(value))
     name = "" if module in ("", "builtins") else f"{module}."
-    name += qualname_of(type(value))
+    name += type(value).__qualname__
     if is_a(value, jax.Array | np.ndarray):
         return f"{describe_array(value)} ({name})"
     return f"{shorten(value)} ({name})"

@@ -202,14 +202,14 @@ class ContentCanonicaliser(Canonicaliser):
         if self._is_lenient:
             self.push(ById(value))
         else:
-            self.add_finding(findings.uncomparable(path, value, reason))
+            self.findings.append(findings.uncomparable(path, value, reason))
 
     def read_as_ever(self, value: Any, path: str) -> None:
         """Read a value as without `by="content"`, which may refuse it."""
-        start, problems, number = len(self._out), len(self._found), len(self.kept)
+        start, problems, number = len(self._out), len(self.findings), len(self.kept)
         CANONICAL[object](self, value, path)
-        if self._is_lenient and len(self._found) > problems:
-            del self._out[start:], self._found[problems:]
+        if self._is_lenient and len(self.findings) > problems:
+            del self._out[start:], self.findings[problems:]
             self._numbers = {key: n for key, n in self._numbers.items() if n < number}
             self.push(ById(value))
 
@@ -217,11 +217,8 @@ class ContentCanonicaliser(Canonicaliser):
 def read_by_content(canon: Canonicaliser, value: Any, path: str) -> None:
     """Add the form of `value` by content, and the guards of what it is made of."""
     content = ContentCanonicaliser(_content_readers())
-    try:
-        canonicalise(content, value, path)
-        content.finish()
-    except RecursionError:
-        content.add_finding(findings.uncomparable(path, value, "it is nested too deeply"))
+    canonicalise(content, value, path)
+    content.finish()
     canon.take_over(content)
     canon.push(Kept(content.kept))
     canon.guards.append((content.own_guards, content.outer_guards))
@@ -327,7 +324,7 @@ def _read_other(canon: _Content, value: Any, path: str) -> None:
     elif not (is_itself(value) or (is_open and kind == "object")):
         canon.read_as_ever(value, path)
     elif not canon.depth and (problem := findings.refused(path, value)):
-        canon.add_finding(problem)
+        canon.findings.append(problem)
     elif is_importable(value):
         canon.push(ById(value))
         function = wrapped_by(value)  # by a cache, which may be cleared

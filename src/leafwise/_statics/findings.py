@@ -1,6 +1,6 @@
 """What forbids a value to be static: the checks, and the message for each."""
 
-import dataclasses
+import contextlib
 import enum
 import re
 import types
@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.classes import is_a, is_tree_node, qualname_of, read
+from leafwise._objects.classes import is_a, is_tree_node, read
 from leafwise._objects.frozen import freeze
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import describe_array, got, shorten
-from leafwise.errors import StaticFinding, message_of
+from leafwise._objects.text import got, shorten
+from leafwise.errors import StaticFinding, StaticFix, message_of
 
 
 def refused(path: str, value: Any) -> StaticFinding | None:
@@ -30,7 +30,7 @@ def refused(path: str, value: Any) -> StaticFinding | None:
     if is_array(value):
         return traced(path, value) if is_tracer(value) else array(path, value)
     if code := _frozen_code(kind):
-        fix = f"freeze its class:\n{code.format(kind.__name__)}"
+        fix = StaticFix(f"freeze its class:\n{code.format(kind.__name__)}")
         return _unhashable(path, value, "its class is not frozen: it can change in place", fix)
     if kind.__hash__ is None:
         return _hashless(path, value)
@@ -56,7 +56,7 @@ def is_array(value: Any) -> bool:
 def bad_hash(path: str, value: Any) -> StaticFinding | None:
     """Return why the hash or ``==`` of an object is not reliable, or None."""
     kind = type(value)
-    name = qualname_of(kind).rpartition(".")[2]
+    name = kind.__qualname__.rpartition(".")[2]
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
@@ -64,13 +64,13 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
             return finding
         raised = f"{type(error).__name__}: {message_of(error)}"
         if isinstance(kind.__hash__, types.FunctionType):
-            fix = f"make {name}.__hash__ return one int, from values that never change"
+            fix = StaticFix(f"make {name}.__hash__ return one int, from values that never change")
             return _inconsistent(path, value, f"its __hash__ raises {raised}", fix)
-        return _unhashable(path, value, f"it cannot be hashed ({raised})", _freeze_fix(path, value))
+        return _freezable(path, value, f"it cannot be hashed ({raised})")
     if first != second:
-        fix = f"make {name}.__hash__ depend on nothing but values that never change"
+        fix = StaticFix(f"make {name}.__hash__ depend on nothing but values that never change")
         return _inconsistent(path, value, f"its hash was {first}, then {second}", fix)
-    fix = f"make {name}.__eq__ return one bool, True for the object itself"
+    fix = StaticFix(f"make {name}.__eq__ return one bool, True for the object itself")
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
     except Exception as error:  # noqa: BLE001  # whatever user code raises
@@ -93,21 +93,18 @@ def _bad_item(path: str, value: Any) -> StaticFinding | None:
 
 def unhashable(path: str, value: Any) -> StaticFinding:
     """Return the finding for a value that can change in place."""
-    return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
+    return _freezable(path, value, "it can change in place")
 
 
 def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:
     """Return the finding for a value whose own code, or whose depth, stops it from being read."""
-    if isinstance(error, RecursionError):
-        fix = "store it in another way: flat, or as the text or bytes that it is made of"
-        return _unhashable(path, value, "it is nested too deeply", fix)
     cause = f"{type(error).__name__}: {message_of(error)}"
-    fix = "give its class attributes, __hash__ and __eq__ that do not raise"
+    fix = StaticFix("give its class attributes, __hash__ and __eq__ that do not raise")
     return _unhashable(path, value, f"reading it raises {cause}", fix)
 
 
 def cyclic(path: str, value: Any) -> StaticFinding:
-    return _unhashable(path, value, "it contains itself", "break the cycle")
+    return _unhashable(path, value, "it contains itself", StaticFix("break the cycle"))
 
 
 def mutated(path: str, value: Any, detail: str = "") -> str:
@@ -123,27 +120,29 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
 
 def of_argument(finding: StaticFinding) -> StaticFinding:
     """Return a finding of a static argument, for which no field can be declared otherwise."""
-    name = field_of(finding.path)
-    fix = re.sub(r" or `[^`]*static_field[^`]*`", "", finding.fix)
-    fixes = [line for line in fix.split(",\nor") if "field" not in line]
-    if not fixes or finding.fix.startswith("make the field dynamic"):
-        fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
-    return finding._replace(fix=",\nor".join(fixes))
+    fixes = tuple(fix for fix in finding.fixes if not fix.of_field)
+    if fixes[:1] != finding.fixes[:1]:
+        name = field_of(finding.path)
+        fixes = (StaticFix(f"leave lw.Static out, so that {name} is traced"), *fixes)
+    return finding._replace(fixes=fixes)
 
 
 def with_declaration(
-    finding: StaticFinding, declaration: Callable[[str, str], str]
+    finding: StaticFinding, declaration: Callable[[str, str], str] | None
 ) -> StaticFinding:
-    """Return a finding that shows how the field is declared in the place of three dots."""
+    """Return a finding that shows how the field is declared, where a fix declares it otherwise."""
+    name = field_of(finding.path)
 
-    def written(match: re.Match[str]) -> str:
-        try:
-            return declaration(match[1], match[2])
-        except Exception:  # noqa: BLE001  # the repr of a default is the user's own code
-            return match[0]
+    def written(fix: StaticFix) -> StaticFix:
+        if fix.option is None:
+            return fix
+        code = f"{name}: ... = lw.static_field({fix.option})"
+        if declaration is not None:
+            with contextlib.suppress(Exception):  # the repr of a default is the user's own code
+                code = declaration(name, fix.option)
+        return StaticFix(f"{fix.text}: `{code}`", of_field=True)
 
-    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, finding.fix)
-    return finding._replace(fix=fix)
+    return finding._replace(fixes=tuple(map(written, finding.fixes)))
 
 
 def field_of(path: str) -> str:
@@ -156,38 +155,32 @@ def _is_in_containers(path: str) -> bool:
     return re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None
 
 
-def _make_dynamic(path: str) -> str:
-    """Return the fix that makes a value dynamic, which may be deep inside a static one."""
+def _make_dynamic(path: str) -> tuple[StaticFix, ...]:
+    """Return the fixes that make a value dynamic, which may be deep inside a static one."""
+    name = field_of(path)
     if _is_in_containers(path):
-        return f"make the field dynamic: `{field_of(path)}: jax.Array`"
+        return (StaticFix(f"make the field dynamic: `{name}: jax.Array`", of_field=True),)
+    owner = path.partition(".")[0]
     return (
-        f"make the field dynamic, if {field_of(path)} is a pytree,\n"
-        f"or move the value out of it, into a dynamic field of {path.partition('.')[0]}"
+        StaticFix(f"make the field dynamic, if {name} is a pytree", of_field=True),
+        StaticFix(f"move the value out of it, into a dynamic field of {owner}", of_field=True),
     )
 
 
 def traced(path: str, value: Any) -> StaticFinding:
-    fix = f"{_make_dynamic(path)},\nor compute the value outside the traced function"
+    fixes = *_make_dynamic(path), StaticFix("compute the value outside the traced function")
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
-    return StaticFinding("tracer", path, got(value), reason, fix)
+    return StaticFinding("tracer", path, got(value), reason, fixes)
 
 
 def array(path: str, value: Any) -> StaticFinding:
-    field = field_of(path)
-    fix = _make_dynamic(path)
+    fixes = _make_dynamic(path)
     if is_a(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended):
-        fix += ",\nor keep the seed, an int, and make the key where it is used"
+        fixes += (StaticFix("keep the seed, an int, and make the key where it is used"),)
     elif _is_in_containers(path):
-        fix += (
-            f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
-            f"`{field}: ... = lw.static_field(freeze=True)`"
-        )
-    try:
-        kind = f"{value.dtype}, shape {tuple(value.shape)}"
-    except Exception:  # noqa: BLE001  # an object that only looks like an array
-        kind = describe_array(value)
-    reason = f"an array ({kind}) has no hash"
-    return StaticFinding("array", path, got(value), reason, fix)
+        wrapped = f"wrap it, as a constant table: `{field_of(path)}=lw.StaticArray(value)`"
+        fixes += StaticFix(wrapped), _CONVERT
+    return StaticFinding("array", path, got(value), "an array has no hash", fixes)
 
 
 def _array_leaf(path: str, value: Any) -> StaticFinding | None:
@@ -197,17 +190,6 @@ def _array_leaf(path: str, value: Any) -> StaticFinding | None:
             where = path + jax.tree_util.keystr(key_path)
             return traced(where, leaf) if is_tracer(leaf) else array(where, leaf)
     return None
-
-
-def _is_open_dataclass(kind: type) -> bool:
-    # A dataclass that guards its own attributes (flax.linen's modules) is not open.
-    params = read(kind, "__dataclass_params__", None)
-    return (
-        params is not None
-        and dataclasses.is_dataclass(kind)
-        and not params.frozen
-        and kind.__setattr__ is object.__setattr__
-    )
 
 
 _FROZEN: Final = {
@@ -220,7 +202,10 @@ _FROZEN: Final = {
 
 def _frozen_code(kind: Any) -> str:
     """Return how a class is frozen that is one of some library and is not; "" for others."""
-    if _is_open_dataclass(kind):
+    # One that guards its own attributes (flax.linen's modules) is not open.
+    guards = kind.__setattr__ is not object.__setattr__
+    params: Any = read(kind, "__dataclass_params__", None)
+    if params is not None and not (guards or params.frozen):
         return "@dataclass(frozen=True)\nclass {}: ..."
     struct: Any = read(kind, "__struct_config__", None)
     is_open = kind.__hash__ is None if struct is None else struct.eq and not struct.frozen
@@ -234,42 +219,41 @@ def _hashless(path: str, value: Any) -> StaticFinding:
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
     immutable = is_a(value, str | bytes | tuple | frozenset)
     if compares and (immutable or not is_a(value, Collection)):
-        fix = f"give {owner.__name__} a __hash__ that agrees with its __eq__"
+        fix = StaticFix(f"give {owner.__name__} a __hash__ that agrees with its __eq__")
         reason = f"{owner.__name__} defines __eq__ without __hash__"
         return _inconsistent(path, value, reason, fix)
     reason = f"a {type(value).__name__} can change in place and has no hash"
-    return _unhashable(path, value, reason, _freeze_fix(path, value))
+    return _freezable(path, value, reason)
 
 
-def _freeze_fix(path: str, value: Any) -> str:
-    field = field_of(path)
+_CONVERT: Final = StaticFix("let the field convert it", of_field=True, option="freeze=True")
+
+
+def _freezable(path: str, value: Any, reason: str) -> StaticFinding:
+    """Return the finding for a value that may have an immutable equivalent."""
     try:
         frozen = freeze(value)
     except Exception:  # noqa: BLE001  # only an example in a message
         frozen = value
-    declare = f"`{field}: ... = lw.static_field(freeze=True)`"
-    if frozen is not value:
-        kind = type(frozen).__name__
-        code = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, 60))
-        fix = f"pass a {kind}: `{code}`"
-        if _is_in_containers(path):
-            return f"{fix},\nor let the field convert it: {declare}"
-        return fix
-    return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
+    if frozen is value:
+        kinds = "a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
+        return _unhashable(path, value, reason, StaticFix(f"use {kinds}"))
+    code = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, 60))
+    fix = StaticFix(f"pass a {type(frozen).__name__}: `{code}`")
+    return _unhashable(path, value, reason, fix, *[_CONVERT][: _is_in_containers(path)])
 
 
-def _unhashable(path: str, value: Any, reason: str, fix: str) -> StaticFinding:
-    return StaticFinding("unhashable", path, got(value), reason, fix)
+def _unhashable(path: str, value: Any, reason: str, *fixes: StaticFix) -> StaticFinding:
+    return StaticFinding("unhashable", path, got(value), reason, fixes)
 
 
 def uncomparable(path: str, value: Any, reason: str) -> StaticFinding:
     """Return the finding for a value that cannot be compared by content."""
-    fix = (
-        f"build it once and keep it: `{field_of(path)}: ... = lw.static_field()` compares "
-        f"functions by identity,\nor leave it out of what the function closes over"
-    )
-    return _unhashable(path, value, f"it cannot be compared by content: {reason}", fix)
+    keep = StaticFix("build it once and keep it, compared by identity", of_field=True, option="")
+    leave_out = StaticFix("leave it out of what the function closes over")
+    reason = f"it cannot be compared by content: {reason}"
+    return _unhashable(path, value, reason, keep, leave_out)
 
 
-def _inconsistent(path: str, value: Any, reason: str, fix: str) -> StaticFinding:
-    return StaticFinding("inconsistent", path, got(value), reason, fix)
+def _inconsistent(path: str, value: Any, reason: str, fix: StaticFix) -> StaticFinding:
+    return StaticFinding("inconsistent", path, got(value), reason, (fix,))

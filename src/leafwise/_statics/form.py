@@ -108,7 +108,7 @@ def _form_or_none(value: Any) -> tuple[Any, ...] | None:
         canonicalise(canon, freeze(value), "")  # the keys of a dict come in a list
     except Exception:  # noqa: BLE001  # the value's own code
         return None
-    return canon.form if canon.accepts else None
+    return None if canon.findings else canon.form
 
 
 class Digest:
@@ -137,6 +137,7 @@ class Canonicaliser:
     """Builds the canonical form of the statics of one instance.
 
     Attributes:
+        findings: What forbids a key, in the order of the fields.
         form: The canonical form (valid once `raise_findings` did not raise).
         fixed: Whether nothing in it can change, so that identity is proof enough, and
             equal values are indistinguishable, so that one may stand for all.
@@ -146,12 +147,12 @@ class Canonicaliser:
         guards: For each field by content: what it is made of, and what its code finds.
     """
 
-    __slots__ = ("_above", "_found", "_out", "fixed", "guards", "reaches", "readers", "records")
+    __slots__ = ("_above", "_out", "findings", "fixed", "guards", "reaches", "readers", "records")
 
     def __init__(self, readers: Mapping[type, CanonicalOf] | None = None) -> None:
         self.readers = CANONICAL if readers is None else readers
         self._out: list[Any] = []
-        self._found: list[StaticFinding] = []
+        self.findings: list[StaticFinding] = []
         self._above: set[int] = set()
         self.fixed = True
         self.reaches = False
@@ -162,35 +163,16 @@ class Canonicaliser:
     def form(self) -> tuple[Any, ...]:
         return tuple(self._out)
 
-    @property
-    def accepts(self) -> bool:
-        """Whether nothing has been found that forbids a key."""
-        return not self._found
-
-    @property
-    def findings(self) -> "tuple[StaticFinding, ...]":
-        return tuple(self._found)
-
-    def add_finding(self, finding: StaticFinding) -> None:
-        self._found.append(finding)
-
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
-        """Raise one error for all findings, if there are any.
-
-        Args:
-            declaration: Returns how a field is declared, with another option, as code.
-        """
-        if self._found:
-            if declaration is None:
-                raise StaticFieldError(*self._found)
+        """Raise one error for all findings, which show the `declaration` of fields, if any."""
+        if self.findings:
             raise StaticFieldError(
-                *(findings.with_declaration(finding, declaration) for finding in self._found)
+                *(findings.with_declaration(finding, declaration) for finding in self.findings)
             )
 
     def take_over(self, other: "Canonicaliser") -> None:
         self.push(*other.form)
-        for finding in other.findings:
-            self.add_finding(finding)
+        self.findings += other.findings
 
     def separate_form(self, read_parts: Callable[[], None]) -> tuple[Any, ...]:
         """Return the form of some parts, which are not added to this one."""
@@ -207,7 +189,7 @@ class Canonicaliser:
     def inside(self, value: Any, path: str, read_parts: Callable[[], None]) -> None:
         """Read the parts of a container that could contain itself."""
         if id(value) in self._above:
-            self.add_finding(findings.cyclic(path, value))
+            self.findings.append(findings.cyclic(path, value))
             return
         self._above.add(id(value))
         try:
@@ -216,16 +198,12 @@ class Canonicaliser:
             self._above.discard(id(value))
 
     def watched(self, value: Any, path: str, read_parts: Callable[[], None]) -> None:
-        """Read an object that could change, and check that it has not.
-
-        Raises:
-            StaticMutatedError: Its form differs from the one in a key that is still alive.
-        """
+        """Read an object that could change, and refuse one that differs from that of a live key."""
         self.fixed = False
         self.reaches = True
-        start, problems = len(self._out), len(self._found)
+        start, problems = len(self._out), len(self.findings)
         self.inside(value, path, read_parts)
-        if len(self._found) > problems:
+        if len(self.findings) > problems:
             return
         digest = hash(tuple(self._out[start:]))
         record = _RECORDS.get(id(value))
@@ -239,13 +217,8 @@ class Canonicaliser:
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the form of plain values, as `canonicalise` would make it, but faster.
 
-    Args:
-        start: The first token.
-        values: The static values of an instance.
-
-    Returns:
-        The form, or None unless all values are plain: numbers, text, None, and tuples of
-        these, which nothing can forbid and nothing can change.
+    None unless all are plain: numbers, text, None, and tuples of these, which nothing can forbid
+    and nothing can change.
     """
     form: list[Any] = [start]
     for value in values:
@@ -363,7 +336,7 @@ def _read_identity(canon: Canonicaliser, value: Any, _path: str) -> None:
 
 def _read_static_array(canon: Canonicaliser, value: StaticArray, path: str) -> None:
     if not value.is_sealed:  # a copy that numpy made: it can be written to
-        canon.add_finding(findings.array(path, value))
+        canon.findings.append(findings.array(path, value))
         return
     canon.push(id(StaticArray), value)
     if value.dtype.names or value.dtype.metadata:
@@ -377,17 +350,17 @@ def _read_other(canon: Canonicaliser, value: Any, path: str) -> None:
     if problem is None and issubclass(cls, np.void):  # writable through its items
         problem = findings.unhashable(path, value)
     if problem is not None:
-        canon.add_finding(problem)
+        canon.findings.append(problem)
     elif issubclass(cls, type | enum.Enum):
         _read_identity(canon, value, path)
     elif issubclass(cls, np.dtype) or (issubclass(cls, np.generic) and not attributes(value)):
         _read_parts(canon, value, path)
     elif consists_of_parts(cls):
         _read_watched(canon, value, path)
-        if record_fields(cls) is not None and not is_frozen(cls) and canon.accepts:
+        if record_fields(cls) is not None and not is_frozen(cls) and not canon.findings:
             problem = findings.bad_hash(path, value)  # it may know more than its fields
             if problem is not None:
-                canon.add_finding(problem)
+                canon.findings.append(problem)
     else:
         _read_opaque(canon, value, path)
 
@@ -412,7 +385,7 @@ def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
         return
     problem = findings.bad_hash(path, value)
     if problem is not None:
-        canon.add_finding(problem)
+        canon.findings.append(problem)
         return
     if compares_by_identity(cls):
         token: Any = (id(value), hash(value))  # identity, but its hash is watched

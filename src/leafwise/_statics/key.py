@@ -72,7 +72,7 @@ class WeakEntry(weakref.ref[T]):
 
 
 def no_key() -> None:
-    """Be what `KeyTable.last` is before there is a key."""
+    """Stand in for a reference to the last key, before there is one."""
 
 
 def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
@@ -123,22 +123,13 @@ def _find(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], hashed: i
 
 
 class StaticOwner(Protocol):
-    """What a key reads of the class it belongs to.
-
-    Attributes:
-        cls: The class.
-        static_names: Its static fields, in order.
-        hash_node: Picks the extra child of an instance by its statics, if it has one.
-    """
+    """What a key reads of the class it belongs to."""
 
     @property
     def cls(self) -> type: ...
 
     @property
     def static_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None: ...
 
 
 def content_names(owner: StaticOwner) -> Container[str]:
@@ -162,7 +153,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
         except (StaticFieldError, StaticMutatedError):
             raise
         except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
-            canon.add_finding(findings.unreadable(path, value, error))
+            canon.findings.append(findings.unreadable(path, value, error))
     canon.raise_findings(getattr(owner, "declaration", None))
     return canon
 
@@ -175,11 +166,7 @@ def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
 
 
 def refuse_tracers(snapshot: Snapshot) -> None:
-    """Refuse statics through which a tracer can be reached.
-
-    Raises:
-        StaticFieldError: One can be; all are named.
-    """
+    """Refuse statics through which a tracer can be reached."""
     if snapshot.tracers:
         raise StaticFieldError(*(findings.traced(path, value) for path, value in snapshot.tracers))
 
@@ -212,7 +199,8 @@ class StaticKey(Token):
         form: tuple[Any, ...],
         canon: Canonicaliser | None,  # plain values need none
     ) -> None:
-        hash_node = None if owner.hash_node is None else owner.hash_node(values)
+        pick: Any = getattr(owner, "hash_node", None)
+        hash_node = None if pick is None else pick(values)
         super().__init__(form, hash(form), values, hash_node)
         self.owner = owner
         self.rest_fixed = canon is None or canon.fixed
@@ -316,11 +304,7 @@ class KeyTable:
 
     @property
     def owner(self) -> StaticOwner:
-        """The class and its static fields.
-
-        Raises:
-            DefinitionError: The class is not registered in this process.
-        """
+        """The class and its static fields, if it is registered in this process."""
         if self._owner is None:
             self._owner = self.find_owner(self.cls)
         return self._owner
@@ -330,11 +314,9 @@ class KeyTable:
     ) -> None:
         """Set the owner, when the class is registered.
 
-        Args:
-            owner: The class and its static fields.
-            find_owner: Finds the owner where the table is loaded before the class is
-                registered, as when cloudpickle sends a class by value with the table in its
-                constructor's globals. It travels with the table, so it is pickled by name.
+        `find_owner` finds it where the table is loaded before the class is registered, as when
+        cloudpickle sends a class by value with the table in its constructor's globals. It travels
+        with the table, so it is pickled by name.
         """
         self._owner = owner
         if find_owner is not None:
@@ -470,11 +452,7 @@ def _with_snapshot(key: StaticKey, canon: Canonicaliser) -> StaticKey:
 
 
 def verify(key: StaticKey) -> None:
-    """Read the values of a key again and compare with what it was made from.
-
-    Raises:
-        StaticMutatedError: Something changed; the message names field and path.
-    """
+    """Read the values of a key again, and refuse what has changed since, by field and path."""
     owner = key.owner
     passed = content_names(owner) if key.guards and _guard_again(key) else ()
     if key.snapshot is not None:
@@ -518,9 +496,6 @@ def verify_content(key: StaticKey) -> None:
 
     A function by identity has programs of its own. One by content shares them with equal
     functions, and must not be traced on their behalf once it has changed.
-
-    Raises:
-        StaticMutatedError: Something changed; the message names field and path.
     """
     if not all(own.unchanged() for own, _ in key.guards):
         verify(key)

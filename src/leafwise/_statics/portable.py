@@ -77,11 +77,7 @@ def name_of(value: Any) -> str | None:
 
 
 class PortableReader:
-    """Reads static values.
-
-    Attributes:
-        opaque: The paths of opaque values, each with the value and its type as text.
-    """
+    """Reads static values; the `opaque` ones are listed with their paths, as text."""
 
     def __init__(self) -> None:
         self.opaque: list[tuple[str, str]] = []

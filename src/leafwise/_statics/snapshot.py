@@ -41,24 +41,14 @@ _CLOSED: Final = MACHINERY | {"jax", "jaxlib", "numpy", "builtins", "leafwise", 
 
 
 class Entry(NamedTuple):
-    """What was at one path.
-
-    Attributes:
-        token: Equal means "unchanged".
-        shown: What a message shows of it.
-    """
+    """What was at one path: a token, equal if nothing has changed, and what a message shows."""
 
     token: object
     shown: object
 
 
 class Snapshot:
-    """What was reached from one instance's static values.
-
-    Attributes:
-        entries: What was at each path.
-        tracers: The tracers that were met, with their paths.
-    """
+    """What was reached from one instance's static values, by path, and the tracers among it."""
 
     __slots__ = ("_entered", "entries", "tracers")
 
@@ -90,12 +80,7 @@ class Snapshot:
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path and the description of the first difference, or None.
-
-        Args:
-            before: What was reached earlier.
-            passed: The fields to pass over.
-        """
+        """Return the path and the description of the first difference, in no `passed` field."""
         for path, was in before.entries.items():
             now = self.entries.get(path, _GONE)
             if now.token != was.token and not (passed and field_of(path) in passed):

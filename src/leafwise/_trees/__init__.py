@@ -6,7 +6,7 @@
 - `equality`: how static values compare.
 - `where`: `leafwise.where`, `mask`, `labels`, `partition`.
 - `combine`: `leafwise.combine` and `axes`.
-- `update`, with `exchange`: `leafwise.update` and `replace`.
+- `update`: `leafwise.update` and `replace`, and the parts of any value.
 - `shardings`: `leafwise.shardings` and `shard`.
 - `roles`: which attributes are static or dynamic, for `testing` and `cli`.
 

@@ -11,13 +11,12 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import ClassMap, per_class
 from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._trees.leaves import LEAF_TYPES
 from leafwise._trees.paths import Steps, field_name, name_in, step_of
-from leafwise.errors import TreeError
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -146,15 +145,6 @@ class TreeWalk:
 
     def node_or_leaf(self, value: Any) -> Node | int:
         """Walk over one subtree; return its node, or the place of a leaf."""
-        try:
-            return self._node_or_leaf(value)
-        except RecursionError as error:
-            raise TreeError(
-                f"{type(value).__name__}: nested too deeply\n"
-                f"  fix: keep it flat, in one list or mapping"
-            ) from error
-
-    def _node_or_leaf(self, value: Any) -> Node | int:
         leaves = self.leaves
         level: Any = None
         if type(value) not in self._plain:
@@ -164,7 +154,7 @@ class TreeWalk:
             return len(leaves) - 1
         pairs, aux = level
         start = len(leaves)
-        children = [self._node_or_leaf(child) for _, child in pairs]
+        children = [self.node_or_leaf(child) for _, child in pairs]
         return _node(value, pairs, aux, children, start, len(leaves))
 
 
@@ -220,15 +210,13 @@ def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
     if cls is jax.tree_util.Partial:
         return [".args", ".keywords"]
     if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
-        names = _CHILD_NAMES.setdefault(cls, lambda: _find_child_names(cls))
+        names = _child_names(cls)
         return names if len(names) == len(keys) else keys
     return keys
 
 
-_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
-
-
-def _find_child_names(cls: Any) -> list[str]:
+@per_class
+def _child_names(cls: Any) -> list[str]:
     """Return the steps to children that were registered without names, if they can be found.
 
     An instance that was never constructed, with an object of its own in each field, is

@@ -11,14 +11,13 @@ import numpy as np
 from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
+from leafwise._classes.refusals import native_base
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
 from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._statics.key import KEY
-
-_MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 class _Sentinel(enum.Enum):
@@ -83,16 +82,14 @@ def field_names_of(instance: Any) -> FieldNames:
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
     rest = (name for name in names if name not in dynamic)
-    if not declares_fields(cls):
+    if not any(hasattr(cls, name) for name in _DECLARATIONS):
         given = _parameters(cls)
         rest = (name for name in rest if name in given or is_kept(instance, name))
     return FieldNames(tuple(rest), dynamic)
 
 
-def declares_fields(cls: Any) -> bool:
-    """Return whether a class declares what its instances hold."""
-    declared = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
-    return any(hasattr(cls, name) for name in declared) or registered_names(cls) is not None
+_DECLARATIONS: Final = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
+"""What a class has that declares what its instances hold."""
 
 
 @per_class
@@ -208,8 +205,7 @@ def exchange(base: Any, name: str, value: Any) -> Any:
 def duplicate(base: Any) -> Any:
     """Return a copy with the same attributes; no code of its class runs."""
     cls = type(base)
-    solid = next((each for each in cls.__mro__ if not each.__flags__ & _MADE_IN_PYTHON), object)
-    if solid is not object:  # a dict, say, with content outside attributes
+    if native_base(cls) is not object:  # a dict, say, with content outside attributes
         return copy.copy(base)
     made = object.__new__(cls)
     in_dict = dict_of(base)

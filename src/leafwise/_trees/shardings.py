@@ -1,8 +1,7 @@
 """`shardings`, what fields declare as a tree of shardings, and `shard`, which applies it."""
 
 import hashlib
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -37,7 +36,6 @@ _MeshAxes: TypeAlias = str | Sequence[str] | None
 Rules: TypeAlias = Mapping[str, _MeshAxes] | Iterable[tuple[str, _MeshAxes]]
 """Logical axis names, and the axes of the mesh that they stand for, the most important first."""
 
-_Axes: TypeAlias = Sequence[tuple[str, ...]]
 _Rules: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 _NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
 _make_spec: Any = PartitionSpec  # which has no types
@@ -366,46 +364,19 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
         what = "nothing for this part" if spec is MISSING else got(spec)
         raise ValueError(f"a PartitionSpec is wanted, got {what}")  # noqa: TRY004
     spec_of_mesh = _by_rules(spec, rules)
-    axes = [_names(entry) for entry in _entries(spec_of_mesh)]
-    sizes = dict(mesh.shape)
-    problems = [
-        *_axis_problems(axes, sizes),
-        *_rank_problems(axes, aval.shape),
-        *_size_problems(axes, sizes, aval.shape),
-    ]
-    if problems:
+    entries = len(_entries(spec_of_mesh))
+    try:
+        sharding = NamedSharding(mesh, spec_of_mesh)
+        if entries > len(aval.shape):
+            raise ValueError(f"{entries} entries for {len(aval.shape)} dimensions")  # noqa: TRY301
+        sharding.shard_shape(aval.shape)
+    except Exception as error:  # of several classes, as JAX raises it
         by_rules = "" if spec_of_mesh == spec else f", by rules {spec_of_mesh}"
-        of_mesh = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        of_mesh = ", ".join(f"{name}: {size}" for name, size in mesh.shape.items())
         raise ValueError(
-            f"{'; '.join(problems)}\n"
-            f"  got: {spec}{by_rules} for {describe_array(aval)} on a mesh ({of_mesh})"
-        )
-    return NamedSharding(mesh, spec_of_mesh)
-
-
-def _axis_problems(axes: _Axes, sizes: Mapping[str, int]) -> Iterator[str]:
-    """Yield axes that the mesh lacks, or that are used twice: ``P("data", "data")``."""
-    used = [axis for names in axes for axis in names]
-    for axis in dict.fromkeys(used):
-        if axis not in sizes:
-            yield f"the mesh has no axis {axis!r}"
-        elif used.count(axis) > 1:
-            yield f"axis {axis!r} is used twice"
-
-
-def _rank_problems(axes: _Axes, shape: Sequence[int]) -> Iterator[str]:
-    """Yield that there are too many entries: ``P("data", None)`` for a vector."""
-    if len(axes) > len(shape):
-        yield f"{len(axes)} entries for {len(shape)} dimensions"
-
-
-def _size_problems(axes: _Axes, sizes: Mapping[str, int], shape: Sequence[int]) -> Iterator[str]:
-    """Yield dimensions that are not divisible: ``P("data")`` for 6 elements on 4 devices."""
-    for place, (size, names) in enumerate(zip(shape, axes, strict=False)):
-        known = [name for name in names if name in sizes]
-        if size % math.prod(sizes[name] for name in known):
-            parts = " * ".join(f"{name!r} ({sizes[name]})" for name in known)
-            yield f"dimension {place} of size {size} is not divisible by {parts}"
+            f"{error}\n  got: {spec}{by_rules} for {describe_array(aval)} on a mesh ({of_mesh})"
+        ) from error
+    return sharding
 
 
 def _format_problem(problem: tuple[str, str], paths: Sequence[str]) -> str:

@@ -7,5 +7,5 @@
 - `treescope`: what it shows.
 
 Users import these modules, so files that are not public have an underscore. Nothing in leafwise
-imports them but `leafwise._classes.display`, which loads `treescope` when treescope asks it.
+imports them but `leafwise._classes.instance`, which loads `treescope` when treescope asks it.
 """

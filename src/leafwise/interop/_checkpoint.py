@@ -282,16 +282,11 @@ def sharding_of(leaf: Any) -> Any:
     return getattr(leaf, "sharding", None)
 
 
-def _wrap_keys(data: Any, entry: Json) -> Any:
-    """Return PRNG keys of their key data."""
-    name, _ = _key_kinds()[entry["key"]]
-    return jax.random.wrap_key_data(jnp.asarray(data), impl=name)
-
-
 def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
     """Return what was saved, as the kind of leaf that the target has."""
     if "key" in entry:
-        return _placed(_wrap_keys(value, entry), leaf)
+        impl, _ = _key_kinds()[entry["key"]]
+        return _placed(jax.random.wrap_key_data(jnp.asarray(value), impl=impl), leaf)
     if type(leaf) in _SCALARS.values():
         return type(leaf)(np.asarray(value).item())
     restored: Any = value

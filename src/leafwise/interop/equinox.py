@@ -23,7 +23,7 @@ from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sea
 from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
-from leafwise._objects.classes import ClassMap, notify_registered
+from leafwise._objects.classes import notify_registered, per_class
 from leafwise._statics.key import KEY, StaticKey, table_of
 from leafwise.errors import DefinitionError
 from leafwise.interop._extra import import_extra
@@ -44,8 +44,6 @@ __all__ = ["Module"]
 # content, for good, before what the class wrote, which might not call that of `Module`.
 _CHECK_INIT: Final = "__check_init__"
 _GET: Final = "__getattribute__"
-_CLASS_ATTRIBUTES: Final[ClassMap[dict[str, Any]]] = ClassMap()
-"""What equinox puts into the aux_data of each instance that has it, by class."""
 
 
 # mypy takes the specifiers of fields from the base class, pyright from its metaclass.
@@ -203,27 +201,24 @@ def _seal(self: Any) -> None:
     # not survive pickling, and nothing that a cached_property changes. JAX prints them.
     cls = type(self)
     state: dict[str, Any] = object.__getattribute__(self, "__dict__")
-    for name, value in _CLASS_ATTRIBUTES.setdefault(cls, lambda: _class_attributes(cls)).items():
+    for name, value in _class_attributes(cls).items():
         state.setdefault(name, value)
     seal(self)
 
 
-def _class_attributes(cls: type) -> dict[str, Any]:
+@per_class
+def _class_attributes(cls: Any) -> dict[str, Any]:
+    """Return what equinox puts into the aux_data of each instance that has it."""
     of_class = {name: getattr(cls, name) for name in ("__module__", "__name__", "__qualname__")}
     return {**of_class, "__doc__": None, "__annotations__": None}
 
 
-class _StaticsChecking:
-    """Checks the statics of modules whenever equinox flattens one.
-
-    The functions that flatten are equinox's own, but they ask for the instance's ``__dict__``.
-    """
-
-    def set_checked(self, *, checked: bool) -> None:
-        if checked:
-            setattr(Module, _GET, _check_and_get)
-        elif _GET in Module.__dict__:
-            delattr(Module, _GET)
+def _set_checked(*, checked: bool) -> None:
+    """Check the statics of modules whenever equinox asks for a ``__dict__``, as to flatten one."""
+    if checked:
+        setattr(Module, _GET, _check_and_get)
+    elif _GET in Module.__dict__:
+        delattr(Module, _GET)
 
 
 def _check_and_get(self: Any, name: str) -> Any:
@@ -253,4 +248,4 @@ def _check_content_when_flattened(cls: Any) -> None:
 
 
 _seal_before_checks(Module)
-follow_checking(Module, _StaticsChecking())
+follow_checking(Module, _set_checked)

@@ -1,21 +1,40 @@
-"""Exported programs, `jax.export`: functions over pytree classes, saved for another process."""
+"""Exported programs, `jax.export`: functions over pytree classes, saved for another process.
 
+Static values come back from the JSON that `leafwise._statics.portable` wrote, without unpickling.
+Names lead to what modules have that are imported already. What comes out is read again, and has
+the same JSON.
+"""
+
+import ast
 import contextlib
+import dataclasses
+import enum
 import functools
 import json
+import operator
+import sys
 import weakref
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final, TypeAlias
 
+import jax
+import numpy as np
 from jax import export
 
 from leafwise._classes.registry import field_names
 from leafwise._jax.compat import forget_exported_class
 from leafwise._objects.classes import on_registered
+from leafwise._objects.code import find_by_name
+from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.text import shorten
 from leafwise._statics.key import StaticKey, key_of, table_of
-from leafwise._statics.portable import Json, PortableReader, class_name, dump
-from leafwise._statics.rebuild import check_fields, rebuild
+from leafwise._statics.portable import Json, PortableReader, class_name, dump, format_json
+from leafwise.errors import PortableError
 
 __all__ = ["register_serialization"]
+
+Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
+"""The static and the dynamic fields of a class."""
 
 
 def register_serialization() -> None:
@@ -78,7 +97,7 @@ def _write(cls: type, key: StaticKey) -> bytes:
     for name, value in zip(key.owner.static_names, key.values, strict=True):
         path = f"{cls.__name__}.{name}"
         statics[name] = reader.read(value, path)
-        rebuild(statics[name], path)  # here, where it can be changed, and not where it is loaded
+        rebuild_static(statics[name], path)  # here it can be changed, not where it is loaded
     names = field_names(cls) or ((), ())
     return dump({"dynamic": names[1], "statics": statics}).encode()
 
@@ -87,6 +106,156 @@ def _read(cls: type, text: bytes) -> StaticKey:
     written = json.loads(text)
     names = field_names(cls) or ((), ())
     before: dict[str, Json] = written["statics"]
-    check_fields("the exported function", cls, written["dynamic"], before, names)
-    values = [rebuild(before[name], f"{cls.__name__}.{name}") for name in names[0]]
+    _check_fields("the exported function", cls, written["dynamic"], before, names)
+    values = [rebuild_static(before[name], f"{cls.__name__}.{name}") for name in names[0]]
     return key_of(table_of(cls), tuple(values))
+
+
+def rebuild_static(written: Json, path: str) -> Any:
+    """Return the static value that was written, and stands at `path`.
+
+    Raises:
+        PortableError: It has a name that leads nowhere here, or cannot be rebuilt from JSON.
+    """
+    reader = PortableReader()
+    try:
+        value = _rebuilt(written, path)
+        if dump(reader.read(value, path)) == dump(written) and not reader.opaque:
+            return value
+    except PortableError:
+        raise
+    except Exception as error:
+        raise _not_portable(written, path) from error
+    raise _not_portable(written, path)
+
+
+def _not_portable(written: Json, path: str) -> PortableError:
+    return PortableError(
+        f"{path}: a value like this cannot be rebuilt in another process\n"
+        f"  got: {shorten(format_json(written))}\n"
+        f"  fix: numbers, texts, containers, enums, frozen dataclasses, dtypes, or functions and "
+        f"classes with a name at the top level of a module"
+    )
+
+
+def _check_fields(
+    path: str, cls: type, dynamic: Sequence[str], statics: Collection[str], names: Names
+) -> None:
+    """Refuse an instance that was written for other fields than the class has here, in `names`."""
+    if (set(statics), list(dynamic)) == (set(names[0]), list(names[1])):
+        return
+    raise PortableError(
+        f"{path}: {cls.__name__} has other fields here than in the file\n"
+        f"  in the file: {_format_fields(statics, dynamic)}\n"
+        f"  here: {_format_fields(*names)}\n"
+        f"  fix: write the file again"
+    )
+
+
+def _format_fields(static: Collection[str], dynamic: Collection[str]) -> str:
+    return f"dynamic {', '.join(dynamic) or 'none'}; static {', '.join(sorted(static)) or 'none'}"
+
+
+def _find_named(name: str, path: str) -> Any:
+    """Return what ``module:qualname`` leads to, or the builtin of a name without a module."""
+    module, colon, qualname = name.rpartition(":")
+    if not colon and qualname in sys.modules and not hasattr(sys.modules["builtins"], qualname):
+        return sys.modules[qualname]
+    module = module or "builtins"
+    if module not in sys.modules:
+        raise PortableError(
+            f"{path}: {name} is of a module that is not imported here, and none is imported for "
+            f"a file\n  fix: import {module}"
+        )
+    found = find_by_name(module, qualname)
+    if found is None:
+        raise PortableError(
+            f"{path}: there is no {qualname} in {module} here\n"
+            f"  fix: define it under that name, or write the file again with the names of today"
+        )
+    return found
+
+
+def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of cases
+    match written:
+        case None | bool() | int() | str():
+            return written
+        case list():
+            return tuple([_rebuilt(each, f"{path}[{at}]") for at, each in enumerate(written)])
+        case {"class": str(name)}:
+            return _instance(_class_named(name, path), written, path)
+        case {"bytes": str(text)}:
+            return ast.literal_eval(text)
+        case {"int": str(text)}:
+            return int(text, 16)
+        case {"float": str(text)}:
+            return float(text)
+        case {"complex": [str(real), str(imaginary)]}:
+            return complex(float(real), float(imaginary))
+        case {"enum": str(name), "value": value}:
+            return _class_named(name, path, enum.Enum)(_rebuilt(value, path))
+        case {"enum": str(name)}:
+            home, _, members = name.rpartition(".")
+            kind, chosen = _class_named(home, path, enum.Enum), members.split("|")
+            gone = [name for name in chosen if name not in kind.__members__]
+            if gone:
+                raise PortableError(
+                    f"{path}: {kind.__name__}.{gone[0]} is in the file, and not here\n"
+                    f"  fix: write the file again, or keep the name"
+                )
+            return functools.reduce(operator.or_, [kind[each] for each in chosen])
+        case {"dtype": str(text)}:
+            return np.dtype(written["char"]) if "char" in written else _dtype(text)
+        case {"name": str(name)} | {"type": str(name)} if "opaque" not in written:
+            return _find_named(name, path)
+        case _:
+            raise _not_portable(written, path)
+
+
+def _class_named(name: str, path: str, base: type = object) -> Any:
+    """Return the class of a name: no other class of a file is called than those it asks for."""
+    found = _find_named(name, path)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise PortableError(
+            f"{path}: {name} is not a class of the kind that it was, but {shorten(found)}"
+        )
+    return found
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    return jax.numpy.dtype(text.removeprefix("dtype(").removesuffix(")").strip("'"))
+
+
+def _instance(cls: Any, written: dict[str, Json], path: str) -> Any:
+    content = _rebuilt(written.get("content", []), path)
+    items = _rebuilt(written.get("items", written.get("members", [])), path)
+    pairs = [(_rebuilt(key, path), _rebuilt(item, path)) for key, item in written.get("pairs", [])]
+    parts = {
+        step.removeprefix("."): _rebuilt(part, path + step)
+        for step, part in written.get("parts", {}).items()
+    }
+    if cls in _CONTAINERS:
+        return cls(items or pairs)
+    if issubclass(cls, np.generic):
+        return np.frombuffer(content[2], _dtype(content[1]))[0]
+    if cls is functools.partial:
+        count, *names = content
+        args = [parts[f"args[{at}]"] for at in range(count)]
+        return cls(parts["func"], *args, **{name: parts[f"keywords[{name!r}]"] for name in names})
+    if issubclass(cls, tuple):
+        names = getattr(cls, "_fields", None)
+        return tuple.__new__(cls, items if names is None else [parts[name] for name in names])
+    if "pickled" in written or content or items or pairs or cls.__new__ is not object.__new__:
+        raise _not_portable(written, path)
+    if hasattr(cls, "__dataclass_fields__"):
+        fields = dataclasses.fields(cls)
+        here = [field.name for field in fields if field.compare or field.name in parts]
+        if set(here) - set(parts):  # more than these is what its methods have set
+            _check_fields(path, cls, (), list(parts), (here, ()))
+    made = object.__new__(cls)
+    for name, value in parts.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+_CONTAINERS: Final = (list, dict, set, frozenset, FrozenMapping)

@@ -5,6 +5,7 @@ A checkpoint has two items, both of orbax's own handlers: `arrays`, a dict by ke
 """
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -148,12 +149,8 @@ def restore(
             raise CheckpointError(_NOT_OURS.format(folder))
         saved = from_json(read_item(_DESCRIPTION, ocp.args.JsonRestore()), str(folder))
 
-        def read(shardings: Mapping[str, Any]) -> dict[str, Any]:
-            return _read_arrays(read_item, saved, shardings)
-
-        def agree(error: CheckpointError | None) -> None:
-            _agree(folder, error)
-
+        read = functools.partial(_read_arrays, read_item, saved)
+        agree = functools.partial(_agree, folder)
         return unpack(target, saved, str(folder), read, renamed, agree=agree)
 
 

@@ -34,7 +34,12 @@ def budgets_of(
     marks: list[tuple[str, pytest.Mark]], on_error: Callable[[AssertionError], None]
 ) -> Generator[None, None, None]:
     """Hold a test to its budgets; if it fails itself, that is what is reported."""
-    running = [(_budget_of(group), group) for group in _groups(marks)]
+    running: list[tuple[budget, list[Allowance]]] = []
+    for group in _groups(marks):
+        counted: dict[str, Any] = {each.events: each.most for each in group}
+        of = group[0].of
+        # An operation of JAX itself counts if the marker names it.
+        running.append((budget(**counted, of=of, eager=callable(of)), group))
     with watch() as log:
         for each, _ in running:
             each.__enter__()
@@ -48,13 +53,6 @@ def budgets_of(
     if error is not None:
         on_error(error)
         raise error
-
-
-def _budget_of(group: list[Allowance]) -> budget:
-    counted: dict[str, Any] = {each.events: each.most for each in group}
-    of = group[0].of
-    # An operation of JAX itself counts if the marker names it.
-    return budget(**counted, of=of, eager=callable(of))
 
 
 def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:

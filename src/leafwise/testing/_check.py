@@ -8,12 +8,12 @@ import hypothesis.errors
 
 from leafwise._objects.text import got
 from leafwise.testing import _recompilation
-from leafwise.testing._laws import copies, keys, programs, structure
+from leafwise.testing._laws import keys, structure, travel
 from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._laws.run import LawTest, run_law, strategy_of, try_laws
 
 _TESTS: Final[dict[Law, LawTest]] = {
-    Law.FRESH_PROCESS: LawTest(copies.fresh_process, 0.2),  # first: nothing has been hashed yet
+    Law.FRESH_PROCESS: LawTest(travel.fresh_process, 0.2),  # first: nothing has been hashed yet
     Law.ROUND_TRIP: LawTest(structure.round_trip),
     Law.ANY_LEAF: LawTest(structure.any_leaf, 0.2),
     Law.IDENTITY_MAP: LawTest(structure.identity_map),
@@ -27,9 +27,9 @@ _TESTS: Final[dict[Law, LawTest]] = {
     Law.STATIC_TYPES: LawTest(keys.static_types, on="edits"),
     Law.AUX_DATA_HASH: LawTest(keys.aux_data_hash, on="edits"),
     Law.DISTINCT_CLASSES: LawTest(keys.distinct_classes, 0.2),
-    Law.COPIES: LawTest(copies.copies),
-    Law.TRANSFORMATIONS: LawTest(programs.transformations, 0.1),
-    Law.NO_TRACER_LEAKS: LawTest(programs.no_tracer_leaks, 0.02),
+    Law.COPIES: LawTest(travel.copies),
+    Law.TRANSFORMATIONS: LawTest(travel.transformations, 0.1),
+    Law.NO_TRACER_LEAKS: LawTest(travel.no_tracer_leaks, 0.02),
     Law.RECOMPILATION: LawTest(_recompilation.as_predicted, 0.1, on="draws"),
 }
 

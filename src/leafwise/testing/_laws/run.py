@@ -330,19 +330,7 @@ _BY_HYPOTHESIS: Final = re.compile(
 )
 
 
-_SETTINGS: Final = hypothesis.settings(
-    database=None,
-    derandomize=True,
-    deadline=None,
-    max_examples=200,
-    # Not `explain`, which draws many more values, each of which may compile.
-    phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-    suppress_health_check=[
-        hypothesis.HealthCheck.filter_too_much,
-        hypothesis.HealthCheck.too_slow,
-        hypothesis.HealthCheck.data_too_large,
-    ],
-)
+_SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200
 """How many values are drawn until one is wanted, and how many more to make it simpler."""
 _COMPILED: Final = 20
@@ -362,7 +350,12 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
         left -= 1
         drawn += 1
         with count_events() as counts:
-            value = _drawn(draw, strategy)
+            try:
+                value = draw(strategy)
+            except ImpossibleError:
+                hypothesis.reject()
+            except CannotBuildError as error:
+                raise EnoughError from error  # Hypothesis would look for the simplest one
             accepted = wanted(value)
         if accepted:
             left = left if best else _MOST_DRAWN
@@ -373,21 +366,10 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
         return accepted
 
     try:
-        hypothesis.find(drawn_by(is_wanted), bool, settings=_SETTINGS)
-    except hypothesis.errors.FailedHealthCheck:
-        raise  # it cannot search here, such as inside another test
+        hypothesis.find(drawn_by(is_wanted), bool, settings=_settings_for(_SEARCH, 1.0))
     except (EnoughError, hypothesis.errors.HypothesisException) as error:
         if isinstance(error.__cause__, CannotBuildError):
             raise error.__cause__ from None
         if not best:  # no such value, or no strategy; else it was out of steps
             raise LookupError(str(error)) from error
     return best[0]
-
-
-def _drawn(draw: st.DrawFn, strategy: Any) -> Any:
-    try:
-        return draw(strategy)
-    except ImpossibleError:
-        return hypothesis.reject()
-    except CannotBuildError as error:
-        raise EnoughError from error  # Hypothesis would look for the simplest one

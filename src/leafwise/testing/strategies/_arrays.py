@@ -189,7 +189,8 @@ def arrays(
     shapes = _SHAPES if shape is None else _shape_strategy(shape)
     dtypes = _DTYPES if dtype is None else dtype
     if not isinstance(dtypes, st.SearchStrategy):
-        _check_dtype(dtypes)
+        if not _is_key_dtype(dtypes):
+            jnp.dtype(dtypes)  # which refuses what is not one
         dtypes = st.just(dtypes)
     given: Any = elements
     if given is not None and not isinstance(given, st.SearchStrategy):
@@ -221,16 +222,6 @@ def _shape_strategy(shape: Any) -> Strategy:
     raise TypeError(
         f"arrays(shape=...) takes a tuple of lengths or a strategy for them, got {shape!r}"
     )
-
-
-def _check_dtype(dtype: Any) -> None:
-    try:
-        jnp.dtype(dtype)
-    except TypeError as error:
-        if not _is_key_dtype(dtype):
-            raise TypeError(
-                f"arrays(dtype=...) takes a dtype or a strategy for dtypes, got {dtype!r}"
-            ) from error
 
 
 def _is_key_dtype(dtype: Any) -> bool:

@@ -18,8 +18,8 @@ import jax
 from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.equality import is_distinct
-from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
+from leafwise._trees.update import copy_with_parts, parts_of
 from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
 from leafwise.testing.strategies._leaves import same_leaf
 

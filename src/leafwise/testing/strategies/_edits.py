@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from leafwise._classes.annotations import unwrap
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._format import (
     format_change,
@@ -111,7 +110,7 @@ class Edit(Generic[T]):
 # ------------------------------------------------------------- other containers and statics
 
 
-def other_containers(value: Any) -> Strategy | None:
+def _other_containers(value: Any) -> Strategy | None:
     """Return a strategy for trees of another structure than a leaf or container."""
     kind = type(value)
     if value is None:
@@ -170,13 +169,7 @@ def _conversions(value: Any) -> list[Callable[[Any], Any]]:
     return [TupleSubclass] if type(value) is tuple else []
 
 
-def static_types(value: Any) -> Strategy | None:
-    """Return a strategy for statics that are equal and of another type."""
-    found = list(twins(value))
-    return st.sampled_from(found) if found else None
-
-
-def static_values(value: Any) -> Strategy | None:
+def _other_statics(value: Any) -> Strategy | None:
     """Return a strategy for other statics, as a rule of the same type; None if none are known."""
     if type(value) is int:
         made: Strategy = st.integers(0, 9) | st.integers(-99, 99)
@@ -184,18 +177,13 @@ def static_values(value: Any) -> Strategy | None:
         simple = st.sampled_from([0.0, 1.0, 0.5, -0.0])
         made = simple | st.floats(-99, 99, width=16) | st.just(math.nan)
     else:
-        found = [new for new in _other_statics(value) if is_distinct(value, new) is not False]
+        # Of what has fields there are none, as these are changed.
+        is_function = callable(value) and not hasattr(type(value), "_fields")
+        functions = list(FUNCTIONS) if is_function else []
+        others = (make(value) for kind, make in _OTHERS.items() if isinstance(value, kind))
+        found = [new for new in next(others, functions) if is_distinct(value, new) is not False]
         return st.sampled_from(found) if found else None
     return made.filter(lambda new: is_distinct(value, new) is not False)
-
-
-def _other_statics(value: Any) -> list[Any]:
-    """Return other statics; of what has fields there are none, as these are changed."""
-    for kind, others in _OTHERS.items():
-        if isinstance(value, kind):
-            return others(value)
-    is_function = callable(value) and not hasattr(type(value), "_fields")
-    return list(FUNCTIONS) if is_function else []
 
 
 def _other_static_arrays(value: StaticArray) -> list[Any]:
@@ -270,17 +258,18 @@ def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
         # Not made before it is drawn: few are, of many leaves.
         return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
     if kind is EditKind.CONTAINER:
-        return None if role is Role.STATIC else other_containers(value)
+        return None if role is Role.STATIC else _other_containers(value)
     if role is not Role.STATIC:
         return None
     if kind is EditKind.STATIC_TYPE:
-        return static_types(value)
+        equal = list(twins(value))
+        return st.sampled_from(equal) if equal else None
     parameter = _parameter_of(position)
     annotation = unwrap(parameter.kind) if parameter else None
     if typing.get_origin(annotation) is typing.Literal:
         others = [each for each in typing.get_args(annotation) if is_distinct(each, value)]
         return st.sampled_from(others) if others else None
-    return static_values(value)
+    return _other_statics(value)
 
 
 def _parameter_of(position: EditPosition) -> Parameter | None:
@@ -346,7 +335,7 @@ def edits(
             f"  fix: instances({instance.__name__}).flatmap(edits)"
         )
     named = [kinds] if isinstance(kinds, str) else EditKind if kinds is None else kinds
-    chosen = [_kind(kind) for kind in named]
+    chosen = list(map(EditKind, named))
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
     positions = list(edit_positions(instance))
     if paths is not None:
@@ -363,15 +352,6 @@ def edits(
         where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
         raise ValueError(f"{type(instance).__name__}: there is no edit of the kind {names}{where}")
     return edits_of(found)
-
-
-def _kind(kind: EditKind | str) -> EditKind:
-    try:
-        return EditKind(kind)
-    except ValueError:
-        raise ValueError(
-            f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
-        ) from None
 
 
 @st.composite

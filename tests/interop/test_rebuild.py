@@ -14,8 +14,8 @@ import pytest
 
 import leafwise as lw
 from leafwise._statics.portable import PortableReader, dump
-from leafwise._statics.rebuild import rebuild
 from leafwise.errors import PortableError
+from leafwise.interop.export import rebuild_static
 
 
 class Color(enum.Enum):
@@ -83,7 +83,7 @@ VALUES: list[Any] = [
 def test_what_comes_back_is_what_was_written(value: Any) -> None:
     """Of the same type, and with the same JSON, which distinguishes what keys do."""
     written = json.loads(json.dumps(PortableReader().read(value, "")))
-    again = rebuild(written, "P.x")
+    again = rebuild_static(written, "P.x")
     assert type(again) is type(value)
     assert dump(PortableReader().read(again, "")) == dump(written)
 
@@ -101,7 +101,7 @@ class Fields:
 def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
     """As a digest refuses it; of arrays and other objects there is not all in JSON."""
     with pytest.raises(PortableError, match=r"^P\.x"):
-        rebuild(PortableReader().read(value, ""), "P.x")
+        rebuild_static(PortableReader().read(value, ""), "P.x")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_its_class_has_not_here_is_named(
     text = json.dumps(PortableReader().read(value, ""), sort_keys=True)
     assert written in text
     with pytest.raises(PortableError, match=rf"^P\.x.*{words}"):
-        rebuild(json.loads(text.replace(written, now)), "P.x")
+        rebuild_static(json.loads(text.replace(written, now)), "P.x")
 
 
 CALLED: list[Any] = []
@@ -176,5 +176,5 @@ HERE = f"{__name__}:Dangerous"
 def test_a_file_calls_nothing(written: Any) -> None:
     """No class of a user's is called, nothing is unpickled, and all else is one kind of error."""
     with pytest.raises(PortableError, match=r"^P\.x"):
-        rebuild(written, "P.x")
+        rebuild_static(written, "P.x")
     assert CALLED == []

@@ -1,0 +1,249 @@
+"""Laws of instances that travel: by copies, to another process, and through transformations."""
+
+import contextlib
+import copy
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from leafwise._objects.code import is_importable
+from leafwise._trees.roles import exchange
+from leafwise.testing._format import format_error, format_leaf, is_key
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
+from leafwise.testing._laws.same import difference, state_of
+from leafwise.testing._laws.structure import checks_shapes
+from leafwise.testing.strategies._edit_positions import path_of
+from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf
+
+_REGISTRY: Final = jax.tree_util.default_registry
+
+Function = Callable[[Any], Any]
+
+
+def copies(case: Case) -> None:
+    """Copy with copy, deepcopy and pickle."""
+    x = case.instance
+    _compare(case, "copy.copy", copy.copy, lambda part: part)  # which shares the parts
+    # JAX compiles a program for each shape to copy an array, which is no matter of the class.
+    arrays = {id(leaf): leaf for leaf in case.flatten(x)[0] if isinstance(leaf, jax.Array)}
+
+    def deepcopy(value: Any) -> Any:
+        return copy.deepcopy(value, dict(arrays))
+
+    _compare(case, "copy.deepcopy", deepcopy, deepcopy)
+    if _is_found_elsewhere(case.cls):
+        _compare(case, "pickle", _pickled, _pickled)
+
+
+def _compare(case: Case, how: str, do: Function, do_part: Function) -> None:
+    x = case.instance
+    try:
+        made = do(x)
+    except Exception:  # noqa: BLE001  # the user's own code
+        if not _parts_allow(x, do_part):
+            return
+        made = case.attempt(how, do, x)
+    _check_copy(case, made, f"after {how}", do_part)
+    before, after = (case.flatten(each)[0] for each in (x, made))
+    if len(after) != len(before):
+        case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
+
+
+def _pickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))  # noqa: S301  # made here
+
+
+def _parts_allow(x: Any, do: Function) -> bool:
+    """Return whether each part alone can be copied: if not, the class is not to blame."""
+    children, aux = _REGISTRY.flatten_one_level(x) or ((), None)
+    try:
+        for value in (*state_of(x).values(), *children, aux):
+            do(value)
+    except Exception:  # noqa: BLE001  # the user's own code
+        return False
+    return True
+
+
+def _check_copy(case: Case, made: Any, how: str, do_part: Function) -> None:
+    """Fail where a copy differs in an attribute that is kept if it is copied alone."""
+    x, names = case.instance, case.names
+
+    def is_kept(name: str) -> bool:  # a copied function may be another one
+        try:
+            alone = exchange(x, name, do_part(getattr(x, name)))
+        except Exception:  # noqa: BLE001  # the user's own code
+            return False
+        return difference(x, alone, names, (name,)) is None
+
+    if difference(x, made, names) is not None:
+        case.check_same(made, how, tuple(filter(is_kept, (*names.static, *names.dynamic))))
+
+
+def _is_found_elsewhere(cls: type) -> bool:
+    """Return whether another process finds the class by its name."""
+    return is_importable(cls) and cls.__module__ != "__main__"
+
+
+def fresh_process(case: Case) -> None:
+    """Unpickle in a process that has not imported the class, and hashes strings differently."""
+    x = case.instance
+    if not _is_found_elsewhere(case.cls) or not _parts_allow(x, _pickled):
+        return
+    names = case.names.static
+    level: Any = _REGISTRY.flatten_one_level(x)
+    try:
+        first = pickle.dumps(x)
+        for value in (x, level[1], *(getattr(x, name) for name in names)):
+            with contextlib.suppress(Exception):
+                hash(value)  # one that is cached would be pickled
+        pickles = [first, pickle.dumps(x)]
+    except Exception:  # noqa: BLE001  # the law `copies` reports it
+        return
+    with contextlib.suppress(Exception):  # aux_data need not pickle
+        pickles.append(pickle.dumps(level[1]))
+    if any(b"__main__" in each for each in pickles):
+        return  # it is another module there
+    module = case.cls.__module__
+    paths = [*folder_of(module), *filter(None, sys.path)]
+    try:
+        answer = PROCESS.ask(UnpickleRequest(paths, module, names, pickles))
+    except EOFError:
+        case.fail("", "a new process ended while it unpickled it", "an instance")
+    if answer.missing:
+        return  # a module cannot be imported there: the class is not to blame
+    if answer.problem:
+        fix = case.law.fix if answer.path else ""  # of a static, whoever holds it
+        case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance", fix=fix)
+    try:
+        back = pickle.loads(answer.back)  # noqa: S301  # what was sent
+    except Exception as error:  # noqa: BLE001  # the user's own code
+        case.fail("", f"back from a new process, {format_error(error)}", "an equal instance")
+    _check_copy(case, back, "back from a new process", _pickled)
+
+
+_TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
+
+
+def transformations(case: Case) -> None:
+    """Send an instance through each transformation."""
+    x = case.instance
+    leaves, structure = case.flatten(x)
+    if not all(map(is_numeric, leaves)):
+        return  # a jitted function does not accept it
+    for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
+        if what == "jax.vmap" and (not leaves or checks_shapes(structure, leaves)):
+            continue  # there is nothing to map over, or no batch of such an instance
+
+        def inside(traced: Any, what: str = what) -> Any:
+            case.check_same(traced, f"inside {what}", case.names.static)
+            return traced
+
+        made = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
+        case.check_same(made, f"out of {what}", case.names.static)
+        its = case.structure(made)
+        if not case.same_structure(structure, its):
+            case.fail("", f"{its} out of {what}", f"{structure}, as it went in")
+        pairs = jax.tree_util.tree_leaves_with_path(made) if keeps_leaves else ()
+        for (path, leaf), wanted in zip(pairs, leaves, strict=False):
+            if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
+                where = path_of(made, path, leaf)
+                got = f"{format_leaf(leaf)} out of {what}"
+                case.fail(where, got, f"{format_leaf(wanted)}, as it went in")
+
+
+def _jit(function: Function, x: Any) -> Any:
+    jax.jit(function).trace(x)
+    return x  # what comes out is looked at under `eval_shape`
+
+
+def _checkpoint(function: Function, x: Any) -> Any:
+    return jax.checkpoint(function)(x)
+
+
+def _vmap(function: Function, x: Any) -> Any:
+    mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
+    return _TREE_MAP(_first, mapped)
+
+
+def _grad(function: Function, x: Any) -> Any:
+    def total(tree: Any) -> Any:
+        return _sum_of_floats(function(tree))
+
+    gradient: Any = jax.grad(total, allow_int=True)
+    return jax.eval_shape(gradient, x)
+
+
+def _scan(function: Function, x: Any) -> Any:
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        return function(carry), None
+
+    def run(x: Any) -> Any:
+        return jax.lax.scan(step, x, None, length=2)[0]
+
+    return jax.eval_shape(run, _TREE_MAP(_as_array, x))
+
+
+_TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
+    "jax.jit": (_jit, False),
+    "jax.vmap": (_vmap, True),
+    "jax.eval_shape": (jax.eval_shape, False),
+    "jax.grad": (_grad, False),
+    "lax.scan": (_scan, False),
+    "jax.checkpoint": (_checkpoint, True),
+}
+"""How each is called, and whether it returns the leaves that it was given.
+
+Most are traced, and not compiled, which would say no more of a class.
+"""
+
+
+def _as_array(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) else put(leaf)
+
+
+def _twice(leaf: Any) -> Any:
+    if is_key(leaf):
+        return jnp.stack([leaf] * 2)
+    return put(np.stack([np.asarray(_as_array(leaf))] * 2))  # compiles nothing for each shape
+
+
+def _first(leaf: Any) -> Any:
+    return leaf[0] if is_key(leaf) else put(np.asarray(leaf)[0])
+
+
+def _sum_of_floats(tree: Any) -> Any:
+    """Return a real number that depends on each float and complex leaf."""
+    leaves = jax.tree_util.tree_leaves(tree)
+    numbers = [leaf for leaf in leaves if jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact)]
+    return sum((jnp.sum(jnp.real(leaf)).astype(float) for leaf in numbers), jnp.zeros(()))
+
+
+_LINES: Final = 4
+"""How many lines of JAX's report are shown: what leaked, and where it was created."""
+
+
+def no_tracer_leaks(case: Case) -> None:
+    """Flatten and unflatten inside a trace under `jax.checking_leaks`."""
+    x = case.instance
+    leaves = case.flatten(x)[0]
+    if not all(map(is_numeric, leaves)):
+        return
+
+    def function(traced: Any) -> Any:
+        parts, structure = case.flatten(traced)
+        return structure.unflatten(parts)
+
+    try:
+        with jax.checking_leaks():
+            jax.eval_shape(function, x)
+    except Exception as error:  # noqa: BLE001  # JAX raises a plain Exception
+        problem = " ".join(map(str.strip, str(error).splitlines()[:_LINES]))
+        if "Leaked" in problem:  # other laws report anything else
+            case.fail("", f"jax.checking_leaks found a leak: {problem}", "no tracer is kept")
