@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.captures_table import format_lines, stale_lines
 from leafwise._display.findings import (
     Finding,
     busy,
@@ -25,6 +24,7 @@ from leafwise._display.words import (
     annotation,
     audit_lines,
     cache_lines,
+    captures_lines,
     clean,
     count,
     cut,
@@ -34,6 +34,7 @@ from leafwise._display.words import (
     left_out_lines,
     paths_of,
     place,
+    stale_lines,
     together_lines,
     tried_lines,
 )
@@ -105,7 +106,7 @@ def _summary(report: Report) -> str:
 def _print_captures(captured: CapturesRecord, console: Console) -> None:
     console.print()
     _print(f"{cut(captured.function, _LONGEST)} captures", console, style="bold")
-    for line in format_lines(captured):
+    for line in captures_lines(captured):
         console.print(Text(f"  {line}"), soft_wrap=True)
     for line in stale_lines(captured):
         _print(line, console, 2, style="bold red")

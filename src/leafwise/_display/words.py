@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from leafwise._display.findings import Finding
-    from leafwise._display.report import Report, SiteRecord
+    from leafwise._display.report import CapturesRecord, Report, SiteRecord
 
 NOTHING: Final = "JAX compiled nothing."
 
@@ -169,6 +169,55 @@ def audit_lines(report: "Report") -> list[str]:
     ]
     cost = f"audit: {count(audit.calls, 'call')} compared in {duration(audit.seconds)}"
     return [*lines, cost]
+
+
+_COLUMNS: Final = ("name", "treatment", "bytes", "value", "where")
+_MOST_ROWS: Final = 200
+_LONGEST: Final = 200
+_LARGE: Final = 2**20
+"""From so many bytes on there is a warning."""
+
+
+def captures_lines(captured: "CapturesRecord") -> Iterator[str]:
+    """Yield what a function closes over as a table; below it the bytes, and a warning."""
+    name, own = clean(captured.function), len(captured.captures)
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for capture in captured.captures[:_MOST_ROWS]:
+        nbytes = size(capture.nbytes) if capture.nbytes else ""
+        rows.append((capture.name, capture.treatment, nbytes, capture.value, capture.where))
+    rows = [tuple(cut(text, _LONGEST) for text in row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if own else ():
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        padded[2] = row[2].rjust(widths[2])
+        yield "  ".join(padded).rstrip()
+    if not own:
+        yield f"{name} captures nothing"
+    if own > _MOST_ROWS:
+        yield f"and {count(own - _MOST_ROWS, 'more capture')}"
+    if captured.nbytes:
+        yield f"captured arrays of {name}: {size(captured.nbytes)}"
+    if captured.nbytes >= _LARGE:
+        yield (
+            f"warning: {size(captured.nbytes)} of captured arrays are kept by every program of "
+            f"{name}: pass them as arguments"
+        )
+
+
+def stale_lines(captured: "CapturesRecord") -> Iterator[str]:
+    """Yield a line for each call that was answered for an old value."""
+    name, calls = clean(captured.function), captured.stale
+    for stale in calls[:_MOST_ROWS]:
+        path, before, after = (
+            cut(text, _LONGEST) for text in (stale.name, stale.before, stale.after)
+        )
+        read = f" (read at {clean(stale.line)})" if stale.line else ""
+        yield (
+            f"stale: {clean(stale.call)}: {name} was answered for {path} = {before}, "
+            f"which was {after} by then{read}: pass it as an argument"
+        )
+    if len(calls) > _MOST_ROWS:
+        yield f"and {count(len(calls) - _MOST_ROWS, 'more stale call')}"
 
 
 class ShownAsText:
