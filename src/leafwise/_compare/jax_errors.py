@@ -17,8 +17,14 @@ from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause, is_function
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
-from leafwise._jax.frames import frames_of, hide_frames, keep_frames, release_frames
-from leafwise._jax.refusals import Refusal, refusal_in
+from leafwise._jax.frames import (
+    Refusal,
+    frames_of,
+    hide_frames,
+    keep_frames,
+    refusal_in,
+    release_frames,
+)
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import Block, is_installed_module
 
