@@ -3,8 +3,6 @@
 import dataclasses
 import heapq
 import inspect
-import threading
-import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -77,12 +75,9 @@ class ProgramEntry:
         signature: The arguments; None where they could not be seen.
         explanation: Why it was made, against the nearest earlier one.
         site: The line of the user's code that called; None if there is none.
-        time: When it began, in seconds, as `time.time` says it.
-        thread: The name of the thread.
         trace_seconds: How long the trace took; 0.0 for a recompile.
         lower_seconds: How long the lowering took; 0.0 if there was none so far.
         compile_seconds: How long the compile took; 0.0 if there was none so far.
-        cached: Whether the persistent compilation cache answered.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
         given: What the user's own line names in the call of a package that led to it.
@@ -102,12 +97,9 @@ class ProgramEntry:
     signature: Signature | None
     explanation: Explanation
     site: Site | None
-    time: float = dataclasses.field(default_factory=time.time)
-    thread: str = dataclasses.field(default_factory=lambda: threading.current_thread().name)
     trace_seconds: float = 0.0
     lower_seconds: float = 0.0
     compile_seconds: float = 0.0
-    cached: bool = False
     ran: bool = True
     live: bool = True
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])

@@ -226,7 +226,7 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
 
 
 def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
-    program.compile_seconds, program.cached = raw.seconds, raw.cache.hit
+    program.compile_seconds = raw.seconds
     _HERE.current = None
 
 
