@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from leafwise._captures.bindings import Binding
 from leafwise._captures.fingerprint import (
@@ -50,9 +51,10 @@ from leafwise._jit.blocks import (
     StaleCapture,
     current_block,
     follow_blocks,
+    numpy_digests,
+    program_change,
 )
 from leafwise._jit.callee import capturing_function, code_id
-from leafwise._jit.exact import is_part_of_trace, numpy_digests, program_change
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import is_tracing, note, read_before, trace_afresh
 from leafwise._objects.attributes import (
@@ -232,7 +234,8 @@ class Guard:
             self._install(self._recheck)
         else:
             self._check_against(current, state)
-        inside = is_part_of_trace(args, kwargs)
+        # Inside a trace the program around it is the one that counts.
+        inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs)))
         if block is not None and block.is_exact and not (found or inside):
             return self._call_exactly(block, state, args, kwargs)
         return _in_state(self.made, state)(*args, **kwargs)
