@@ -55,11 +55,10 @@ class Explaining(Block):
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
             note = "" if _is_explained(error) else explanation(error)
-        if kept:
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            if kept:
                 hide_frames(error)
-        if note:
-            with contextlib.suppress(Exception):
+            if note:
                 error.add_note(_Explained(note))
 
 

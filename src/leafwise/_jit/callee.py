@@ -125,7 +125,7 @@ class Callee:
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
 
 
-def name_of(fun: Callable[..., Any]) -> str:
+def jitted_name(fun: Callable[..., Any]) -> str:
     """Return the name that JAX gives a function."""
     while isinstance(fun, functools.partial):
         fun = fun.func

@@ -17,7 +17,7 @@ import jax
 from leafwise._captures.fingerprint import captured_by, describe_changes
 from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, definition_of, recreated_function
-from leafwise._compare.jitted_call import fix_of
+from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
@@ -120,7 +120,9 @@ class OutsideLog:
         # Within one run a package may well compile one operation with several constants.
         # Where no run is known, it is another one for what runs a function.
         if earlier is not None and (call.functions if run is None else earlier.run != run):
-            fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else Fix()
+            fix = _KEEP if call.is_direct else Fix()
+            if work.inputs is not None:
+                fix = jit_once_fix(user)
             again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
             reasons = list(_fresh(earlier, program, call, fix)) or [again]
         else:

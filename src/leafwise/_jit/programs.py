@@ -272,16 +272,17 @@ class ProgramLog:
         program = ProgramEntry(outcome, signature, found, site_of(frame), ran=not abstract)
         program.is_inner = inner
         if work is not None:
-            program.role = work.role
-            program.lowered = lowered_by(work)
+            program.role, program.lowered = work.role, work.lowered
         return program
 
     def _explain_new(
         self, outcome: Outcome, signature: Signature | None, work: Work | None, *, inner: bool
     ) -> Explanation:
         if outcome is Outcome.RETRACE and signature is not None:
-            by_captures = self._explain_by_captures()
-            return by_captures or self.explain(signature, retraced=True, inner=inner)
+            if self._retired_for is not None:  # not for its arguments
+                (last, reasons), self._retired_for = self._retired_for, None
+                return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
+            return self.explain(signature, retraced=True, inner=inner)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, each in enumerate(programs) if each.is_call and each.live]
@@ -357,14 +358,6 @@ class ProgramLog:
             self._drop_live()
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
-    def _explain_by_captures(self) -> Explanation | None:
-        """Return why a call is traced, if that is not for its arguments."""
-        if self._retired_for is None:
-            return None
-        last, reasons = self._retired_for
-        self._retired_for = None
-        return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-
     def note_package(self, program: ProgramEntry, given: Mapping[str, Any]) -> None:
         """Note that a package called, and what the user's line named there.
 
@@ -411,11 +404,6 @@ def _with_cause(
     """Add a cause that is not among the arguments, and decides."""
     reason = Reason("(not an argument)", ReasonKind.CACHE, outcome, MISSING, after, cause)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, reason))
-
-
-def lowered_by(work: Work) -> tuple[Any, Any, Any]:
-    """Return what a program keeps of its lowering."""
-    return work.sizes, work.inputs, work.devices
 
 
 def _is_alike(program: ProgramEntry, work: Work) -> bool:

@@ -21,9 +21,9 @@ from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
-from leafwise._jit.callee import Callee, function_behind, is_equinox, name_of
+from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
 from leafwise._jit.outside import OutsideLog
-from leafwise._jit.programs import ProgramEntry, ProgramLog, lowered_by
+from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import (
     Site,
     inner_frame,
@@ -216,7 +216,7 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
             logs = _followed.setdefault(fun, {})
             _of_code[getattr(fun, "__code__", None)] = weakref.ref(fun)
             if statics not in logs:
-                logs[statics] = ProgramLog(Callee(name_of(fun), weakref.ref(fun), statics))
+                logs[statics] = ProgramLog(Callee(jitted_name(fun), weakref.ref(fun), statics))
             found = logs[statics]
     if not isinstance(found, ProgramLog):
         return None
@@ -279,7 +279,7 @@ def _lowered_or_compiled(
         and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
         program = current[2]
-        program.role, program.lowered = work.role, lowered_by(work)
+        program.role, program.lowered = work.role, work.lowered
     elif not work.is_known:
         return None, False
     else:
