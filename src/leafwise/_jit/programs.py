@@ -70,14 +70,8 @@ class Program:
 class ProgramEntry:
     """The entry of a program in the log of its function: what later calls are compared with.
 
-    Attributes:
-        outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
+    Attributes, next to those of a `Program`:
         signature: The arguments; None where they could not be seen.
-        explanation: Why it was made, against the nearest earlier one.
-        site: The line of the user's code that called; None if there is none.
-        trace_seconds: How long the trace took; 0.0 for a recompile.
-        lower_seconds: How long the lowering took; 0.0 if there was none so far.
-        compile_seconds: How long the compile took; 0.0 if there was none so far.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
         given: What the user's own line names in the call of a package that led to it.
