@@ -20,7 +20,6 @@ from leafwise._display.findings import (
 )
 from leafwise._display.report import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
-    NOTHING,
     annotation,
     audit_lines,
     cache_lines,
@@ -30,7 +29,6 @@ from leafwise._display.words import (
     cut,
     described,
     duration,
-    is_empty,
     left_out_lines,
     paths_of,
     place,
@@ -71,7 +69,7 @@ def print_report(report: Report, console: Console) -> None:
         for number, line in enumerate(text.splitlines()):
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
-    _print(NOTHING if is_empty(report) else _summary(report), console)
+    _print(_summary(report), console)
     for line in (*together_lines(report), *left_out_lines(report)):
         _print(line, console)
 
@@ -95,6 +93,8 @@ def _recorded(report: Report) -> Console:
 
 def _summary(report: Report) -> str:
     ran, found = duration(report.seconds), report.findings
+    if not (report.functions or report.events):
+        return "JAX compiled nothing."
     if found:
         spent = duration(seconds_of(found))
         return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"

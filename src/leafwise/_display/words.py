@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from leafwise._display.findings import Finding
     from leafwise._display.report import CapturesRecord, Report, SiteRecord
 
-NOTHING: Final = "JAX compiled nothing."
-
 # Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
 # follows; halves of surrogate pairs, which UTF-8 cannot encode.
 _UNPRINTABLE: Final = re.compile(
@@ -90,38 +88,6 @@ def left_out_lines(report: "Report") -> Iterator[str]:
             f"JAX {report.jax} does not show {shown} to this version of leafwise: {what} are "
             f"left out. `pip install -U leafwise`"
         )
-
-
-def is_empty(report: "Report") -> bool:
-    """Return whether JAX did nothing while the program ran."""
-    return not report.functions and not report.events
-
-
-def headword(outcome: str, *, first: bool) -> str:
-    """Return the word in front of the sentence: ``first call``, ``retrace``."""
-    return "first call" if first and outcome in _FIRST else outcome
-
-
-def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
-    """Return what JAX does for a call with this outcome."""
-    if first and outcome in _FIRST:
-        return _FIRST[outcome]
-    words = _SENTENCES.get(outcome, clean(outcome))
-    return f"{words}; shared, but unsound" if unsound else words
-
-
-_FIRST: Final = {
-    "retrace": "traced, lowered and compiled",
-    "recompile": "lowered and compiled from a trace that was there",
-}
-_SENTENCES: Final = {
-    "reuse": "a cache hit, nothing runs in Python",
-    "dispatch": "a new dispatch entry for the same program",
-    "recompile": "lowered and compiled again, without a trace",
-    "retrace": "traced, lowered and compiled again",
-    "error": "the call raises",
-    "unknown": "not decided by the arguments",
-}
 
 
 def described(path: str, kind: str, change: str) -> str:
