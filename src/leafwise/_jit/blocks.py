@@ -160,10 +160,7 @@ def program_change(
     """Compare the program that answers a call with the one that JAX would make of it now."""
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
-        if callee.marked is None:
-            return callee.fun(*args, **kwargs)
-        given, by_name = callee.marked.values(args, kwargs)
-        return callee.fun(*given, **by_name)
+        return callee.with_values(args, kwargs)()
 
     statics, make = callee.statics, getattr(jax.jit, "__wrapped__", jax.jit)
     again: Any = make(fresh, static_argnums=statics.numbers, static_argnames=statics.names)

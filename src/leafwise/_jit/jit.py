@@ -313,11 +313,9 @@ class _TracedBody:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
-        log, fun = self.program_log, self.callee.fun
-        marked = self.callee.marked
-        given, by_name = (args, kwargs) if marked is None else marked.values(args, kwargs)
+        log, run = self.program_log, self.callee.with_values(args, kwargs)
         if getattr(jax.config, "jax_disable_jit", False):
-            return fun(*given, **by_name)
+            return run()
         call = next((each for each in running_calls() if each.fun is self), None)
         if call is not None and call.runs:
             seen, named = call.args, call.kwargs
@@ -330,7 +328,7 @@ class _TracedBody:
                 compare_inputs(self, program)
                 runs = call is not None and call.runs
                 blocks.enter_context(tracing(self, runs=runs))
-            return self._trace(program, functools.partial(fun, *given, **by_name))
+            return self._trace(program, run)
 
     def _trace(self, program: ProgramEntry, run: Callable[[], Any]) -> Any:
         """Run the function, and record with its program what it captures."""

@@ -234,7 +234,7 @@ def eager_call(
     """Return what the user's frame called, from a frame in JAX, or below it, outwards."""
     frames: list[types.FrameType] = []
     while frame is not None and frame is not user:
-        if _package(frame.f_globals) != "leafwise":
+        if _package(frame.f_globals.get("__name__")) != "leafwise":
             frames.append(frame)
         frame = frame.f_back
     # Their code once each: under an audit hook Python takes its time for it.
@@ -243,7 +243,7 @@ def eager_call(
     called = inside[-1] if inside else None
     found = {} if called is None else called.f_locals
     name = "" if called is None else called.f_code.co_name
-    is_direct = all(_is_of_jax(each.f_globals) for each in frames)
+    is_direct = all(map(_is_in_jax, frames))
     unsized = _unsized(found) if is_direct else ""
     is_masked = is_direct and not unsized and any(_is_mask(each.f_locals) for each in inside[-3:])
     return EagerCall(
@@ -281,16 +281,20 @@ _OPERANDS: Final = {
 def _is_named(frame: types.FrameType, code: types.CodeType) -> bool:
     """Return whether a frame is of a function of JAX that the user may have called."""
     is_wrapper = code.co_name in _WRAPPERS or frame.f_globals.get("__name__") in _TREES
-    return _is_of_jax(frame.f_globals) and not is_wrapper
+    return _is_in_jax(frame) and not is_wrapper
 
 
-def _package(names: Mapping[str, Any]) -> str:
-    return str(names.get("__name__", "")).partition(".")[0]
+def _package(module: object) -> str:
+    return str(module).partition(".")[0]
 
 
-def _is_of_jax(names: Mapping[str, Any]) -> bool:
-    """Return whether a module is of JAX, by its global names."""
-    return _package(names) in _JAX
+def _is_in_jax(frame: types.FrameType) -> bool:
+    return _package(frame.f_globals.get("__name__")) in _JAX
+
+
+def is_of_jax(fun: Any) -> bool:
+    """Return whether a function is JAX's own, by its module."""
+    return _package(getattr(fun, "__module__", None)) in _JAX
 
 
 def _functions(
@@ -322,8 +326,7 @@ def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
 def _is_users(value: Any) -> bool:
     while hasattr(value, "func"):
         value = value.func
-    package = str(getattr(value, "__module__", None)).partition(".")[0]
-    return hasattr(value, "__name__") and package not in _JAX
+    return hasattr(value, "__name__") and not is_of_jax(value)
 
 
 def _unsized(found: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, u
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
-from leafwise._jit.outside import OutsideLog
+from leafwise._jit.outside import OutsideLog, is_of_jax
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import (
     Site,
@@ -210,7 +210,7 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     if work.call.is_for_shapes or _is_made_by_package(fun, work.call.frame):
         return None
     found: object = getattr(fun, "program_log", None)
-    if not isinstance(found, ProgramLog) and _followed is not None and not _is_of_jax(fun):
+    if not isinstance(found, ProgramLog) and _followed is not None and not is_of_jax(fun):
         statics = StaticArguments(*work.call.statics)
         with contextlib.suppress(TypeError):  # no weak references
             logs = _followed.setdefault(fun, {})
@@ -233,7 +233,7 @@ def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
 def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
     """Return whether a package calls a function of its own that it makes at each call."""
     code = getattr(fun, "__code__", None)
-    if _followed is None or code is None or is_users_file(code.co_filename) or _is_of_jax(fun):
+    if _followed is None or code is None or is_users_file(code.co_filename) or is_of_jax(fun):
         return False
     known, caller = _of_code.get(code), inner_frame(frame)
     is_called_there = caller is not None and not is_users_file(caller.f_code.co_filename)
@@ -342,15 +342,11 @@ def _is_users(fun: Any) -> bool:
     return code is not None and is_users_file(code.co_filename)
 
 
-def _is_of_jax(fun: Any) -> bool:
-    return str(getattr(fun, "__module__", "")).partition(".")[0] in ("jax", "jaxlib")
-
-
 def _is_eager(name: str, fun: Callable[..., Any] | None, work: Work) -> bool:
     """Whether a function is an operation of JAX itself, or is traced for its shapes alone."""
     if fun is not None:
         call = work.call
-        if _is_of_jax(fun) or call is None or call.is_for_shapes:
+        if is_of_jax(fun) or call is None or call.is_for_shapes:
             return True
         if _is_made_by_package(call.fun, call.frame):
             return True
