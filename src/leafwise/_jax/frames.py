@@ -134,6 +134,10 @@ def _tangents(treedef: Any, avals: Any) -> Any:
     return jax.tree.unflatten(treedef, shapes)
 
 
+def _tangents_of(primals: Any) -> Any:
+    return _tangents(jax.tree.structure(primals), map(jax.typeof, jax.tree.leaves(primals)))
+
+
 def _backward(found: _Locals) -> Refusal:
     before = _tangents(found["in_tree"], found["in_avals"])
     after = found["py_cts_in"]
@@ -143,17 +147,14 @@ def _backward(found: _Locals) -> Refusal:
 
 
 def _forward(found: _Locals) -> Refusal:
-    leaves, treedef = jax.tree.flatten(found["py_primals_out"])
-    before = _tangents(treedef, map(jax.typeof, leaves))
+    before = _tangents_of(found["py_primals_out"])
     check = "the rule of custom_jvp does not return a tangent for each output (output -> tangent)"
     return Refusal(check, "out", before, found["py_tangents_out"])
 
 
 def _jvp(found: _Locals) -> Refusal:
-    leaves, treedef = jax.tree.flatten(found["primals"])
-    before = _tangents(treedef, map(jax.typeof, leaves))
     check = "jax.jvp takes a tangent for each primal (primal -> tangent)"
-    return Refusal(check, "primals", before, found["tangents"])
+    return Refusal(check, "primals", _tangents_of(found["primals"]), found["tangents"])
 
 
 def _linearized(found: _Locals) -> Refusal:

@@ -27,6 +27,10 @@ _LONGEST_TEXT: Final = 3 << 20
 _TURNS: Final = 12
 
 
+Pairs = Iterable[tuple[str, str, str]]
+"""Paths, with the text of the largest group and that of another."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Words:
     """How messages name what is compared."""
@@ -48,7 +52,7 @@ def check_same(  # noqa: PLR0917
     name: str,
     make: Callable[[], T],
     digest: Callable[[T], str],
-    differing: "Callable[[T, T], Pairs]",
+    differing: Callable[[T, T], Pairs],
     timeout: float,
     words: Words,
 ) -> None:
@@ -169,10 +173,6 @@ def list_of(indices: Sequence[int]) -> str:
             spans.append([index])
     text = ", ".join("-".join(map(str, span)) for span in spans)
     return f"process{'es' if len(indices) > 1 else ''} {text}"
-
-
-Pairs = Iterable[tuple[str, str, str]]
-"""Paths, with the text of the largest group and that of another."""
 
 
 def differences_between(
