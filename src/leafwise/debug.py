@@ -127,7 +127,7 @@ def explain_errors() -> "Explaining":
 
     The exception stays what it is, and goes on as it would: its type, arguments, cause, context
     and traceback. Nothing is done if none is raised. It covers the thread that enters it, and
-    can be nested; one that is caught inside still shows JAX's own frames. Also a decorator, of
+    can be nested; one that is caught inside has JAX's own frames in its cause. Also a decorator, of
     functions that run when they are called.
 
     Returns:

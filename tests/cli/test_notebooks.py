@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.kit.inside import NOTHING, notebook
+from tests.kit.inside import notebook
 
 from .conftest import Runner
 
@@ -124,6 +124,6 @@ def test_the_cell_magic(run: Runner) -> None:
     assert "Cell In[3]:3  step(True)\n" in before
     assert "step retraced once" in before
     assert "Cell In[2]:2" in before
-    assert NOTHING in after
+    assert "JAX compiled nothing." in after
     assert "Cell In[6]:1  step(jnp.ones(41))\n" in after
     assert after.endswith("next\nhtml\nTrue\n")

@@ -24,7 +24,7 @@ from leafwise._display.report import (
     to_json,
 )
 from leafwise._display.tables import annotations_of, html_page, print_report
-from leafwise._display.words import NOTHING, annotation, cache_lines, clean, count, cut, duration
+from leafwise._display.words import annotation, cache_lines, clean, count, cut, duration
 from leafwise._jax.events import (
     Counts,
     EventKind,

@@ -14,9 +14,8 @@ from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
 from leafwise._captures.places import GONE, BoundIn
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
-from leafwise._display import captures_table
 from leafwise._display.report import CaptureRecord, CapturesRecord
-from leafwise._display.words import ShownAsText, count
+from leafwise._display.words import ShownAsText, captures_lines, count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, is_tree, name_of
@@ -146,7 +145,7 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
 
     def __str__(self) -> str:
         """Return a table, a line for each capture; what belongs to packages is one line."""
-        return "\n".join(captures_table.format_lines(self.record()))
+        return "\n".join(captures_lines(self.record()))
 
     __repr__ = __str__
 

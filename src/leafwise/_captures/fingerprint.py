@@ -208,7 +208,9 @@ class Observation:
 
         Those that every function of the trace reads are among them.
         """
-        inside = {code for code, around in self._around.items() if source in map(source_of, around)}
+        inside = {
+            code for code, around in self._around.items() if source in map(file_and_line, around)
+        }
         if not inside:
             return []
         return [each for each in self.bindings.values() if each.code in inside or each.itself]
@@ -228,7 +230,7 @@ class Observation:
         return not changed(self.fingerprint, now)
 
 
-def source_of(code: types.CodeType) -> Source:
+def file_and_line(code: types.CodeType) -> Source:
     """Return where the function of a code stands."""
     return code.co_filename, code.co_firstlineno
 

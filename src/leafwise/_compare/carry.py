@@ -1,6 +1,7 @@
 """`stable_carry`: a carry that keeps its dtypes, weak types and placement from step to step."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -14,7 +15,7 @@ from leafwise._display.reasons import Reason, ReasonKind
 from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.leaves import weakly_typed
+from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, weakly_typed
 from leafwise._trees.nodes import FlatTree
 from leafwise.errors import TreeError
 
@@ -59,28 +60,22 @@ def stable_carry(
     flat = FlatTree(carry)
     paths = [label + "".join(steps) for steps in flat.paths]
     loop = _Loop(step, label, flat, args, kwargs, has_aux)
-    types = [_type_of(path, leaf) for path, leaf in zip(paths, flat.leaves, strict=True)]
+    leaves = zip(paths, flat.leaves, map(LeafRecorder(), flat.leaves), strict=True)
+    types = list(itertools.starmap(_type_of, leaves))
     named = zip(paths, flat.leaves, loop.place(loop.settle(types)), strict=True)
     stable: T = flat.treedef.unflatten([_converted(*leaf) for leaf in named])
     return stable, Diff(compare(label, carry, stable))
 
 
-def _type_of(path: str, leaf: Any) -> Any:
+def _type_of(path: str, value: Any, leaf: Leaf) -> Any:
     """Return the type of a leaf, with its sharding where it is committed."""
-    struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
-    try:
-        aval: Any = None if isinstance(leaf, struct) else jax.typeof(leaf)
-    except Exception:  # noqa: BLE001  # whatever the type's own handler raises
-        aval = None
-    if aval is None:
+    if leaf.kind in (LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT):
         raise TreeError(
-            f"{path}: an array or a number is wanted, got {got(leaf)}\n"
+            f"{path}: an array or a number is wanted, got {got(value)}\n"
             f"  fix: make it static (`lw.static_field`), or keep it out of the carry"
         )
-    committed = not is_tracer(leaf) and getattr(leaf, "committed", False)
-    sharding = leaf.sharding if committed else None
-    weak_type = bool(getattr(aval, "weak_type", False))
-    return struct(aval.shape, aval.dtype, sharding=sharding, weak_type=weak_type)
+    struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
+    return struct(leaf.shape, leaf.dtype, sharding=leaf.lowered_sharding, weak_type=leaf.weak_type)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,8 +17,14 @@ from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause, is_function
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
-from leafwise._jax.frames import frames_of, hide_frames, keep_frames, release_frames
-from leafwise._jax.refusals import Refusal, refusal_in
+from leafwise._jax.frames import (
+    Refusal,
+    frames_of,
+    hide_frames,
+    keep_frames,
+    refusal_in,
+    release_frames,
+)
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import Block, is_installed_module
 
@@ -49,11 +55,10 @@ class Explaining(Block):
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
             note = "" if _is_explained(error) else explanation(error)
-        if kept:
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            if kept:
                 hide_frames(error)
-        if note:
-            with contextlib.suppress(Exception):
+            if note:
                 error.add_note(_Explained(note))
 
 

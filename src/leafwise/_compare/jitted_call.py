@@ -20,7 +20,7 @@ _IN_WORDS: Final = Fix(
 )
 
 
-def fix_of(frame: types.FrameType | None) -> Fix:
+def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return how the call that a frame is making is compiled once, with code where possible."""
     text, tree = ("", None) if frame is None else _call(frame)
     if frame is None or tree is None:

@@ -13,9 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from leafwise._display.words import (
     ShownAsText,
     described,
-    headword,
     paths_of,
-    sentence_of,
     without_addresses,
 )
 from leafwise._objects.stand_ins import MISSING, Verbatim
@@ -110,8 +108,6 @@ class Act(StrEnum):
     """Define the first part of `Fix.code` before the loops, and call the second one instead."""
     MAKE_DYNAMIC = "make dynamic"
     """Make the field dynamic."""
-    PAD = "pad"
-    """Pad the argument: no edit is known."""
     NOTHING = "nothing"
     """Nothing: the difference is intended."""
 
@@ -326,7 +322,15 @@ class Explanation(ShownAsText):
     @property
     def sentence(self) -> str:
         """What JAX does, as a sentence."""
-        return sentence_of(self.outcome, first=self.nearest is None, unsound=bool(self.unsound))
+        if self._is_first:
+            return _FIRST[self.outcome]
+        words = _SENTENCES[self.outcome]
+        return f"{words}; shared, but unsound" if self.unsound else words
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether it is the first call, if nothing else decides."""
+        return self.nearest is None and self.outcome in _FIRST
 
     @property
     def acted(self) -> list[Reason]:
@@ -337,7 +341,7 @@ class Explanation(ShownAsText):
 
     def __str__(self) -> str:
         """Return the outcome, and a line for each reason."""
-        lines = [f"{headword(self.outcome, first=self.nearest is None)}: {self.sentence}"]
+        lines = [f"{'first call' if self._is_first else self.outcome}: {self.sentence}"]
         # A retrace or recompile makes a new dispatch entry anyway.
         shown = [reason for reason in self.reasons if reason.outcome is not Outcome.DISPATCH]
         every = _joined(merged((*(shown or self.reasons), *self.unsound)))
@@ -369,6 +373,18 @@ class Explanation(ShownAsText):
 
 
 _SHOWN: Final = 12
+_FIRST: Final = {
+    Outcome.RETRACE: "traced, lowered and compiled",
+    Outcome.RECOMPILE: "lowered and compiled from a trace that was there",
+}
+_SENTENCES: Final = {
+    Outcome.REUSE: "a cache hit, nothing runs in Python",
+    Outcome.DISPATCH: "a new dispatch entry for the same program",
+    Outcome.RECOMPILE: "lowered and compiled again, without a trace",
+    Outcome.RETRACE: "traced, lowered and compiled again",
+    Outcome.ERROR: "the call raises",
+    Outcome.UNKNOWN: "not decided by the arguments",
+}
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.captures_table import format_lines, stale_lines
 from leafwise._display.findings import (
     Finding,
     busy,
@@ -21,19 +20,19 @@ from leafwise._display.findings import (
 )
 from leafwise._display.report import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
-    NOTHING,
     annotation,
     audit_lines,
     cache_lines,
+    captures_lines,
     clean,
     count,
     cut,
     described,
     duration,
-    is_empty,
     left_out_lines,
     paths_of,
     place,
+    stale_lines,
     together_lines,
     tried_lines,
 )
@@ -70,7 +69,7 @@ def print_report(report: Report, console: Console) -> None:
         for number, line in enumerate(text.splitlines()):
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
-    _print(NOTHING if is_empty(report) else _summary(report), console)
+    _print(_summary(report), console)
     for line in (*together_lines(report), *left_out_lines(report)):
         _print(line, console)
 
@@ -94,6 +93,8 @@ def _recorded(report: Report) -> Console:
 
 def _summary(report: Report) -> str:
     ran, found = duration(report.seconds), report.findings
+    if not (report.functions or report.events):
+        return "JAX compiled nothing."
     if found:
         spent = duration(seconds_of(found))
         return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"
@@ -105,7 +106,7 @@ def _summary(report: Report) -> str:
 def _print_captures(captured: CapturesRecord, console: Console) -> None:
     console.print()
     _print(f"{cut(captured.function, _LONGEST)} captures", console, style="bold")
-    for line in format_lines(captured):
+    for line in captures_lines(captured):
         console.print(Text(f"  {line}"), soft_wrap=True)
     for line in stale_lines(captured):
         _print(line, console, 2, style="bold red")

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from leafwise._display.findings import Finding
-    from leafwise._display.report import Report, SiteRecord
-
-NOTHING: Final = "JAX compiled nothing."
+    from leafwise._display.report import CapturesRecord, Report, SiteRecord
 
 # Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
 # follows; halves of surrogate pairs, which UTF-8 cannot encode.
@@ -92,38 +90,6 @@ def left_out_lines(report: "Report") -> Iterator[str]:
         )
 
 
-def is_empty(report: "Report") -> bool:
-    """Return whether JAX did nothing while the program ran."""
-    return not report.functions and not report.events
-
-
-def headword(outcome: str, *, first: bool) -> str:
-    """Return the word in front of the sentence: ``first call``, ``retrace``."""
-    return "first call" if first and outcome in _FIRST else outcome
-
-
-def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
-    """Return what JAX does for a call with this outcome."""
-    if first and outcome in _FIRST:
-        return _FIRST[outcome]
-    words = _SENTENCES.get(outcome, clean(outcome))
-    return f"{words}; shared, but unsound" if unsound else words
-
-
-_FIRST: Final = {
-    "retrace": "traced, lowered and compiled",
-    "recompile": "lowered and compiled from a trace that was there",
-}
-_SENTENCES: Final = {
-    "reuse": "a cache hit, nothing runs in Python",
-    "dispatch": "a new dispatch entry for the same program",
-    "recompile": "lowered and compiled again, without a trace",
-    "retrace": "traced, lowered and compiled again",
-    "error": "the call raises",
-    "unknown": "not decided by the arguments",
-}
-
-
 def described(path: str, kind: str, change: str) -> str:
     """Return ``x: shape (3,) -> (4,)``; of what is no property of an array ``f (static): ...``."""
     return f"{path}: {kind} {change}" if kind in _OF_ARRAYS else f"{path} ({kind}): {change}"
@@ -169,6 +135,55 @@ def audit_lines(report: "Report") -> list[str]:
     ]
     cost = f"audit: {count(audit.calls, 'call')} compared in {duration(audit.seconds)}"
     return [*lines, cost]
+
+
+_COLUMNS: Final = ("name", "treatment", "bytes", "value", "where")
+_MOST_ROWS: Final = 200
+_LONGEST: Final = 200
+_LARGE: Final = 2**20
+"""From so many bytes on there is a warning."""
+
+
+def captures_lines(captured: "CapturesRecord") -> Iterator[str]:
+    """Yield what a function closes over as a table; below it the bytes, and a warning."""
+    name, own = clean(captured.function), len(captured.captures)
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for capture in captured.captures[:_MOST_ROWS]:
+        nbytes = size(capture.nbytes) if capture.nbytes else ""
+        rows.append((capture.name, capture.treatment, nbytes, capture.value, capture.where))
+    rows = [tuple(cut(text, _LONGEST) for text in row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if own else ():
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        padded[2] = row[2].rjust(widths[2])
+        yield "  ".join(padded).rstrip()
+    if not own:
+        yield f"{name} captures nothing"
+    if own > _MOST_ROWS:
+        yield f"and {count(own - _MOST_ROWS, 'more capture')}"
+    if captured.nbytes:
+        yield f"captured arrays of {name}: {size(captured.nbytes)}"
+    if captured.nbytes >= _LARGE:
+        yield (
+            f"warning: {size(captured.nbytes)} of captured arrays are kept by every program of "
+            f"{name}: pass them as arguments"
+        )
+
+
+def stale_lines(captured: "CapturesRecord") -> Iterator[str]:
+    """Yield a line for each call that was answered for an old value."""
+    name, calls = clean(captured.function), captured.stale
+    for stale in calls[:_MOST_ROWS]:
+        path, before, after = (
+            cut(text, _LONGEST) for text in (stale.name, stale.before, stale.after)
+        )
+        read = f" (read at {clean(stale.line)})" if stale.line else ""
+        yield (
+            f"stale: {clean(stale.call)}: {name} was answered for {path} = {before}, "
+            f"which was {after} by then{read}: pass it as an argument"
+        )
+    if len(calls) > _MOST_ROWS:
+        yield f"and {count(len(calls) - _MOST_ROWS, 'more stale call')}"
 
 
 class ShownAsText:

@@ -8,8 +8,7 @@ answers with less where JAX's internals are not those that were tested (`compat.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
 - `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
 - `compiles`: programs just before XLA compiles them.
-- `frames`: JAX's frames in the traceback of an error.
-- `refusals`: the two trees that JAX compared when it raised.
+- `frames`: JAX's frames in the traceback of an error, and the two trees that it compared.
 - `processes`: texts exchanged between the processes of a program.
 - `host_differences`: which processes differ, and in what.
 

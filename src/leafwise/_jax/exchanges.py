@@ -5,25 +5,11 @@ classes of registered dataclasses do not count there, nor do the types of static
 arguments of two functions of JAX, which are replaced.
 """
 
-import inspect
-import types
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from leafwise._jax.compat import ANSWERS, Internal, inside
 from leafwise._jax.frames import exclude_file
-
-
-class Exchange(NamedTuple):
-    """Two trees of one trace that JAX has found to agree."""
-
-    operation: str
-    names: tuple[str, ...]
-    before: Any
-    after: Any
-    make_before: Callable[[], Any]
-    make_after: Callable[[], Any]
-
 
 exclude_file(__file__)
 
@@ -31,11 +17,13 @@ _CHECKS: Final = (
     ("conditionals", "_check_branch_outputs"),
     ("loops", "_check_carry_type"),
 )
-Note = Callable[[Exchange], None]
+MakeTree: TypeAlias = Callable[[], Any]
+Note: TypeAlias = Callable[[str, list[str], MakeTree, MakeTree], None]
+"""Takes the operation, the names of two branches or none, and what makes both trees."""
 
 
 def watch_exchanges(note: Note) -> Callable[[], None]:
-    """Call `note` with each pair of trees that JAX has compared; return what ends that."""
+    """Call `note` with each pair of trees that JAX has found to agree; return what ends that."""
     undone: list[tuple[Any, str, Any]] = []
     for place, name in _CHECKS:
         module = inside(f"lax.control_flow.{place}")
@@ -54,40 +42,19 @@ def watch_exchanges(note: Note) -> Callable[[], None]:
 
 
 def _noting(original: Callable[..., None], note: Note) -> Callable[..., None]:
-    def check(*args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
+    def check(operation: str, *args: Any) -> None:
+        original(operation, *args)
+        # The functions are the body, or both branches, behind their names.
+        *functions, before, after = args
         try:
-            found = exchange_of(*args)
-        except (AttributeError, IndexError, TypeError, ValueError):  # before JAX 0.8.1
+            makers = before.unflatten, after.unflatten
+        except AttributeError:  # before JAX 0.8.1
             ANSWERS[Internal.EXCHANGES] = False
+            return
+        if str(getattr(functions[0], "__qualname__", "")).startswith("_fori_"):
+            # Its counters come first.
+            note("fori_loop", [], lambda: before.unflatten()[-1], lambda: after.unflatten()[-1])
         else:
-            note(found)
-
-    def exchange_of(*args: Any) -> Exchange:
-        operation, (before, after) = str(args[0]), args[-2:]
-        trees, make = (before.tree, after.tree), (before.unflatten, after.unflatten)
-        names = (str(args[1]), str(args[2])) if len(args) > _OF_CARRY else ()
-        if not names and _is_in_fori_loop(inspect.currentframe()):  # its counters come first
-            operation = "fori_loop"
-            trees = before.tree.children()[-1], after.tree.children()[-1]
-            make = (lambda: before.unflatten()[-1], lambda: after.unflatten()[-1])
-        return Exchange(operation.removesuffix(" body"), names, *trees, *make)
+            note(operation.removesuffix(" body"), functions[:-2], *makers)
 
     return check
-
-
-def _is_in_fori_loop(frame: types.FrameType | None) -> bool:
-    while frame is not None and frame.f_globals.get("__name__") in _INTERNAL:
-        if frame.f_code.co_name == "fori_loop":
-            return True
-        frame = frame.f_back
-    return False
-
-
-_INTERNAL: Final = (
-    *(__name__, "jax._src.lax.control_flow.loops", "jax._src.traceback_util", "jax._src.api_util"),
-)
-
-
-_OF_CARRY: Final = 4
-"""The arguments of `_check_carry_type`: the name, the body, and two trees."""

@@ -1,21 +1,25 @@
-"""The frames of JAX in the traceback of an error.
+"""The frames of JAX in the traceback of an error, and the two trees that it compared there.
 
-JAX removes them before anybody can read them, and with them those of the files that `exclude_file`
-was given. `keep_frames` keeps them, and `hide_frames` removes them afterwards as JAX would have
-done it.
+JAX removes its frames before anybody can read them, and with them those of the files that
+`exclude_file` was given. `keep_frames` lets it put them into the cause of the error, as it can be
+configured to do, and `hide_frames` takes them out of there.
+
+Where JAX's message names the place that differs, it is left alone. Where it prints treedefs alone,
+as when it refuses a derivative, both trees are in local variables of five functions; if these have
+other names nothing is found.
 """
 
+import contextlib
 import threading
-import traceback
 import types
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import jax
 
 from leafwise._jax.compat import inside
 
 _INTERNAL: Final = "jax._src."
-
-JaxFunction: TypeAlias = tuple[str, str]
-"""A function of JAX: its module, below ``jax._src``, and its name."""
 
 
 class _Block(threading.local):
@@ -29,18 +33,18 @@ _BLOCK: Final = _Block()
 
 
 def keep_frames() -> None:
-    """Let exceptions of this thread keep JAX's frames, until `release_frames` is called."""
+    """Let exceptions of this thread keep JAX's frames as causes, until `release_frames`."""
     _BLOCK.depth += 1
     internal = _tracebacks()
     if _BLOCK.depth == 1 and internal is not None:
         config, hiding = internal
         if hiding._filtering_mode() == "quiet_remove_frames":  # noqa: SLF001  # JAX's own
-            _BLOCK.undo = config.traceback_filtering("off")
+            _BLOCK.undo = config.traceback_filtering("remove_frames")
             _BLOCK.undo.__enter__()
 
 
 def release_frames() -> bool:
-    """Undo the last `keep_frames`; return whether it kept frames that JAX would have removed."""
+    """Undo the last `keep_frames`; return whether it kept frames that JAX would have dropped."""
     _BLOCK.depth -= 1
     undo = _BLOCK.undo
     if _BLOCK.depth == 0 and undo is not None:
@@ -50,24 +54,18 @@ def release_frames() -> bool:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Remove JAX's frames from the traceback of an error, and add JAX's note on that."""
-    internal, above = _tracebacks(), error.__traceback__
-    if internal is None or above is None:
-        return
-    if any(_is_boundary(frame) for frame, _ in traceback.walk_stack(above.tb_frame)):
-        return  # inside a function that JAX traces: its own boundary removes them
-    last: types.TracebackType | None = None
-    boundary: types.TracebackType | None = above
-    while boundary is not None and not _is_boundary(boundary.tb_frame):
-        last, boundary = boundary, boundary.tb_next
-    if boundary is None:
-        return
-    shown = internal[1].filter_traceback(boundary)
-    if last is None:
-        error.__traceback__ = shown
-    else:
-        last.tb_next = shown
+    """Take JAX's frames out of the cause of an error, and add JAX's note on that."""
+    internal, unfiltered = _tracebacks(), error.__cause__
+    if internal is None or unfiltered is None or not _is_unfiltered(unfiltered):
+        return  # inside a function that JAX traces the call around it removes them
+    error.__cause__, error.__context__ = unfiltered.__cause__, unfiltered.__context__
+    error.__suppress_context__ = unfiltered.__suppress_context__
     error.add_note("-" * 20 + "\n" + internal[1]._simplified_tb_msg)  # noqa: SLF001  # JAX's own
+
+
+def _is_unfiltered(cause: BaseException) -> bool:
+    """Return whether JAX has made the cause of an error for the frames that it removed."""
+    return type(cause).__name__ == "UnfilteredStackTrace"
 
 
 def exclude_file(file: str) -> None:
@@ -81,42 +79,108 @@ def exclude_file(file: str) -> None:
 def _tracebacks() -> tuple[Any, Any] | None:
     """Return JAX's modules for tracebacks; None if their names are not the known ones."""
     config, hiding = inside("config"), inside("traceback_util")
-    names = ("_filtering_mode", "filter_traceback", "_simplified_tb_msg", "api_boundary")
-    there = all(hasattr(hiding, name) for name in names) and hasattr(config, "traceback_filtering")
-    is_known = there and hiding.api_boundary(len).__code__.co_name == _BOUNDARY
-    return (config, hiding) if is_known else None
-
-
-_BOUNDARY: Final = "reraise_with_filtered_traceback"
-
-
-def _is_boundary(frame: types.FrameType) -> bool:
-    return (
-        frame.f_code.co_name == _BOUNDARY
-        and frame.f_globals.get("__name__") == _INTERNAL + "traceback_util"
-    )
+    names = ("_filtering_mode", "_simplified_tb_msg", "UnfilteredStackTrace")
+    is_known = all(hasattr(hiding, name) for name in names)
+    return (config, hiding) if is_known and hasattr(config, "traceback_filtering") else None
 
 
 def frames_of(error: BaseException) -> list[types.FrameType]:
     """Return the frames of a traceback, the innermost first; JAX may have put them in the cause."""
-    below = error.__traceback__
-    cause = error.__cause__
-    if type(cause).__name__ == "UnfilteredStackTrace" and cause is not None:
+    below, cause = error.__traceback__, error.__cause__
+    if cause is not None and _is_unfiltered(cause):
         below = cause.__traceback__
-    found: list[types.FrameType] = []
+    frames: list[types.FrameType] = []
     while below is not None:
-        if not _is_boundary(below.tb_frame):
-            found.append(below.tb_frame)
+        frames.append(below.tb_frame)
         below = below.tb_next
-    return found[::-1]
+    return frames[::-1]
 
 
-def is_internal(frame: types.FrameType) -> bool:
-    """Return whether a frame is JAX's own."""
-    return str(frame.f_globals.get("__name__")).startswith(_INTERNAL)
+class Refusal(NamedTuple):
+    """Two trees that JAX compared, and found to differ; None may stand for zeros in the second."""
+
+    check: str
+    label: str
+    before: Any
+    after: Any
+    none_is_zero: bool = False
 
 
-def function_of(frame: types.FrameType) -> JaxFunction:
-    """Return which function a frame runs."""
-    module = str(frame.f_globals.get("__name__")).removeprefix(_INTERNAL)
-    return module, frame.f_code.co_name
+def refusal_in(error: BaseException) -> Refusal | None:
+    """Return what JAX compared when it raised an error; None if it raised for another reason."""
+    for frame in frames_of(error):
+        module, name = str(frame.f_globals.get("__name__")), frame.f_code.co_name
+        if not module.startswith(_INTERNAL):
+            break
+        find = _CHECKS.get((module.removeprefix(_INTERNAL), name))
+        if find is not None:
+            with contextlib.suppress(KeyError, AttributeError):  # it raised before it compared
+                return find(frame.f_locals)
+    return None
+
+
+_Locals: TypeAlias = Mapping[str, Any]
+
+
+def _tangents(treedef: Any, avals: Any) -> Any:
+    """Return a tree of the shapes and dtypes of tangents."""
+    struct: Any = jax.ShapeDtypeStruct  # which has no annotations
+    shapes = [
+        struct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        if jax.numpy.issubdtype(aval.dtype, jax.numpy.inexact)
+        else struct(aval.shape, jax.dtypes.float0)
+        for aval in avals
+    ]
+    return jax.tree.unflatten(treedef, shapes)
+
+
+def _tangents_of(primals: Any) -> Any:
+    return _tangents(jax.tree.structure(primals), map(jax.typeof, jax.tree.leaves(primals)))
+
+
+def _backward(found: _Locals) -> Refusal:
+    before = _tangents(found["in_tree"], found["in_avals"])
+    after = found["py_cts_in"]
+    after = tuple(after) if isinstance(after, list) else after
+    check = "the backward rule does not return a cotangent for each argument (argument -> returned)"
+    return Refusal(check, "args", before, after, none_is_zero=True)
+
+
+def _forward(found: _Locals) -> Refusal:
+    before = _tangents_of(found["py_primals_out"])
+    check = "the rule of custom_jvp does not return a tangent for each output (output -> tangent)"
+    return Refusal(check, "out", before, found["py_tangents_out"])
+
+
+def _jvp(found: _Locals) -> Refusal:
+    check = "jax.jvp takes a tangent for each primal (primal -> tangent)"
+    return Refusal(check, "primals", _tangents_of(found["primals"]), found["tangents"])
+
+
+def _linearized(found: _Locals) -> Refusal:
+    if "in_avals" in found:
+        given, leaves = found["in_avals"], found["tangents"]
+        before = _tangents(given.tree, list(given))
+    else:  # before JAX 0.11
+        before = _tangents(found["io_tree"][0], found["primal_avals"])
+        leaves = found["py_args"]
+    check = "the function of jax.linearize takes a tangent for each primal (primal -> tangent)"
+    return Refusal(check, "primals", before, leaves)
+
+
+def _transposed(found: _Locals) -> Refusal:
+    before = _tangents(found["out_tree"](), found["out_avals"])
+    check = (
+        "the function of linear_transpose takes a cotangent for each output (output -> cotangent)"
+    )
+    return Refusal(check, "out", before, found["out_cotangent"])
+
+
+_CHECKS: Final[Mapping[tuple[str, str], Callable[[_Locals], Refusal]]] = {
+    ("custom_derivatives", "_flatten_bwd"): _backward,
+    ("custom_derivatives", "_flatten_jvp"): _forward,
+    ("api", "_jvp"): _jvp,
+    ("api", "_lift_linearized"): _linearized,
+    ("api", "transposed_fun"): _transposed,
+}
+"""The functions of JAX that compare two trees, each with the reader of its variables."""

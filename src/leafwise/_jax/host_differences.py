@@ -27,14 +27,18 @@ _LONGEST_TEXT: Final = 3 << 20
 _TURNS: Final = 12
 
 
+Pairs = Iterable[tuple[str, str, str]]
+"""Paths, with the text of the largest group and that of another."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Words:
     """How messages name what is compared."""
 
     head: str  # what compares
-    root: str  # what paths begin with
     again: str  # what a process that did not come may do less often
-    fix: str = "or give a longer timeout="
+    equal: str  # how all processes get the same
+    later: str = "or give a longer timeout="
 
 
 def check_timeout(timeout: float, where: str) -> None:
@@ -43,15 +47,16 @@ def check_timeout(timeout: float, where: str) -> None:
         raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
 
 
-def grouped_by_digest(  # noqa: PLR0917
+def check_same(  # noqa: PLR0917
     here: Processes,
     name: str,
     make: Callable[[], T],
     digest: Callable[[T], str],
+    differing: Callable[[T, T], Pairs],
     timeout: float,
     words: Words,
-) -> tuple[T, list[list[int]]]:
-    """Return what this process has, and the processes that have the same, by digest."""
+) -> None:
+    """Raise in every process if some have something else than the others, by digest."""
     try:
         own = make()
     except Exception as error:
@@ -59,7 +64,12 @@ def grouped_by_digest(  # noqa: PLR0917
         raise
     answers = exchange_json(here, name, {"digest": digest(own)}, timeout, words)
     raise_errors(words.head, "could not describe the tree", answers)
-    return own, groups_of({index: answer["digest"] for index, answer in answers.items()})
+    groups = groups_of({index: answer["digest"] for index, answer in answers.items()})
+    if len(groups) > 1:
+        sent = exchange_in_groups(here, name, groups, lambda _: own)
+        lines, values = differences_between(groups, sent, differing)
+        head = f"{words.head}: {count_of(groups)} differ from the others"
+        raise DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {words.equal}", values)
 
 
 def error_answer(error: BaseException) -> dict[str, str]:
@@ -149,7 +159,7 @@ def _late(here: Processes, words: Words, error: MissingError, timeout: float) ->
         )
     return (
         f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
-        f"  fix: see whether it has ended, or {words.again}; {words.fix}"
+        f"  fix: see whether it has ended, or {words.again}; {words.later}"
     )
 
 
@@ -165,14 +175,10 @@ def list_of(indices: Sequence[int]) -> str:
     return f"process{'es' if len(indices) > 1 else ''} {text}"
 
 
-Pairs = Iterable[tuple[str, str, str]]
-"""Paths, with the text of the largest group and that of another."""
-
-
 def differences_between(
     groups: Sequence[list[int]],
     sent: Sequence[T | None],
-    compare: Callable[[T, T], Pairs],
+    differing: Callable[[T, T], Pairs],
     *,
     is_shared: bool = True,
 ) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
@@ -183,16 +189,16 @@ def differences_between(
     differences: dict[str, dict[str, tuple[int, ...]]] = {}
     largest = sent[0] if sent else None
     for group, other in zip(groups[1:], sent[1:], strict=True):
-        pairs = compare(largest, other) if largest is not None and other is not None else ()
+        pairs = differing(largest, other) if largest is not None and other is not None else ()
         for path, usual, its in pairs:
             texts = differences.setdefault(path, {})
             texts[its] = (*texts.get(its, ()), *group)
             texts.setdefault(usual, ())
     known = [group for group, record in zip(groups, sent, strict=True) if record is not None]
     for path, texts in differences.items():
-        differing = {index for group in texts.values() for index in group}
+        apart = {index for group in texts.values() for index in group}
         having = itertools.chain(*known) if is_shared else groups[0]
-        rest = tuple(sorted({*having} - differing))
+        rest = tuple(sorted({*having} - apart))
         by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
         differences[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
     lines: list[str] = []

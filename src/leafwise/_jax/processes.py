@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import queue
 import threading
-import time
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -177,9 +176,8 @@ def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
             answers.put(error)
 
     threading.Thread(target=gather, daemon=True).start()
-    end = time.monotonic() + timeout
     try:
-        answer = answers.get(timeout=max(0.001, end - time.monotonic()))
+        answer = answers.get(timeout=timeout)
     except queue.Empty:
         raise MissingError(None, f"no answer within {timeout:g} s") from None
     if isinstance(answer, Exception):

@@ -60,6 +60,11 @@ class Work(NamedTuple):
     is_inside: bool = False  # a part of a trace that builds a jaxpr
     is_known: bool = True  # False where JAX does not show it: nothing above says anything then
 
+    @property
+    def lowered(self) -> tuple[Any, Any, Any]:
+        """What a program keeps of its lowering."""
+        return self.sizes, self.inputs, self.devices
+
 
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
 """The functions of JAX that hold the arguments of a call, and whether they run it."""

@@ -9,7 +9,7 @@
 - `storm`: `lw.storm_guard`.
 - `everywhere`: `lw.distributed.assert_same`, and `lw.jit(same_everywhere=True)`.
 - `trace_numbers`: what of the functions inside a trace JAX may take up from another one.
-- `blocks`: the blocks of `lw.debug.check_captures`, and `exact` what they compare.
+- `blocks`: the blocks of `lw.debug.check_captures`, and what they compare.
 
 Start with `jit._TracedBody`, which JAX traces in place of the user's function. The pytest plugin
 (`testing._budget_markers`), `cli.explain_script` and `debug` use this wing.

@@ -22,7 +22,7 @@ from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import ReasonKind
 from leafwise._jax.events import ignore_events
-from leafwise._jax.exchanges import Exchange
+from leafwise._jax.exchanges import MakeTree
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.jit import StaleCheckedFunction
@@ -54,21 +54,22 @@ class Audit:
             answered = f"{capture.function} answered for `{capture.name}={capture.before}`"
             self.note(f"{answered}, which is {capture.after} now", capture.call)
 
-    def add_exchange(self, exchange: Exchange) -> None:
+    def add_exchange(
+        self, operation: str, branches: list[str], make_before: MakeTree, make_after: MakeTree
+    ) -> None:
         """Note classes and statics that `cond` or a loop has exchanged, if it has."""
         try:
             with ignore_events():
-                label = "out" if exchange.names else "carry"
-                reasons = compare(label, exchange.make_before(), exchange.make_after())
+                label = "out" if branches else "carry"
+                reasons = compare(label, make_before(), make_after())
         except Exception:  # noqa: BLE001  # code of the user's classes
             return
         site = site_of(inspect.currentframe())
-        one, other = exchange.names or ("", "its body")
-        of = f" of {one}" if one else ""
+        of, other = (f" of {branches[0]}", branches[1]) if branches else ("", "its body")
         for reason in reasons:
             if reason.kind in (ReasonKind.STATIC, ReasonKind.CLASS, ReasonKind.STRUCTURE):
                 before, after = reason.words
-                answered = f"{exchange.operation} answered for `{reason.path}={before}`{of}"
+                answered = f"{operation} answered for `{reason.path}={before}`{of}"
                 self.note(f"{answered}, but {other} returned `{after}`", site)
 
 

@@ -61,12 +61,6 @@ class StaticParameters:
                 named[name] = _key(_table(self.function, name), named[name])
         return keyed, named
 
-    def values(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return the arguments of a call with the values in the place of their keys."""
-        return list(map(value_of, args)), {name: value_of(each) for name, each in kwargs.items()}
-
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls another one with keys in the place of marked values."""
         key = self.key
@@ -113,6 +107,13 @@ class Callee:
         with contextlib.suppress(ValueError):  # a builtin may have no signature
             inspect.signature(self.fun).bind(*args, **kwargs)
 
+    def with_values(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> "functools.partial[Any]":
+        """Return the function of a call, with the values in the place of their keys."""
+        named = {name: value_of(argument) for name, argument in kwargs.items()}
+        return functools.partial(self.fun, *map(value_of, args), **named)
+
     def record(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False
     ) -> Signature:
@@ -125,7 +126,7 @@ class Callee:
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
 
 
-def name_of(fun: Callable[..., Any]) -> str:
+def jitted_name(fun: Callable[..., Any]) -> str:
     """Return the name that JAX gives a function."""
     while isinstance(fun, functools.partial):
         fun = fun.func

@@ -8,6 +8,7 @@ they are compared with the inputs.
 """
 
 import contextlib
+import functools
 import inspect
 import json
 import threading
@@ -29,13 +30,13 @@ from leafwise._jax.events import LOCK
 from leafwise._jax.host_differences import (
     Pairs,
     Words,
+    check_same,
     check_timeout,
     count_of,
     differences_between,
     error_answer,
     exchange_in_groups,
     exchange_json,
-    grouped_by_digest,
     groups_of,
     list_of,
     raise_errors,
@@ -112,8 +113,9 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
         found, _ = describe_call(program.signature)
         return found if hooked else found | _around(body)
 
+    name, timeout = f"{_name(body)} inputs", body.callee.timeout
     with _leaving(here, body, program) as words:
-        compare(here, f"{_name(body)} inputs", description, body.callee.timeout, words)
+        check_same(here, name, description, digest_of, differing, timeout, words)
     jax.devices()  # started by all at once: the others wait for one whose function fails first
 
 
@@ -198,7 +200,7 @@ def _leaving(
     """Yield the words for messages; leave if the others do not come, who may wait elsewhere."""
     head = f"{body.callee.name} (same_everywhere=True)"
     again = "has the program in its cache, or calls the function less often"
-    words = Words(head, "", again, "or give a longer same_everywhere=<seconds>")
+    words = Words(head, again, _SAME_VALUES, "or give a longer same_everywhere=<seconds>")
     try:
         yield words
     except ProcessTimeoutError as error:
@@ -275,9 +277,8 @@ def _compare_programs(
     def send(turn: int) -> dict[str, Any]:
         made = program.to_json()
         made["operations"] = made["operations"][: len(made["operations"]) >> turn]
-        around = [*_around(body).items()]
         whys = [_reason(each) for each in log.programs[-1:]]
-        return {"program": made, "around": around, "why": whys}
+        return {"program": made, "around": _around(body), "why": whys}
 
     sent = exchange_in_groups(here, name, groups, send)
     _HERE.forget(body)
@@ -290,12 +291,12 @@ def _different(
     """Return the error that all processes raise for programs that differ."""
     head = f"{words.head}: {count_of(groups)} lower another program than the others"
     programs = [each and LoweredProgram.from_json(each["program"]) for each in sent]
-    lines, found = differences_between(groups, programs, _differing, is_shared=False)
+    lines, found = differences_between(groups, programs, _program_differences, is_shared=False)
     known = [(group, each) for group, each in zip(groups, sent, strict=True) if each]
     around, values = differences_between(
         [group for group, _ in known],
-        [dict(each["around"]) for _, each in known],
-        lambda one, other: differing(one, other, ""),
+        [each["around"] for _, each in known],
+        differing,
     )
     if around:
         lines += ["\n  what may have made the difference:", *around]
@@ -317,7 +318,7 @@ _SAME_PROGRAM: Final = (
 )
 
 
-def _differing(one: LoweredProgram, other: LoweredProgram) -> Pairs:
+def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Pairs:
     for key in {**one.options, **other.options}:
         mine, its = (each.options.get(key) or "nothing" for each in (one, other))
         if mine != its:
@@ -385,26 +386,10 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
     if here is None or here.count == 1:
         describe(tree, in_order=True)
         return
-    head = f"assert_same({name!r})"
-    words = Words(head, type(tree).__name__, f"does not call {head} as often as the others")
-    compare(here, name, lambda: describe(tree, in_order=True), timeout, words)
-
-
-def compare(
-    here: Processes, name: str, make: Callable[[], Record], timeout: float, words: Words
-) -> None:
-    """Compare a record with those of all other processes."""
-    record, groups = grouped_by_digest(here, name, make, digest_of, timeout, words)
-    if len(groups) == 1:
-        return
-
-    texts = exchange_in_groups(here, name, groups, lambda _: [*record.items()])
-    sent = [None if found is None else dict(found) for found in texts]
-    lines, values = differences_between(
-        groups, sent, lambda one, other: differing(one, other, words.root)
-    )
-    head = f"{words.head}: {count_of(groups)} differ from the others"
-    raise DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {_SAME_VALUES}", values)
+    head, root = f"assert_same({name!r})", type(tree).__name__
+    words = Words(head, f"does not call {head} as often as the others", _SAME_VALUES)
+    make = functools.partial(describe, tree, in_order=True)
+    check_same(here, name, make, digest_of, functools.partial(differing, root=root), timeout, words)
 
 
 _SAME_VALUES: Final = (
@@ -416,7 +401,7 @@ _SAME_VALUES: Final = (
 # ------------------------------------------------------------------------ what differs
 
 
-def differing(one: Record, other: Record, root: str) -> Pairs:
+def differing(one: Record, other: Record, root: str = "") -> Pairs:
     """Return the paths at which two records differ, and both texts."""
     if digest_of(one) == digest_of(other):
         return []

@@ -34,7 +34,7 @@ from leafwise._jit.callee import (
     Callee,
     StaticParameters,
     is_annotated,
-    name_of,
+    jitted_name,
     static_arguments,
     static_parameters,
 )
@@ -228,15 +228,12 @@ class StaleCheckedFunction(JittedFunction):
         return tuple(self._leafwise_guard.stale_captures(args, kwargs).values())
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
-        """Record a call, with the names of the parameters."""
         return self._leafwise_log.callee.record(args, kwargs)
 
     def cache_size(self) -> int:
-        """Return the number of dispatch entries."""
         return dispatch_entries(self._leafwise_jax)
 
     def clear_cache(self) -> None:
-        """Forget all programs."""
         self._leafwise_log.forget()
         self._leafwise_guard.block_changed()  # which has nothing to check now
         self._leafwise_jax.clear_cache()
@@ -316,11 +313,9 @@ class _TracedBody:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
-        log, fun = self.program_log, self.callee.fun
-        marked = self.callee.marked
-        given, by_name = (args, kwargs) if marked is None else marked.values(args, kwargs)
+        log, run = self.program_log, self.callee.with_values(args, kwargs)
         if getattr(jax.config, "jax_disable_jit", False):
-            return fun(*given, **by_name)
+            return run()
         call = next((each for each in running_calls() if each.fun is self), None)
         if call is not None and call.runs:
             seen, named = call.args, call.kwargs
@@ -333,7 +328,7 @@ class _TracedBody:
                 compare_inputs(self, program)
                 runs = call is not None and call.runs
                 blocks.enter_context(tracing(self, runs=runs))
-            return self._trace(program, functools.partial(fun, *given, **by_name))
+            return self._trace(program, run)
 
     def _trace(self, program: ProgramEntry, run: Callable[[], Any]) -> Any:
         """Run the function, and record with its program what it captures."""
@@ -399,7 +394,7 @@ _FIRST: Final[weakref.WeakKeyDictionary[_TracedBody, weakref.ref[_TracedBody]]] 
 
 def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> _TracedBody:
     """Unpickle in another process, where nothing else keeps the function alive."""
-    return _TracedBody(Callee(name_of(fun), lambda: fun, *options))
+    return _TracedBody(Callee(jitted_name(fun), lambda: fun, *options))
 
 
 def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> _TracedBody:
@@ -412,7 +407,7 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> _TracedBod
     """
 
     def make(find: Callable[[], Any]) -> _TracedBody:
-        return _TracedBody(Callee(name_of(fun), find, *own))
+        return _TracedBody(Callee(jitted_name(fun), find, *own))
 
     if not compares_by_identity(type(fun)):
         made = make(lambda: fun)
@@ -534,7 +529,7 @@ def jit(
     if is_annotated(fun):
         numbers, names = options.get("static_argnums"), options.get("static_argnames")
         given = static_arguments(fun, numbers, names)
-        marked = static_parameters(fun, name_of(fun), given, depth=2)
+        marked = static_parameters(fun, jitted_name(fun), given, depth=2)
         if marked is not None:
             given = given.union(marked.arguments)
             options = {**options, "static_argnums": given.numbers, "static_argnames": given.names}

@@ -17,9 +17,9 @@ import jax
 from leafwise._captures.fingerprint import captured_by, describe_changes
 from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, definition_of, recreated_function
-from leafwise._compare.jitted_call import fix_of
+from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
-from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work
 from leafwise._objects.call_site import run_of, site_of, user_frame
@@ -120,7 +120,9 @@ class OutsideLog:
         # Within one run a package may well compile one operation with several constants.
         # Where no run is known, it is another one for what runs a function.
         if earlier is not None and (call.functions if run is None else earlier.run != run):
-            fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else Fix()
+            fix = _KEEP if call.is_direct else Fix()
+            if work.inputs is not None:
+                fix = jit_once_fix(user)
             again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
             reasons = list(_fresh(earlier, program, call, fix)) or [again]
         else:
@@ -179,9 +181,9 @@ def _sizes(
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.GROWING.value
     if call.is_masked:
-        name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
+        name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape"))
     elif call.unsized:
-        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
+        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`"))
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
@@ -232,7 +234,7 @@ def eager_call(
     """Return what the user's frame called, from a frame in JAX, or below it, outwards."""
     frames: list[types.FrameType] = []
     while frame is not None and frame is not user:
-        if _package(frame.f_globals) != "leafwise":
+        if _package(frame.f_globals.get("__name__")) != "leafwise":
             frames.append(frame)
         frame = frame.f_back
     # Their code once each: under an audit hook Python takes its time for it.
@@ -241,7 +243,7 @@ def eager_call(
     called = inside[-1] if inside else None
     found = {} if called is None else called.f_locals
     name = "" if called is None else called.f_code.co_name
-    is_direct = all(_is_of_jax(each.f_globals) for each in frames)
+    is_direct = all(map(_is_in_jax, frames))
     unsized = _unsized(found) if is_direct else ""
     is_masked = is_direct and not unsized and any(_is_mask(each.f_locals) for each in inside[-3:])
     return EagerCall(
@@ -279,16 +281,20 @@ _OPERANDS: Final = {
 def _is_named(frame: types.FrameType, code: types.CodeType) -> bool:
     """Return whether a frame is of a function of JAX that the user may have called."""
     is_wrapper = code.co_name in _WRAPPERS or frame.f_globals.get("__name__") in _TREES
-    return _is_of_jax(frame.f_globals) and not is_wrapper
+    return _is_in_jax(frame) and not is_wrapper
 
 
-def _package(names: Mapping[str, Any]) -> str:
-    return str(names.get("__name__", "")).partition(".")[0]
+def _package(module: object) -> str:
+    return str(module).partition(".")[0]
 
 
-def _is_of_jax(names: Mapping[str, Any]) -> bool:
-    """Return whether a module is of JAX, by its global names."""
-    return _package(names) in _JAX
+def _is_in_jax(frame: types.FrameType) -> bool:
+    return _package(frame.f_globals.get("__name__")) in _JAX
+
+
+def is_of_jax(fun: Any) -> bool:
+    """Return whether a function is JAX's own, by its module."""
+    return _package(getattr(fun, "__module__", None)) in _JAX
 
 
 def _functions(
@@ -320,8 +326,7 @@ def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
 def _is_users(value: Any) -> bool:
     while hasattr(value, "func"):
         value = value.func
-    package = str(getattr(value, "__module__", None)).partition(".")[0]
-    return hasattr(value, "__name__") and package not in _JAX
+    return hasattr(value, "__name__") and not is_of_jax(value)
 
 
 def _unsized(found: Mapping[str, Any]) -> str:

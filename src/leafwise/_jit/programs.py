@@ -3,8 +3,6 @@
 import dataclasses
 import heapq
 import inspect
-import threading
-import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -72,17 +70,8 @@ class Program:
 class ProgramEntry:
     """The entry of a program in the log of its function: what later calls are compared with.
 
-    Attributes:
-        outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
+    Attributes, next to those of a `Program`:
         signature: The arguments; None where they could not be seen.
-        explanation: Why it was made, against the nearest earlier one.
-        site: The line of the user's code that called; None if there is none.
-        time: When it began, in seconds, as `time.time` says it.
-        thread: The name of the thread.
-        trace_seconds: How long the trace took; 0.0 for a recompile.
-        lower_seconds: How long the lowering took; 0.0 if there was none so far.
-        compile_seconds: How long the compile took; 0.0 if there was none so far.
-        cached: Whether the persistent compilation cache answered.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
         given: What the user's own line names in the call of a package that led to it.
@@ -102,12 +91,9 @@ class ProgramEntry:
     signature: Signature | None
     explanation: Explanation
     site: Site | None
-    time: float = dataclasses.field(default_factory=time.time)
-    thread: str = dataclasses.field(default_factory=lambda: threading.current_thread().name)
     trace_seconds: float = 0.0
     lower_seconds: float = 0.0
     compile_seconds: float = 0.0
-    cached: bool = False
     ran: bool = True
     live: bool = True
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -280,16 +266,17 @@ class ProgramLog:
         program = ProgramEntry(outcome, signature, found, site_of(frame), ran=not abstract)
         program.is_inner = inner
         if work is not None:
-            program.role = work.role
-            program.lowered = lowered_by(work)
+            program.role, program.lowered = work.role, work.lowered
         return program
 
     def _explain_new(
         self, outcome: Outcome, signature: Signature | None, work: Work | None, *, inner: bool
     ) -> Explanation:
         if outcome is Outcome.RETRACE and signature is not None:
-            by_captures = self._explain_by_captures()
-            return by_captures or self.explain(signature, retraced=True, inner=inner)
+            if self._retired_for is not None:  # not for its arguments
+                (last, reasons), self._retired_for = self._retired_for, None
+                return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
+            return self.explain(signature, retraced=True, inner=inner)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, each in enumerate(programs) if each.is_call and each.live]
@@ -365,14 +352,6 @@ class ProgramLog:
             self._drop_live()
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
-    def _explain_by_captures(self) -> Explanation | None:
-        """Return why a call is traced, if that is not for its arguments."""
-        if self._retired_for is None:
-            return None
-        last, reasons = self._retired_for
-        self._retired_for = None
-        return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-
     def note_package(self, program: ProgramEntry, given: Mapping[str, Any]) -> None:
         """Note that a package called, and what the user's line named there.
 
@@ -419,11 +398,6 @@ def _with_cause(
     """Add a cause that is not among the arguments, and decides."""
     reason = Reason("(not an argument)", ReasonKind.CACHE, outcome, MISSING, after, cause)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, reason))
-
-
-def lowered_by(work: Work) -> tuple[Any, Any, Any]:
-    """Return what a program keeps of its lowering."""
-    return work.sizes, work.inputs, work.devices
 
 
 def _is_alike(program: ProgramEntry, work: Work) -> bool:

@@ -21,9 +21,9 @@ from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
-from leafwise._jit.callee import Callee, function_behind, is_equinox, name_of
-from leafwise._jit.outside import OutsideLog
-from leafwise._jit.programs import ProgramEntry, ProgramLog, lowered_by
+from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
+from leafwise._jit.outside import OutsideLog, is_of_jax
+from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import (
     Site,
     inner_frame,
@@ -210,13 +210,13 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     if work.call.is_for_shapes or _is_made_by_package(fun, work.call.frame):
         return None
     found: object = getattr(fun, "program_log", None)
-    if not isinstance(found, ProgramLog) and _followed is not None and not _is_of_jax(fun):
+    if not isinstance(found, ProgramLog) and _followed is not None and not is_of_jax(fun):
         statics = StaticArguments(*work.call.statics)
         with contextlib.suppress(TypeError):  # no weak references
             logs = _followed.setdefault(fun, {})
             _of_code[getattr(fun, "__code__", None)] = weakref.ref(fun)
             if statics not in logs:
-                logs[statics] = ProgramLog(Callee(name_of(fun), weakref.ref(fun), statics))
+                logs[statics] = ProgramLog(Callee(jitted_name(fun), weakref.ref(fun), statics))
             found = logs[statics]
     if not isinstance(found, ProgramLog):
         return None
@@ -226,14 +226,14 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
 
 
 def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
-    program.compile_seconds, program.cached = raw.seconds, raw.cache.hit
+    program.compile_seconds = raw.seconds
     _HERE.current = None
 
 
 def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
     """Return whether a package calls a function of its own that it makes at each call."""
     code = getattr(fun, "__code__", None)
-    if _followed is None or code is None or is_users_file(code.co_filename) or _is_of_jax(fun):
+    if _followed is None or code is None or is_users_file(code.co_filename) or is_of_jax(fun):
         return False
     known, caller = _of_code.get(code), inner_frame(frame)
     is_called_there = caller is not None and not is_users_file(caller.f_code.co_filename)
@@ -279,7 +279,7 @@ def _lowered_or_compiled(
         and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
         program = current[2]
-        program.role, program.lowered = work.role, lowered_by(work)
+        program.role, program.lowered = work.role, work.lowered
     elif not work.is_known:
         return None, False
     else:
@@ -342,15 +342,11 @@ def _is_users(fun: Any) -> bool:
     return code is not None and is_users_file(code.co_filename)
 
 
-def _is_of_jax(fun: Any) -> bool:
-    return str(getattr(fun, "__module__", "")).partition(".")[0] in ("jax", "jaxlib")
-
-
 def _is_eager(name: str, fun: Callable[..., Any] | None, work: Work) -> bool:
     """Whether a function is an operation of JAX itself, or is traced for its shapes alone."""
     if fun is not None:
         call = work.call
-        if _is_of_jax(fun) or call is None or call.is_for_shapes:
+        if is_of_jax(fun) or call is None or call.is_for_shapes:
             return True
         if _is_made_by_package(call.fun, call.frame):
             return True

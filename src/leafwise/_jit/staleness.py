@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from leafwise._captures.bindings import Binding
 from leafwise._captures.fingerprint import (
@@ -30,9 +31,9 @@ from leafwise._captures.fingerprint import (
     Probe,
     Source,
     changed,
+    file_and_line,
     fingerprint_bindings,
     format_change,
-    source_of,
     union,
 )
 from leafwise._captures.forms import Names
@@ -50,11 +51,12 @@ from leafwise._jit.blocks import (
     StaleCapture,
     current_block,
     follow_blocks,
+    numpy_digests,
+    program_change,
 )
 from leafwise._jit.callee import capturing_function, code_id
-from leafwise._jit.exact import is_part_of_trace, numpy_digests, program_change
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._jit.trace_numbers import is_tracing, note, read_before, trace_afresh
+from leafwise._jit.trace_numbers import is_in_body, note, read_before, trace_afresh
 from leafwise._objects.attributes import (
     dict_of,
     in_class,
@@ -101,9 +103,9 @@ def observe(
         runs = observer.ran()
         if reused is None:  # nobody knows what was
             trace_afresh()
-        missing = (reused or set()) - {source_of(each.code) for each in runs}
+        missing = (reused or set()) - {file_and_line(each.code) for each in runs}
         around = [run for each in observer.around for run in each.so_far()] if missing else []
-        runs += (run for run in around if missing & {*map(source_of, (run.code, *run.inside))})
+        runs += (run for run in around if missing & {*map(file_and_line, (run.code, *run.inside))})
         found: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
@@ -223,7 +225,7 @@ class Guard:
             return self.made(*args, **kwargs)
         current = self.current()
         state = self._find_state(current)
-        is_unsaid = is_tracing() or self.action is StaleAction.RETRACE
+        is_unsaid = is_in_body() or self.action is StaleAction.RETRACE
         found = {} if is_unsaid else self._stale(args, kwargs, current, state)
         self._deliver(found, args)
         block = current_block()
@@ -232,7 +234,8 @@ class Guard:
             self._install(self._recheck)
         else:
             self._check_against(current, state)
-        inside = is_part_of_trace(args, kwargs)
+        # Inside a trace the program around it is the one that counts.
+        inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs)))
         if block is not None and block.is_exact and not (found or inside):
             return self._call_exactly(block, state, args, kwargs)
         return _in_state(self.made, state)(*args, **kwargs)

@@ -40,7 +40,7 @@ _NOTED: Final[dict[int, weakref.ref[Observation]]] = {}  # of all numbers, while
 trace_afresh: Final = _NUMBERS.renew
 
 
-def is_tracing() -> bool:
+def is_in_body() -> bool:
     """Return whether this thread traces the body of a function under `leafwise.jit`."""
     return threading.get_ident() in _NUMBERS.threads
 

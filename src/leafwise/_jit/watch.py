@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final
 
+from leafwise._display.words import count
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._objects.code import Block
@@ -82,15 +83,13 @@ class Log:
         counts = ", ".join(_format_count(self, name) for name in _COUNTED)
         hits, misses = len(self.cache_hits), len(self.cache_misses)
         if hits or misses:
-            plural = "hit" if hits == 1 else "hits"
-            counts += f" (persistent cache: {hits} {plural}, {misses} missed)"
+            counts += f" (persistent cache: {count(hits, 'hit')}, {misses} missed)"
         lines = [counts, *map(str, self)]
         return "\n".join(lines).replace("\n", "\n  ")
 
 
 def _format_count(log: Log, name: str) -> str:
-    count = len(getattr(log, name))
-    return f"{count} {name if count != 1 else name.removesuffix('s')}"
+    return count(len(getattr(log, name)), name.removesuffix("s"))
 
 
 def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
@@ -221,7 +220,7 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
         """Begin to count."""
         log = Log(eager=self._eager)
 
-        def count(event: Event) -> None:
+        def add(event: Event) -> None:
             if self._function is None or is_of(event, self._function):
                 log.add(event)
                 # An exception from a lowering leaves JAX without the program it lowered, for
@@ -229,8 +228,8 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
                 if self._strict and event.kind is not EventKind.LOWERING:
                     self._raise_if_over(log)
 
-        self._here.entered.append((log, count))
-        watch_events(count)
+        self._here.entered.append((log, add))
+        watch_events(add)
         return log
 
     def __exit__(
@@ -241,8 +240,8 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
     ) -> None:
         """Stop counting, and raise if there was more than is allowed."""
         __tracebackhide__ = True
-        log, count = self._here.entered.pop()
-        unwatch_events(count)
+        log, add = self._here.entered.pop()
+        unwatch_events(add)
         if error is None:
             self._raise_if_over(log, ended=True)
 

@@ -13,14 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from leafwise._classes.fields import SHARDING
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
-from leafwise._jax.host_differences import (
-    Pairs,
-    Words,
-    check_timeout,
-    differences_between,
-    exchange_in_groups,
-    grouped_by_digest,
-)
+from leafwise._jax.host_differences import Pairs, Words, check_same, check_timeout
 from leafwise._jax.processes import processes
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
@@ -28,7 +21,7 @@ from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
 from leafwise._trees.where import AtPath, field_metadata
-from leafwise.errors import DifferentProcessesError, TreeError
+from leafwise.errors import TreeError
 
 T = TypeVar("T")
 
@@ -235,28 +228,21 @@ def _check_equal(leaves: Mapping[str, Any], timeout: float) -> None:
             "lw.shard: the mesh spans processes, which cannot be compared\n"
             "  fix: call `jax.distributed.initialize()` first"
         )
-    words = Words("lw.shard", "", "does not call lw.shard for this mesh as often as the others")
-    texts, groups = grouped_by_digest(
+    words = Words(
+        "lw.shard",
+        "does not call lw.shard for this mesh as often as the others",
+        "create all values from one seed in all processes, or take those of process 0: "
+        "`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
+        "has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`",
+    )
+    check_same(
         here,
         "lw.shard",
         lambda: {path: _described(leaf) for path, leaf in leaves.items()},
         lambda texts: _digest(repr(texts).encode()),
+        _differing,
         timeout,
         words,
-    )
-    if len(groups) == 1:
-        return
-    sent = exchange_in_groups(here, "lw.shard", groups, lambda _: texts)
-    lines, differences = differences_between(groups, sent, _differing)
-    raise DifferentProcessesError(
-        (
-            f"lw.shard: the mesh spans processes, and these have different values"
-            f"{''.join(lines)}\n"
-            f"  fix: create them from one seed in all processes, or take those of process 0: "
-            f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
-            f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
-        ),
-        differences,
     )
 
 
