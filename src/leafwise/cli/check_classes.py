@@ -17,17 +17,13 @@ from leafwise.cli.check_fields import Example, check_fields, untraceable
 from leafwise.cli.check_laws import (
     CheckOptions,
     OnStep,
+    TooLong,
     WarningKey,
+    time_limit,
     try_laws,
     warning_key,
 )
-from leafwise.cli.check_result import (
-    CheckRun,
-    CheckVerdict,
-    ClassResult,
-    FieldChange,
-    LawResult,
-)
+from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 from leafwise.cli.check_targets import (
     CheckTarget,
     FoundTargets,
@@ -35,7 +31,6 @@ from leafwise.cli.check_targets import (
     flattened_by,
     source_location,
 )
-from leafwise.cli.time_limit import TooLong, time_limit
 from leafwise.errors import CannotBuildError
 from leafwise.testing._check import chosen_laws
 from leafwise.testing._format import format_error, short_repr
@@ -56,7 +51,7 @@ def run_checks(
 ) -> CheckRun:
     """Check all classes, with progress on a terminal's standard error.
 
-    After Ctrl-C, what was found so far is returned.
+    After Ctrl-C, the results so far are returned.
     """
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
     visible = sys.stderr.isatty()

@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Generator
 from typing import Any, Final
 
 import hypothesis
@@ -13,7 +15,6 @@ from hypothesis import strategies as st
 from leafwise._display.words import without_addresses
 from leafwise._objects.classes import public_name
 from leafwise.cli.check_result import CheckVerdict, LawResult, verdict_of
-from leafwise.cli.time_limit import TooLong, time_limit
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, smallest_failure
 from leafwise.testing._format import cut, format_error
@@ -114,19 +115,25 @@ def _first_failures(
     """Return what instances are drawn from, what each broken law raised, and a note."""
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
+    tried: list[Law] = []
+
+    def note_law(law: Law) -> None:
+        tried.append(law)
+        on_step(f"law {law}")
+
     for _ in range(_ROUNDS):
         laws = [law for law in options.laws if law not in failures]
-        progress = _Progress(on_step)
+        tried.clear()
         try:
             with time_limit(options.seconds):
                 broken, slow = broken_laws(
-                    strategy, laws, most_seconds=options.slow, on_law=progress, **options.drawing
+                    strategy, laws, most_seconds=options.slow, on_law=note_law, **options.drawing
                 )
             return strategy, failures | broken, slow or note
         except CannotBuildError:
             strategy, note = st.just(base), "tried on one instance, as no others were found"
         except TooLong as error:  # this law may be at fault, or the strategy
-            failures |= dict.fromkeys(progress.laws or laws, error)
+            failures |= dict.fromkeys(tried[-1:] or laws, error)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # user code
@@ -135,23 +142,10 @@ def _first_failures(
     return strategy, failures | late, note
 
 
-class _Progress:
-    """Notes the law that is tried now, for the user and for a limit that ends it."""
-
-    def __init__(self, on_step: OnStep) -> None:
-        self._on_step = on_step
-        self.laws: list[Law] = []
-
-    def __call__(self, law: Law) -> None:
-        self.laws = [law]
-        self._on_step(f"law {law}")
-
-
 def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> LawResult:
     """Return how a law turned out that raised an error."""
     if isinstance(error, TooLong):
-        message = options.timeout_message
-        return LawResult(str(law), CheckVerdict.NOT_CHECKED, message=message)
+        return LawResult(str(law), CheckVerdict.NOT_CHECKED, message=options.timeout_message)
     if not isinstance(error, LawViolation):
         verdict, message = verdict_of(error), format_error(without_notes(error))
         if verdict is CheckVerdict.NOT_CHECKED:  # an error of ours, or inside Hypothesis
@@ -167,3 +161,43 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
         message += f"\n  the fault is one of {public_name(owner)}, not of {cls.__name__}"
     library = library_of(owner) if is_known else public_name(owner)
     return LawResult(str(law), CheckVerdict.WARNING, error.path, message, library)
+
+
+# ------------------------------------------------------------------------ limited time
+
+
+_WALL: Final = 10
+"""How many times as long a block may take by the clock as on the processor."""
+
+
+class TooLong(BaseException):  # not an Exception, which a user's code may catch
+    """What was to be done in a limited time was not."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Generator[None, None, None]:
+    """Raise `TooLong` in the block after some CPU seconds, where the system can interrupt it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or not hasattr(signal, "setitimer") or seconds == math.inf:
+        yield
+        return
+    clocks = [
+        (signal.ITIMER_PROF, signal.SIGPROF, seconds),
+        (signal.ITIMER_REAL, signal.SIGALRM, _WALL * seconds),
+    ]
+    # Another clock is somebody else's, such as that of pytest-timeout.
+    clocks = [clock for clock in clocks if not signal.getitimer(clock[0])[0]]
+
+    def give_up(*_: object) -> None:
+        raise TooLong
+
+    before = [(number, signal.signal(number, give_up)) for _, number, _ in clocks]
+    for clock, _, limit in clocks:
+        signal.setitimer(clock, limit, 1.0)  # again, if somebody has caught it
+    try:
+        yield
+    finally:
+        for clock, _, _ in clocks:
+            signal.setitimer(clock, 0)
+        for number, handler in before:
+            signal.signal(number, handler)
