@@ -97,8 +97,8 @@ def explain(options: argparse.Namespace) -> int:
         run = functools.partial(trial.run_and_try, options=options)
     if problem:
         return _refuse("explain", problem)
-    if mistaken := [each for each in options.arguments if each.partition("=")[0] in options.ours]:
-        text = f"{mistaken[0]} behind {script.name} is an option of the script"
+    if ours := [text for text in options.arguments if text.partition("=")[0] in options.ours]:
+        text = f"{ours[0]} behind {script.name} is an option of the script"
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
     wanted = {"captures": options.captures, "audit": options.audit}
     wanted["programs"] = bool(options.json)
@@ -129,18 +129,18 @@ def explain(options: argparse.Namespace) -> int:
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
-    from leafwise._display.words import place  # noqa: PLC0415
+    from leafwise._display.words import count, place  # noqa: PLC0415
 
     counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
-    found = [finding for finding in report.findings if counted and getattr(finding, counted)]
+    findings = [finding for finding in report.findings if counted and getattr(finding, counted)]
     if counted and report.left_out:
         print(f"leafwise explain: --fail-on {options.fail_on} cannot be decided", file=sys.stderr)
         return 1
-    if len(found) <= options.allow or not counted:
+    if len(findings) <= options.allow or not counted:
         return 0
-    number = f"{len(found)} finding{'s' if len(found) > 1 else ''} with a {options.fail_on}"
+    number = f"{count(len(findings), 'finding', 'findings')} with a {options.fail_on}"
     lines = [f"leafwise explain: {number}, {options.allow} allowed"]
-    lines += [f"  {place(finding.site)}: {finding.what}" for finding in found]
+    lines += [f"  {place(finding.site)}: {finding.what}" for finding in findings]
     print("\n".join(lines), file=sys.stderr)
     return 1
 
@@ -152,19 +152,17 @@ def compare(options: argparse.Namespace) -> int:
     if problem := _unwritable([options.output] if options.output else []):
         return _refuse("compare", problem)
     try:
-        found = comparison.compare(options.first, options.second)
+        compared = comparison.compare(options.first, options.second)
     except comparison.RunError as error:
         return _refuse("compare", str(error))
-    text = (
-        json.dumps(found.as_dict(), indent=1)
-        if options.json
-        else comparison.format_comparison(found)
-    )
+    text = comparison.format_comparison(compared)
+    if options.json:
+        text = json.dumps(compared.as_dict(), indent=1)
     if options.output:
         _write(options.output, f"{text}\n")
     else:
         print(text)
-    return 1 if found.causes else 0
+    return 1 if compared.causes else 0
 
 
 def _print_report(report: "Report", stream: TextIO, form: str) -> None:
