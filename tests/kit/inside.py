@@ -48,8 +48,7 @@ from leafwise.cli.check_laws import EXAMPLES, CheckOptions, TooLong, time_limit
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 from leafwise.cli.check_targets import CheckTarget, find_targets, is_node
-from leafwise.cli.edits import edits_for
-from leafwise.cli.patch import Replacement, applied, diff, shown
+from leafwise.cli.edits import Replacement, applied, diff, edits_for, shown
 from leafwise.cli.program_recorder import packed, unpacked
 from leafwise.cli.recorded import Process, make_report
 from leafwise.cli.recorder import Recorder
