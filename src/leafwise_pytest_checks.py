@@ -4,13 +4,11 @@ As in `leafwise_pytest`, which loads this, what needs JAX is imported when a run
 items show what `leafwise check` finds out about their classes.
 """
 
-import contextlib
 import dataclasses
 import functools
 import importlib
 import math
 import os
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -151,20 +149,8 @@ def _dotted(name: str) -> str:
 def _targets_of(root: Path, text: str) -> "list[CheckTarget]":
     from leafwise.cli.check_targets import find_targets  # noqa: PLC0415  # it imports JAX
 
-    place, _, _ = text.partition(":")
-    paths = sys.path[:]
-    if place.endswith(".py"):
-        text = str(root / text)
-    elif place:
-        # In front of `find_targets`, which looks into the working directory first, and reports
-        # what is wrong.
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(place)
-    try:
-        targets = find_targets([text])
-    finally:
-        here = str(Path.cwd())
-        sys.path[:] = [path for path in sys.path if path != here or path in paths]
+    is_file = text.partition(":")[0].endswith(".py")
+    targets = find_targets([str(root / text) if is_file else text])
     if targets.unloaded:
         raise ImportError("\n".join(f"{name}: {why}" for name, why in targets.unloaded.items()))
     return targets.targets

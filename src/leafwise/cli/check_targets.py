@@ -227,14 +227,8 @@ def _is_package(name: str) -> bool:
     """Return whether a name is one of a package with an ``__init__``, and not only of a folder."""
     if not name.isidentifier() or name in sys.stdlib_module_names:
         return False  # nobody means `code` or `types` of Python by the name of a folder
-    _add_path(Path.cwd())  # as ``python -m`` does
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
-
-
-def _add_path(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
 
 
 def _load(place: str) -> types.ModuleType:
@@ -243,7 +237,6 @@ def _load(place: str) -> types.ModuleType:
     try:
         if place.endswith(".py") or _is_path(place):
             return _load_file(Path(place))
-        _add_path(Path.cwd())  # as ``python -m`` does
         return importlib.import_module(place)
     except (UsageError, KeyboardInterrupt):
         raise
@@ -292,7 +285,8 @@ def _load_first(path: Path, top: Path) -> str:
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: not a Python file")
-    _add_path(top.parent)  # where it looks for modules when it is run
+    if str(top.parent) not in sys.path:  # where it looks for modules when it is run
+        sys.path.insert(0, str(top.parent))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -28,8 +28,8 @@ def check(options: argparse.Namespace) -> int:
     """Check classes, print a report, and return the exit code."""
     # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
     # the variable when it is imported, as JAX does.
-    folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
+    storage = Path(tempfile.gettempdir(), "leafwise-hypothesis")
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(storage))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # takes seconds after a deep recursion
     from leafwise.cli import (  # noqa: PLC0415
@@ -44,6 +44,8 @@ def check(options: argparse.Namespace) -> int:
     printer = check_report.CheckPrinter(
         console, verbose=options.verbose or options.fields, quiet=options.quiet or form != "text"
     )
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)  # as `python -m` does
     try:
         # Standard output is for the report: what modules and constructors print is not.
         with contextlib.redirect_stdout(sys.stderr):
