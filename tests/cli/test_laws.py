@@ -250,7 +250,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     assert "P(x=" in outcome.out
     seen.clear()
     document = check_all(file, "--fields", "--json").document
-    assert (document["interrupted"], document["passed"]) == (True, False)
+    assert (document["interrupted"], document["exit_code"]) == (True, 130)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
 
 
