@@ -270,11 +270,8 @@ def _add_compare(commands: Any) -> None:
         ),
         epilog="Exit code: 0 nothing differs, 1 something differs, 2 usage.",
     )
-    for name in ("first", "second"):
-        compare.add_argument(
-            name, metavar=f"RUN{1 + (name == 'second')}.json", help=f"the {name} run"
-        )
-    compare.add_argument("--json", action="store_true", help="print JSON")
-    compare.add_argument(
-        "-o", "--output", metavar="FILE", help="write there, not to standard output"
-    )
+    add = compare.add_argument
+    add("first", metavar="RUN1.json", help="the first run")
+    add("second", metavar="RUN2.json", help="the second run")
+    add("--json", action="store_true", help="print JSON")
+    add("-o", "--output", metavar="FILE", help="write there, not to standard output")

@@ -22,18 +22,13 @@ import leafwise_explain
 
 
 def cells_of(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names and sources of code cells; ValueError if the notebook is none of Python."""
+    """Yield the names and sources of code cells; ValueError if it is not a notebook."""
     try:
         changed = leafwise_explain.changed.get(os.path.abspath(file))  # noqa: PTH100
         notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
-        metadata = notebook["metadata"]
         cells: list[Any] = notebook["cells"]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is not a notebook of format 4: {error!r}") from error
-    spec = {**metadata.get("language_info", {}), **metadata.get("kernelspec", {})}
-    language = spec.get("language", spec.get("name", "python"))
-    if not language.startswith(("python", "ipython")):
-        raise ValueError(f"{file} is a notebook of {language}, not of Python")
     number = 0
     for cell in cells:
         source = "".join(cell["source"])
