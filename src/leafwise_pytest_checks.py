@@ -169,8 +169,10 @@ class CheckedClass:
         """What `leafwise check` says of it, with the examples of Hypothesis' profile in force."""
         import hypothesis  # noqa: PLC0415  # an extra
 
-        from leafwise.cli.check_classes import check_class  # noqa: PLC0415  # it imports JAX
-        from leafwise.cli.check_laws import CheckOptions  # noqa: PLC0415
+        from leafwise.cli.check_classes import (  # noqa: PLC0415  # it imports JAX
+            CheckOptions,
+            check_class,
+        )
 
         profile = hypothesis.settings()
         options = CheckOptions(

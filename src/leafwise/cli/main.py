@@ -21,7 +21,7 @@ import leafwise_cli
 
 if TYPE_CHECKING:
     from leafwise._display.report import Report
-    from leafwise.cli.check_laws import CheckOptions
+    from leafwise.cli.check_classes import CheckOptions
 
 
 def check(options: argparse.Namespace) -> int:
@@ -67,18 +67,18 @@ def check(options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
     """Return what is to be checked: fields and laws, unless one alone is named."""
-    from leafwise.cli import check_classes, check_laws  # noqa: PLC0415
+    from leafwise.cli import check_classes  # noqa: PLC0415
 
     fields = options.fields or bool(options.field)
     tries_laws = options.laws or bool(options.law)
     both = fields == tries_laws
-    return check_laws.CheckOptions(
+    return check_classes.CheckOptions(
         laws=check_classes.find_laws(options.law, options.without) if both or tries_laws else (),
         fields=both or fields,
         only=tuple(options.field),
-        examples=options.examples or check_laws.EXAMPLES,
+        examples=options.examples or check_classes.EXAMPLES,
         seed=options.seed,
-        seconds=options.timeout or check_laws.SECONDS,
+        seconds=options.timeout or check_classes.SECONDS,
         strict=options.strict,
     )
 
