@@ -5,14 +5,11 @@ own for tracebacks and reports: ``train.ipynb[3]`` is the cell that Jupyter numb
 runs all of them. It is run by ``python -m leafwise.cli.notebook``.
 """
 
-import ast
-import functools
 import importlib.util
 import json
 import linecache
 import os
 import sys
-import traceback
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +71,7 @@ def _run_by_ipython(cells: list[tuple[str, str]]) -> int:
     config.InteractiveShell.colors = "nocolor"
     shell: Any = InteractiveShell.instance(config=config)
     for name, source in cells:
-        shell.compile.get_code_name = functools.partial(_name_of, name)
+        shell.compile.get_code_name = lambda *_, name=name: name
         result = shell.run_cell(source, store_history=True)
         if isinstance(result.error_in_exec, SystemExit):
             raise result.error_in_exec
@@ -83,27 +80,12 @@ def _run_by_ipython(cells: list[tuple[str, str]]) -> int:
     return 0
 
 
-def _name_of(name: str, *_: object) -> str:
-    return name
-
-
 def _run_plain(cells: list[tuple[str, str]]) -> int:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     for name, source in cells:
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        try:
-            body = ast.parse(source, name).body
-            last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-            exec(compile(ast.Module(body, []), name, "exec"), vars(module))  # noqa: S102
-            if isinstance(last, ast.Expr):
-                code = compile(ast.Expression(last.value), name, "eval")
-                sys.displayhook(eval(code, vars(module)))  # noqa: S307
-        except Exception as error:  # noqa: BLE001  # as Python prints it, without this frame
-            sys.last_value = error
-            below = error.__traceback__
-            traceback.print_exception(error.with_traceback(below and below.tb_next))
-            return 1
+        exec(compile(source, name, "exec", dont_inherit=True), vars(module))  # noqa: S102
     return 0
 
 
