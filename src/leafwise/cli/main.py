@@ -88,9 +88,8 @@ def explain(options: argparse.Namespace) -> int:
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
-    files = [options.output, options.json, options.html]
-    files = [name for name in files if name]
-    problem = explain_script.problem(script) or _unwritable(files)
+    problem = explain_script.problem(script)
+    problem = problem or _unwritable(options.output, options.json, options.html)
     run: Any = explain_script.run
     if options.tries or options.diff or options.write:
         from leafwise.cli import trial  # noqa: PLC0415  # on demand
@@ -102,8 +101,7 @@ def explain(options: argparse.Namespace) -> int:
     if ours := [text for text in options.arguments if text.partition("=")[0] in options.ours]:
         text = f"{ours[0]} behind {script.name} is an option of the script"
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
-    wanted = {"captures": options.captures, "audit": options.audit}
-    wanted["programs"] = bool(options.json)
+    wanted = {"captures": options.captures, "audit": options.audit, "programs": bool(options.json)}
     if script.is_records:
         report, code = explain_script.read(Path(script.name), leafwise.__version__), 0
     else:
@@ -151,7 +149,7 @@ def compare(options: argparse.Namespace) -> int:
     """Compare two runs, print what differs, and return whether something does."""
     from leafwise.cli import comparison  # noqa: PLC0415
 
-    if problem := _unwritable([options.output] if options.output else []):
+    if problem := _unwritable(options.output):
         return _refuse("compare", problem)
     try:
         compared = comparison.compare(options.first, options.second)
@@ -183,9 +181,9 @@ def _refuse(command: str, problem: str) -> int:
     return 2
 
 
-def _unwritable(names: list[str]) -> str | None:
+def _unwritable(*names: str | None) -> str | None:
     """Return what is wrong with a file that cannot be written, before anything slow has run."""
-    for name in names:
+    for name in filter(None, names):
         file = Path(name).resolve()
         if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
             return f"cannot write {name}"
