@@ -32,10 +32,6 @@ class CheckSelection:
     whole: bool
     claimed: set[object] = dataclasses.field(default_factory=set[object])
 
-    def wants(self, nodeid: str) -> bool:
-        """Return whether a check was asked for, or something above it."""
-        return not self.node_ids or any(_covers(wanted, nodeid) for wanted in self.node_ids)
-
 
 def _covers(selected: str, nodeid: str) -> bool:
     """Return whether a node is one that was asked for, or below it."""
@@ -134,7 +130,7 @@ class _Module(pytest.Collector):
             checked = CheckedClass(name, target)
             for law in laws:
                 nodeid = f"{_PREFIX}::{name}::{law}"
-                if selection.wants(nodeid):
+                if any(_covers(asked, nodeid) for asked in selection.node_ids or [nodeid]):
                     yield _LawCheck.from_parent(self, nodeid=nodeid, checked=checked, law=law)
 
 
@@ -169,20 +165,17 @@ class CheckedClass:
         """What `leafwise check` says of it, with the examples of Hypothesis' profile in force."""
         import hypothesis  # noqa: PLC0415  # an extra
 
-        from leafwise.cli.check_classes import (  # noqa: PLC0415  # it imports JAX
-            CheckOptions,
-            check_class,
-        )
+        from leafwise.cli import check_classes  # noqa: PLC0415  # it imports JAX
 
         profile = hypothesis.settings()
-        options = CheckOptions(
+        options = check_classes.CheckOptions(
             laws=tuple(item.law for item in self.items),
             fields=False,
             examples=profile.max_examples,
             seed=0 if profile.derandomize else None,
             seconds=math.inf,
         )
-        return check_class(self.target, options)
+        return check_classes.check_class(self.target, options)
 
 
 class _LawCheck(pytest.Item):

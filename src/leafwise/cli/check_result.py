@@ -110,13 +110,16 @@ class ClassResult:
     @property
     def failed(self) -> bool:
         """Whether something is wrong with the class."""
-        return any(result.verdict.is_bad for result in (*self.rows, *self.laws))
+        return any(verdict.is_bad for verdict in self._verdicts)
 
     @property
     def unchecked(self) -> bool:
         """Whether the class, a change or a law could not be checked."""
-        verdicts = [result.verdict for result in (*self.rows, *self.laws)]
-        return bool(self.error) or CheckVerdict.NOT_CHECKED in verdicts
+        return bool(self.error) or CheckVerdict.NOT_CHECKED in self._verdicts
+
+    @property
+    def _verdicts(self) -> list[CheckVerdict]:
+        return [row.verdict for row in self.rows] + [law.verdict for law in self.laws]
 
     @property
     def tried(self) -> tuple[FieldChange, ...]:

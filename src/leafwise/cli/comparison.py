@@ -322,8 +322,8 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]
     """Yield what differs in the arguments of two programs, in their captures and options."""
     yield from _described("argument", one.arguments, other.arguments)
     yield from _described("capture", one.captures, other.captures)
-    for texts in _changes(one.config, other.config):
-        yield RunDifference("config", *texts)
+    for change in _changes(one.config, other.config):
+        yield RunDifference("config", *change)
     mine, its = one.program, other.program
     if mine is not None and its is not None:
         for path, *texts in _changes(mine.options, its.options):
