@@ -9,6 +9,7 @@ import functools
 import importlib
 import math
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -145,6 +146,8 @@ def _dotted(name: str) -> str:
 def _targets_of(root: Path, text: str) -> "list[CheckTarget]":
     from leafwise.cli.check_targets import find_targets  # noqa: PLC0415  # it imports JAX
 
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # behind what is installed
     is_file = text.partition(":")[0].endswith(".py")
     targets = find_targets([str(root / text) if is_file else text])
     if targets.unloaded:
