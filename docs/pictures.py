@@ -22,8 +22,7 @@ from leafwise._display import tables
 from leafwise._display.findings import findings, functions_of
 from leafwise._display.report import Report
 from leafwise.cli import explain_script
-from leafwise.cli.check_classes import check_class
-from leafwise.cli.check_laws import CheckOptions
+from leafwise.cli.check_classes import CheckOptions, check_class
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun
 from leafwise.cli.check_targets import CheckTarget

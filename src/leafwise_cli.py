@@ -114,17 +114,13 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
         file = folder / "pyproject.toml"
         try:
             text = file.read_text(encoding="utf-8")
-            tool: Any = tomllib.loads(text).get("tool") if "leafwise" in text else None
+            tool: Any = tomllib.loads(text).get("tool", {}) if "leafwise" in text else {}
         except OSError:
             continue
         except ValueError as error:  # no TOML, or no UTF-8
             check.exit(2, f"{check.prog}: {file}: {error}\n")
-        if isinstance(tool, dict) and "leafwise" in tool:
-            table = tool["leafwise"]
-            if not isinstance(table, dict):
-                problem = f"tool.leafwise must be a table, got {table!r}"
-                check.exit(2, f"{check.prog}: {file}: {problem}\n")
-            return file, table
+        if "leafwise" in tool:
+            return file, tool["leafwise"]
     return here, {}
 
 
@@ -274,11 +270,8 @@ def _add_compare(commands: Any) -> None:
         ),
         epilog="Exit code: 0 nothing differs, 1 something differs, 2 usage.",
     )
-    for name in ("first", "second"):
-        compare.add_argument(
-            name, metavar=f"RUN{1 + (name == 'second')}.json", help=f"the {name} run"
-        )
-    compare.add_argument("--json", action="store_true", help="print JSON")
-    compare.add_argument(
-        "-o", "--output", metavar="FILE", help="write there, not to standard output"
-    )
+    add = compare.add_argument
+    add("first", metavar="RUN1.json", help="the first run")
+    add("second", metavar="RUN2.json", help="the second run")
+    add("--json", action="store_true", help="print JSON")
+    add("-o", "--output", metavar="FILE", help="write there, not to standard output")

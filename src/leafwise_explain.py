@@ -30,7 +30,7 @@ def start() -> None:
     # Its children may run in another folder.
     folder = os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])  # noqa: PTH100
     # In a virtual environment `site` reads the folder twice.
-    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(folder))
         if os.path.exists(f"{folder}/{CHANGED}"):  # noqa: PTH110
             _serve_changed(f"{folder}/{CHANGED}")
@@ -63,7 +63,7 @@ def write(folder: str, **record: object) -> None:
 
     try:
         line = json.dumps(record).encode() + b"\n"
-        rank = next((os.environ[each] for each in _RANKS if each in os.environ), "")
+        rank = next((os.environ[name] for name in _RANKS if name in os.environ), "")
         name = f"{folder}/rank{rank}-{os.getpid()}.jsonl"
         file = os.open(name, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
@@ -108,16 +108,16 @@ class _Finder:
         from importlib.util import find_spec  # noqa: PLC0415  # not in every Python
 
         sys.meta_path.remove(self)
-        found: Any = find_spec(name)
-        if found is not None:
-            load = found.loader.exec_module
+        spec: Any = find_spec(name)
+        if spec is not None:
+            load = spec.loader.exec_module
 
             def exec_module(module: "types.ModuleType") -> None:
                 load(module)
                 _record(self.folder)
 
-            found.loader.exec_module = exec_module
-        return found
+            spec.loader.exec_module = exec_module
+        return spec
 
 
 if __name__ == "__main__":  # a script whose text was changed runs as by `python`

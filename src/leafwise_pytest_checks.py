@@ -4,7 +4,6 @@ As in `leafwise_pytest`, which loads this, what needs JAX is imported when a run
 items show what `leafwise check` finds out about their classes.
 """
 
-import contextlib
 import dataclasses
 import functools
 import importlib
@@ -33,10 +32,6 @@ class CheckSelection:
     node_ids: list[str]
     whole: bool
     claimed: set[object] = dataclasses.field(default_factory=set[object])
-
-    def wants(self, nodeid: str) -> bool:
-        """Return whether a check was asked for, or something above it."""
-        return not self.node_ids or any(_covers(wanted, nodeid) for wanted in self.node_ids)
 
 
 def _covers(selected: str, nodeid: str) -> bool:
@@ -136,7 +131,7 @@ class _Module(pytest.Collector):
             checked = CheckedClass(name, target)
             for law in laws:
                 nodeid = f"{_PREFIX}::{name}::{law}"
-                if selection.wants(nodeid):
+                if any(_covers(asked, nodeid) for asked in selection.node_ids or [nodeid]):
                     yield _LawCheck.from_parent(self, nodeid=nodeid, checked=checked, law=law)
 
 
@@ -151,20 +146,10 @@ def _dotted(name: str) -> str:
 def _targets_of(root: Path, text: str) -> "list[CheckTarget]":
     from leafwise.cli.check_targets import find_targets  # noqa: PLC0415  # it imports JAX
 
-    place, _, _ = text.partition(":")
-    paths = sys.path[:]
-    if place.endswith(".py"):
-        text = str(root / text)
-    elif place:
-        # In front of `find_targets`, which looks into the working directory first, and reports
-        # what is wrong.
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(place)
-    try:
-        targets = find_targets([text])
-    finally:
-        here = str(Path.cwd())
-        sys.path[:] = [path for path in sys.path if path != here or path in paths]
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # behind what is installed
+    is_file = text.partition(":")[0].endswith(".py")
+    targets = find_targets([str(root / text) if is_file else text])
     if targets.unloaded:
         raise ImportError("\n".join(f"{name}: {why}" for name, why in targets.unloaded.items()))
     return targets.targets
@@ -183,18 +168,17 @@ class CheckedClass:
         """What `leafwise check` says of it, with the examples of Hypothesis' profile in force."""
         import hypothesis  # noqa: PLC0415  # an extra
 
-        from leafwise.cli.check_classes import check_class  # noqa: PLC0415  # it imports JAX
-        from leafwise.cli.check_laws import CheckOptions  # noqa: PLC0415
+        from leafwise.cli import check_classes  # noqa: PLC0415  # it imports JAX
 
         profile = hypothesis.settings()
-        options = CheckOptions(
+        options = check_classes.CheckOptions(
             laws=tuple(item.law for item in self.items),
             fields=False,
             examples=profile.max_examples,
             seed=0 if profile.derandomize else None,
             seconds=math.inf,
         )
-        return check_class(self.target, options)
+        return check_classes.check_class(self.target, options)
 
 
 class _LawCheck(pytest.Item):

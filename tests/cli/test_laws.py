@@ -16,7 +16,6 @@ from tests.kit.inside import (
     CheckTarget,
     CheckVerdict,
     TooLong,
-    laws_module,
     run_module,
     time_limit,
 )
@@ -58,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.extend({"law": law, **options} for law in laws)
         return {}, ""
 
-    monkeypatch.setattr(laws_module, "broken_laws", note)
+    monkeypatch.setattr(run_module, "broken_laws", note)
     return calls
 
 
@@ -250,7 +249,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     assert "P(x=" in outcome.out
     seen.clear()
     document = check_all(file, "--fields", "--json").document
-    assert (document["interrupted"], document["passed"]) == (True, False)
+    assert (document["interrupted"], document["exit_code"]) == (True, 130)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
 
 
@@ -295,7 +294,7 @@ def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = Law.COPIES, Law.NO_HIDDEN_STATE
     fast = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
     assert [law.message for law in fast.laws] == ["", ""]
-    monkeypatch.setattr(laws_module, "SLOW", 0.02)
+    monkeypatch.setattr(run_module, "SLOW", 0.02)
     slow = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
     assert [law.message for law in slow.laws] == [
         "tried on 1 instance, as others take long to make"
@@ -319,7 +318,7 @@ def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is time for instances alone, each has a few changes, and the report says so."""
     fast = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
     assert [law.message for law in fast.laws] == [""]
-    monkeypatch.setattr(laws_module, "SLOW", 0.4)
+    monkeypatch.setattr(run_module, "SLOW", 0.4)
     slow = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
     assert [law.message for law in slow.laws] == [
         "tried on few changes, as others take long to make"

@@ -40,17 +40,19 @@ from leafwise._jit.callee import Callee
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import Site, short_file, user_frame
 from leafwise.cli import check_classes as run_module
-from leafwise.cli import check_laws as laws_module
 from leafwise.cli import notebook, program_recorder
-from leafwise.cli.check_classes import check_class
+from leafwise.cli.check_classes import (
+    EXAMPLES,
+    CheckOptions,
+    TooLong,
+    check_class,
+    time_limit,
+)
 from leafwise.cli.check_fields import Example, check_fields
-from leafwise.cli.check_laws import EXAMPLES, CheckOptions
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 from leafwise.cli.check_targets import CheckTarget, find_targets, is_node
-from leafwise.cli.edits import edits_for
-from leafwise.cli.patch import Replacement, applied, diff, shown
+from leafwise.cli.edits import Replacement, applied, diff, edits_for, shown
 from leafwise.cli.program_recorder import packed, unpacked
 from leafwise.cli.recorded import Process, make_report
 from leafwise.cli.recorder import Recorder
-from leafwise.cli.time_limit import TooLong, time_limit

@@ -204,7 +204,6 @@ class ProgramRecord:
     name: str
     eager: bool
     site: SiteRecord | None
-    thread: str
     end: float
     cache: str
     key: str | None
@@ -212,7 +211,6 @@ class ProgramRecord:
     program: LoweredRecord | None
     config: dict[str, Any]
     refused: dict[str, str]
-    recording: float
     process: int = -1
     digest: str | None = None
     arguments: dict[str, Any] | None = None

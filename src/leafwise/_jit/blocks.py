@@ -107,9 +107,9 @@ class CaptureChecks:
         self.stale: list[StaleCapture] = []  # also where it is a warning or an error
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
 
-    def note(self, owner: int, found: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
+    def note(self, owner: int, stale: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
         """Add what a call found; the owner identifies the function."""
-        self.stale += found
+        self.stale += stale
 
 
 _LOCK: Final = new_lock()

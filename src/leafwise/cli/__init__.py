@@ -4,10 +4,10 @@
 pytest plugin alone, so its files have plain names, though none of them is public.
 
 `leafwise check`: `check_targets` finds the pytree classes of modules and files. `check_classes`
-checks one after the other: it changes fields (`check_fields`), and tries laws (`check_laws`), each
-in limited time (`time_limit`). How a class turned out is one value of `check_result`, which is JSON
-by itself; `check_report` prints it as text and as annotations of GitHub, and the items of
-`leafwise_pytest_checks` show it law by law. Start reading with `check_classes.check_class`.
+checks one after the other: it changes fields (`check_fields`) and tries laws, in limited time. How
+a class turned out is one value of `check_result`, which is JSON by itself; `check_report` prints it
+as text and as annotations of GitHub, and the items of `leafwise_pytest_checks` show it law by law.
+Start reading with `check_classes.check_class`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.
 In each process of the script `leafwise_explain` runs first, and calls `recorder` once JAX is

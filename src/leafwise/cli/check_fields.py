@@ -55,18 +55,18 @@ class Example:
     def __init__(self, cls: Any) -> None:
         self.cls = cls
         if is_user_registered(cls) or issubclass(cls, enum.Enum):
-            tried = [st.from_type(cls).map(lambda made: (None, made))]
+            strategies = [st.from_type(cls).map(lambda instance: (None, instance))]
         elif is_abstract(cls):
             raise CannotBuildError(
                 f"{cls.__name__}: an abstract class has no instances; check its subclasses"
             )
         else:
             plans = [InstancePlan(cls, FieldContext(cls)) for _ in range(2)]
-            tried = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
-            if all(each.make_default is None for each in plans[0].parameters):
-                del tried[1]  # they are the same arguments
-        self._arguments, made = _first_found(tried)
-        self.base = rebuilt(made)
+            strategies = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
+            if all(parameter.make_default is None for parameter in plans[0].parameters):
+                del strategies[1]  # they are the same arguments
+        self._arguments, instance = _first_found(strategies)
+        self.base = rebuilt(instance)
 
     @cached_property
     def positions(self) -> list[EditPosition]:
@@ -96,9 +96,9 @@ _FEW: Final = 20
 
 def _has_leaves(drawn: tuple[Any, Any]) -> bool:
     """Return whether there is a number in each dynamic field of an instance."""
-    made = drawn[1]
-    fields = (getattr(made, name) for name in field_names_of(made).dynamic)
-    return all(any(map(is_numeric, jax.tree_util.tree_leaves(each))) for each in fields)
+    _, instance = drawn
+    fields = (getattr(instance, name) for name in field_names_of(instance).dynamic)
+    return all(any(map(is_numeric, jax.tree_util.tree_leaves(field))) for field in fields)
 
 
 def untraceable(example: Example) -> str:
@@ -219,8 +219,7 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
     """Return whether a change is one of leaves that `for_jit` takes away."""
     if edit.kind is not EditKind.CONTAINER or for_jit(base) is base:
         return False
-    values = (edit.before, edit.after)
-    return not all(is_numeric(leaf) for each in values for leaf in jax.tree_util.tree_leaves(each))
+    return not all(map(is_numeric, jax.tree_util.tree_leaves((edit.before, edit.after))))
 
 
 # ------------------------------------------------------------------------ the edits of a field
@@ -232,7 +231,7 @@ FieldEdit = Edit[Any] | tuple[str, str]
 
 def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     """Yield another value of a static, and an equal one of another type."""
-    position = next((each for each in example.positions if each.path == name), None)
+    position = next((position for position in example.positions if position.path == name), None)
     if position is None or position.make is None:
         takes = parameter_for(parameters(example.cls), name)
         is_new = position is None
@@ -256,20 +255,19 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
             options = {value: [(position, annotated)]}
         yield _find_edit(options, is_other)
     except CannotBuildError as error:
-        why = without_addresses(str(error)).splitlines()[0]
-        yield "value", why
+        yield "value", without_addresses(str(error)).splitlines()[0]
     except LookupError:
         yield "value", "no other value was found"
-    made = (make_edit(twin, position, each) for each in twins(position.value))
-    yield from itertools.islice(filter(None, made), 1)
+    edits = (make_edit(twin, position, other) for other in twins(position.value))
+    yield from itertools.islice(filter(None, edits), 1)
 
 
-def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool] = lambda _: True) -> Edit[Any]:
+def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool]) -> Edit[Any]:
     """Return the simplest of some edits that is wanted; LookupError if there is none."""
     if not options:
         raise LookupError
-    found: Edit[Any] = find(edits_of(options), wanted)
-    return found
+    edit: Edit[Any] = find(edits_of(options), wanted)
+    return edit
 
 
 _REFUSED: Final = ": the class refuses it"
@@ -279,16 +277,16 @@ _LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditK
 
 def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     """Yield edits of the first leaf in a field that holds numbers."""
-    inside = [each for each in example.positions if is_below(each.path, [name])]
-    leaves = (each._replace(path=name) for each in inside if each.role is Role.LEAF)
-    position = next((each for each in leaves if is_numeric(each.value)), None)
+    inside = [position for position in example.positions if is_below(position.path, [name])]
+    leaves = (leaf._replace(path=name) for leaf in inside if leaf.role is Role.LEAF)
+    position = next((leaf for leaf in leaves if is_numeric(leaf.value)), None)
     if position is not None:
         yield from _leaf_edits(position)
         parameter = parameter_for(parameters(example.cls), name)
         if parameter is None or not accepts_none(parameter.kind):
             return
     kind = EditKind.CONTAINER
-    options = options_of([each for each in inside if each.path == name], [kind])
+    options = options_of([position for position in inside if position.path == name], [kind])
     before: Any = jax.tree_util.tree_structure(getattr(example.base, name))
 
     def is_other(edit: Edit[Any]) -> bool:  # a flatten may decide by the value what is a leaf

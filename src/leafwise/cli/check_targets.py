@@ -12,11 +12,11 @@ import types
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from leafwise._classes.registry import registered_names
 from leafwise._objects.call_site import short_file
-from leafwise._objects.classes import is_tree_node
+from leafwise._objects.classes import is_a, is_tree_node
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
 from leafwise.testing._laws.libraries import is_namedtuple, is_own
@@ -52,7 +52,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
     it; a directory those of all Python files in it and below. Tests, ``__main__`` and what only
     installs or configures a project are left aside.
     """
-    found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
+    by_class: dict[type, CheckTarget] = {}
     unloaded: dict[str, str] = {}
     notes: list[str] = []
     for text in texts:
@@ -62,9 +62,8 @@ def find_targets(texts: list[str]) -> FoundTargets:
             if wanted:
                 targets = [_one(_load(place), place, wanted)]
             else:
-                targets = [
-                    each for module, name in _modules(place, failed) for each in _all(module, name)
-                ]
+                modules = _modules(place, failed)
+                targets = [target for module, name in modules for target in _all(module, name)]
         for name, error in failed.items():
             reason = _raised(error)
             if _is_note(error, place):
@@ -74,13 +73,13 @@ def find_targets(texts: list[str]) -> FoundTargets:
         if not targets:
             notes.append(f"{text}: no pytree class is defined in it")
         for target in targets:
-            known = found.setdefault(id(target.cls), target)
+            known = by_class.setdefault(target.cls, target)
             if known.optional and not target.optional:  # named as well
-                found[id(target.cls)] = target
-    if not found and not unloaded:
+                by_class[target.cls] = target
+    if not by_class and not unloaded:
         fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
         raise UsageError("\n  ".join(notes) + fix)
-    return FoundTargets(list(found.values()), unloaded, notes)
+    return FoundTargets(list(by_class.values()), unloaded, notes)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -118,7 +117,7 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
 
     def classes_in(holder: Any, start: str) -> Iterator[CheckTarget]:
         for name, value in list(vars(holder).items()):
-            if not is_class(value):
+            if not is_a(value, type):
                 continue
             home = str(value.__module__)
             if holder is not module:
@@ -153,12 +152,10 @@ def _modules(
         module = _load(place)
         yield module, place
         inner = [] if place.endswith(".py") else _names_below(module)
-        names = {f"{place}.{each}": f"{module.__name__}.{each}" for each in inner}
-        loads = {
-            each: functools.partial(importlib.import_module, name) for each, name in names.items()
-        }
+        names = [f"{place}.{name}" for name in inner]
+        loads = {name: functools.partial(importlib.import_module, name) for name in names}
     for name, load in loads.items():
-        if any(name.startswith(f"{each}.") for each in failed):  # what is below it fails as well
+        if any(name.startswith(f"{package}.") for package in failed):  # so what is below it fails
             continue
         try:
             module = load()
@@ -175,7 +172,7 @@ def _names_below(package: types.ModuleType) -> Iterator[str]:
     for root in map(Path, getattr(package, "__path__", ())):
         for path in _files_below(root):
             parts = path.relative_to(root).with_suffix("").parts
-            name = ".".join(each for each in parts if each != "__init__")
+            name = ".".join(part for part in parts if part != "__init__")
             if name.replace(".", "_").isidentifier():
                 yield name
 
@@ -230,26 +227,24 @@ def _is_package(name: str) -> bool:
     """Return whether a name is one of a package with an ``__init__``, and not only of a folder."""
     if not name.isidentifier() or name in sys.stdlib_module_names:
         return False  # nobody means `code` or `types` of Python by the name of a folder
-    _add_path(Path.cwd())  # as ``python -m`` does
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
-
-
-def _add_path(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
 
 
 def _load(place: str) -> types.ModuleType:
     if not place:
         raise UsageError("an empty target: name a module, module:Class, a file or a directory")
-    is_file = place.endswith(".py") or _is_path(place)
     try:
-        return _load_file(Path(place)) if is_file else _load_module(place)
+        if place.endswith(".py") or _is_path(place):
+            return _load_file(Path(place))
+        return importlib.import_module(place)
     except (UsageError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise UsageError(f"{place}: {_raised(error)}") from error
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        is_missing = name is not None and f"{place}.".startswith(f"{name}.")
+        hint = f"there is no such module (for a file, write {place}.py)"
+        raise UsageError(f"{place}: {hint if is_missing else _raised(error)}") from error
 
 
 def _raised(error: BaseException) -> str:
@@ -264,18 +259,6 @@ def _raised(error: BaseException) -> str:
     return text
 
 
-def _load_module(name: str) -> types.ModuleType:
-    _add_path(Path.cwd())  # as ``python -m`` does
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise UsageError(
-            f"{name}: there is no such module (for a file, write {name}.py)"
-        ) from error
-
-
 def _load_file(path: Path) -> types.ModuleType:
     """Import a file: as the module of a package, if it is in one."""
     if not path.is_file():
@@ -284,10 +267,9 @@ def _load_file(path: Path) -> types.ModuleType:
     top = path
     while (top.parent / "__init__.py").is_file() and top.parent.name.isidentifier():
         top = top.parent
-    if top == path:
-        return importlib.import_module(_load_first(path, top))
-    inner = [part for part in path.relative_to(top).with_suffix("").parts if part != "__init__"]
-    return importlib.import_module(".".join([_load_first(top / "__init__.py", top), *inner]))
+    parts = path.with_suffix("").relative_to(top.with_suffix("")).parts
+    first = _load_first(top / "__init__.py" if parts else path, top)
+    return importlib.import_module(".".join([first, *(p for p in parts if p != "__init__")]))
 
 
 def _load_first(path: Path, top: Path) -> str:
@@ -295,8 +277,7 @@ def _load_first(path: Path, top: Path) -> str:
     name = top.stem
     known = getattr(sys.modules.get(name), "__file__", None) or ""
     if name in sys.modules and Path(known).resolve() != path:
-        # Another module has the name. This one depends on the path alone, so that every process
-        # gives the module, and so its classes, the same name.
+        # Another module has the name.
         name = f"{name}_{zlib.crc32(os.fsencode(path)):08x}"
     if name in sys.modules:
         return name
@@ -304,7 +285,8 @@ def _load_first(path: Path, top: Path) -> str:
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: not a Python file")
-    _add_path(top.parent)  # where it looks for modules when it is run
+    if str(top.parent) not in sys.path:  # where it looks for modules when it is run
+        sys.path.insert(0, str(top.parent))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -318,19 +300,11 @@ def _load_first(path: Path, top: Path) -> str:
 # ------------------------------------------------------------------------ pytree classes
 
 
-def is_class(value: Any) -> TypeGuard[type]:
-    """Return whether a value is a class; unlike `isinstance`, no code of the value's runs."""
-    return issubclass(type(value), type)
-
-
 def is_node(value: Any) -> bool:
     """Return whether a value is a class whose instances JAX flattens, and not one of Python's."""
-    try:
-        if not is_class(value) or value.__module__ in ("builtins", "collections"):
-            return False
-        return is_own(value) or bool(is_tree_node(value))
-    except Exception:  # noqa: BLE001  # a metaclass may do anything
+    if not is_a(value, type) or value.__module__ in ("builtins", "collections"):
         return False
+    return is_own(value) or bool(is_tree_node(value))
 
 
 def flattened_by(cls: type) -> str:

@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from leafwise._compare.description import Record, differences, in_one_order
 from leafwise._compare.program import Operation, first_differences
 from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
+from leafwise._display.words import count
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump
@@ -60,9 +61,6 @@ class RunDifference(NamedTuple):
 
 _OF_JAX: Final = {("version", "jax"), ("version", "jaxlib")}
 
-Causes: TypeAlias = dict[RunDifference, list[str]]
-"""The programs that each concerns: ``step (train.py:12)``."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -72,17 +70,17 @@ class Comparison:
     second: str
     programs: int
     differing: int
-    causes: Causes
+    causes: dict[RunDifference, list[str]]  # with the programs: `step (train.py:12)`
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
-        found = dataclasses.asdict(self)
-        causes = [{**each._asdict(), "programs": names} for each, names in self.causes.items()]
-        return {"version": 1, **found, "causes": causes}
+        causes = [{**cause._asdict(), "programs": names} for cause, names in self.causes.items()]
+        return {"version": 1, **vars(self), "causes": causes}
 
 
-class RecordedRun(NamedTuple):
+@dataclasses.dataclass
+class RecordedRun:
     """What is compared of a report."""
 
     processes: list[ProcessRecord]
@@ -93,75 +91,71 @@ class RecordedRun(NamedTuple):
 def read_run(file: str) -> RecordedRun:
     """Return what is compared of a report that `leafwise explain --json` wrote."""
     try:
-        report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
+        record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # no such file, cut off
         raise RunError(f"cannot read {file}: {error}", file) from error
     other = f"{file} is not a report of leafwise explain in layout {VERSION}"
-    if not isinstance(report, dict) or report.get("version") != VERSION:
+    if not isinstance(record, dict) or record.get("version") != VERSION:
         raise RunError(other, file)
-    if not report.get("programs"):
+    if not record.get("programs"):
         raise RunError(f"{file} has no programs: its script compiled nothing", file)
     try:
-        return RecordedRun(
-            from_json(list[ProcessRecord], report["processes"]),
-            from_json(list[ProgramRecord], report["programs"]),
-            from_json(list[EventRecord], report["events"]),
-        )
+        lists = {name: record[name] for name in ("processes", "programs", "events")}
+        run: RecordedRun = from_json(RecordedRun, lists)
     except (KeyError, TypeError, ValueError) as error:  # a field that is not there, or another one
         raise RunError(f"{other}: {error}", file) from error
+    return run
 
 
 def compare(first: str, second: str) -> Comparison:
     """Compare two files."""
-    return _Comparer(first, second, read_run(first), read_run(second)).compare()
+    comparer = _Comparer(read_run(first), read_run(second))
+    programs, differing = comparer.compare()
+    notes = [f"{why}: {_listed(names)}" for why, names in comparer.notes.items()]
+    return Comparison(first, second, programs, differing, comparer.causes, notes)
 
 
 class _Comparer:
-    def __init__(self, first: str, second: str, one: RecordedRun, other: RecordedRun) -> None:
-        self._files = first, second
+    def __init__(self, one: RecordedRun, other: RecordedRun) -> None:
         self._one, self._other = one, other
-        self._causes: Causes = {}
-        self._of_run: list[RunDifference] = []
-        self._of_cache: list[RunDifference] = []
-        self._notes: dict[str, list[str]] = {}
+        of_run = list(_of_process(one.processes[0], other.processes[0]))
+        self._of_cache = [cause for cause in of_run if _is_of_cache(cause)]
+        self._of_run = [cause for cause in of_run if not _is_of_cache(cause)]
+        self.causes: dict[RunDifference, list[str]] = {cause: [] for cause in self._of_run}
+        self.notes: dict[str, list[str]] = {}
 
-    def compare(self) -> Comparison:
-        of_run = list(_of_process(self._one.processes[0], self._other.processes[0]))
-        self._of_cache = [each for each in of_run if _is_of_cache(each)]
-        self._of_run = [each for each in of_run if not _is_of_cache(each)]
-        self._causes.update((each, []) for each in self._of_run)
+    def compare(self) -> tuple[int, int]:
+        """Return how many programs the second run has, and how many are not as before."""
         pairs, alone = _matched(self._one.programs, self._other.programs)
         differing = 0
         for before, after in pairs:
-            found = list(self._of_pair(before, after))
-            differing += bool(found)
-            for each in found:
-                self._add(each, after)
+            causes = list(self._of_pair(before, after))
+            differing += bool(causes)
+            for cause in causes:
+                self._add(cause, after)
         for run, program in alone:
             differing += run
             texts = ("", self._why_another(program)) if run else ("compiled", "")
             self._add(RunDifference("absent", program.name, *texts), program)
-        notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
-        count = len(self._other.programs)
-        return Comparison(*self._files, count, differing, self._causes, notes)
+        return len(self._other.programs), differing
 
     def _add(self, cause: RunDifference, program: ProgramRecord) -> None:
-        self._causes.setdefault(cause, []).append(_label(program))
+        self.causes.setdefault(cause, []).append(_label(program))
 
     def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
         """Yield why the second run made another program, or missed the persistent cache."""
         one, other = before.program, after.program
         own = list(_inputs(before, after))
         if one is not None and other is not None:
-            has_option = any(each.kind == "option" for each in own)
+            has_option = any(cause.kind == "option" for cause in own)
             is_other = has_option or one.digest != other.digest
         else:  # in a version of JAX whose programs cannot be read
             is_other = bool(own)
         if is_other:
             yield from self._of_run
-            decisive = [each for each in own if each.kind not in {"order", "config"}]
-            yield from (each for each in own if each.kind != "order" or not decisive)
-            of_jax = [each for each in self._of_run if each[:2] in _OF_JAX]
+            decisive = [cause for cause in own if cause.kind not in {"order", "config"}]
+            yield from (cause for cause in own if cause.kind != "order" or not decisive)
+            of_jax = [cause for cause in self._of_run if cause[:2] in _OF_JAX]
             if not (decisive or of_jax):  # else other operations say nothing more
                 yield from self._of_operations(before, after)
         elif before.key and after.key and before.key != after.key:
@@ -180,10 +174,10 @@ class _Comparer:
 
     def _why_another(self, program: ProgramRecord) -> str:
         """Return that a program was compiled, and what differs from the one before it."""
-        same = [each for each in self._other.programs if _function(each) == _function(program)]
+        same = [other for other in self._other.programs if _function(other) == _function(program)]
         earlier = same[: same.index(program)]
-        found = _inputs(earlier[-1], program) if earlier else ()
-        texts = [str(each) for each in found][:3]
+        causes = _inputs(earlier[-1], program) if earlier else ()
+        texts = list(map(str, causes))[:3]
         return f"compiled again, by {'; '.join(texts)}" if texts else "compiled"
 
     def _of_operations(
@@ -196,12 +190,10 @@ class _Comparer:
         if one is None or other is None:
             self._note("too large to compare its operations", after)
             return
-        found = first_differences(one, other)
-        texts = (
-            [_operation(each.mine) for each in found],
-            [_operation(each.its) for each in found],
-        )
-        yield RunDifference("operation", _label(after), *map("\n".join, texts))
+        pairs = first_differences(one, other)
+        mine = "\n".join(_operation(pair.mine) for pair in pairs)
+        its = "\n".join(_operation(pair.its) for pair in pairs)
+        yield RunDifference("operation", _label(after), mine, its)
         if before.program.inlined == after.program.inlined:
             self._note(
                 "the same but for which calls share an inner function, which depends on what was "
@@ -211,10 +203,10 @@ class _Comparer:
         for path, what in after.refused.items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
         forms = [
-            sorted(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
+            sorted(_VALUE.sub("%", line.text) for line in run.operations) for run in (one, other)
         ]
-        mine, its = self._one.processes[before.process], self._other.processes[after.process]
-        if mine.hash_seed != its.hash_seed and forms[0] == forms[1]:
+        seed = self._one.processes[before.process].hash_seed
+        if self._other.processes[after.process].hash_seed != seed and forms[0] == forms[1]:
             self._note(
                 "the same operations in another order: if a loop over a set makes them, sort it, "
                 "or start both runs with one PYTHONHASHSEED",
@@ -226,9 +218,9 @@ class _Comparer:
         """Yield the first trace before a program that the other run did not make there."""
         traces = [
             [
-                f"{each.name} ({each.defined or 'of JAX'})"
-                for each in run.events
-                if each.kind == "trace" and each.start < program.end
+                f"{event.name} ({event.defined or 'of JAX'})"
+                for event in run.events
+                if event.kind == "trace" and event.start < program.end
             ]
             for run, program in ((self._one, before), (self._other, after))
         ]
@@ -238,16 +230,16 @@ class _Comparer:
                 return
 
     def _note(self, text: str, program: ProgramRecord) -> None:
-        self._notes.setdefault(text, []).append(_label(program))
+        self.notes.setdefault(text, []).append(_label(program))
 
 
 # ------------------------------------------------------------------------ matching
 
 
 _ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
-    lambda each: each.program and each.program.digest,
-    lambda each: (each.digest, dump(each.captures)),
-    lambda each: each.digest,
+    lambda record: record.program and record.program.digest,
+    lambda record: (record.digest, dump(record.captures)),
+    lambda record: record.digest,
     lambda _: "",
 )
 
@@ -264,14 +256,14 @@ def _matched(
     left = dict(enumerate(ones))
     for same in _ALIKE:
         waiting: dict[Any, list[int]] = {}
-        for at, each in left.items():
-            waiting.setdefault((_function(each), same(each)), []).append(at)
-        for place, each in enumerate(others):
-            key = _function(each), same(each)
+        for place, program in left.items():
+            waiting.setdefault((_function(program), same(program)), []).append(place)
+        for place, program in enumerate(others):
+            key = _function(program), same(program)
             if place not in pairs and key[1] is not None and waiting.get(key):
                 pairs[place] = left.pop(waiting[key].pop(0))
-    alone = [(0, each) for each in left.values()]
-    alone += [(1, each) for place, each in enumerate(others) if place not in pairs]
+    alone = [(0, program) for program in left.values()]
+    alone += [(1, program) for place, program in enumerate(others) if place not in pairs]
     return [(pairs[place], others[place]) for place in sorted(pairs)], alone
 
 
@@ -286,9 +278,9 @@ def _label(program: ProgramRecord) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""  # noqa: PLR2004  # as many fit
-    return ", ".join(found[:5]) + more
+    once = list(dict.fromkeys(names))
+    more = f" and {len(once) - 5} more" if len(once) > 5 else ""  # noqa: PLR2004  # as many fit
+    return ", ".join(once[:5]) + more
 
 
 # ------------------------------------------------------------------------ causes
@@ -302,13 +294,13 @@ def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[RunDiffere
     named = {name.lower() for name, _ in changed}
     tables: list[dict[str, Mapping[str, Any]]] = [
         {
-            "version": each.versions,
-            "environment": each.environment,
-            "flags": {"command line": " ".join(each.flags)},
-            "devices": {"devices": each.devices, "processes": each.processes},
-            "config": {name: each.config[name] for name in shared - named},
+            "version": process.versions,
+            "environment": process.environment,
+            "flags": {"command line": " ".join(process.flags)},
+            "devices": {"devices": process.devices, "processes": process.processes},
+            "config": {name: process.config[name] for name in shared - named},
         }
-        for each in (one, other)
+        for process in (one, other)
     ]
     for kind, table in tables[0].items():
         for path, *texts in _changes(table, tables[1][kind]):
@@ -330,8 +322,8 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]
     """Yield what differs in the arguments of two programs, in their captures and options."""
     yield from _described("argument", one.arguments, other.arguments)
     yield from _described("capture", one.captures, other.captures)
-    for each in _changes(one.config, other.config):
-        yield RunDifference("config", *each)
+    for change in _changes(one.config, other.config):
+        yield RunDifference("config", *change)
     mine, its = one.program, other.program
     if mine is not None and its is not None:
         for path, *texts in _changes(mine.options, its.options):
@@ -346,12 +338,11 @@ _OF_PROCESS: Final = ("jax", "XLA_FLAGS")
 def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
     if one is None or other is None:
         return
-    for each in differences(one, other):
-        entries = [dump(in_one_order(run.get(each.path))) for run in (one, other)]
-        is_order = each.path in one and entries[0] == entries[1]
-        path = each.path.removeprefix(", ")
-        texts = (_HASH.sub(r"\1...", text) for text in (each.saved, each.target))
-        yield RunDifference("order" if is_order else kind, path, *texts)
+    for path, *values in differences(one, other):
+        mine, its = (dump(in_one_order(run.get(path))) for run in (one, other))
+        texts = (_HASH.sub(r"\1...", text) for text in values)
+        is_order = path in one and mine == its
+        yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
@@ -367,22 +358,21 @@ def _operation(operation: Operation | None) -> str:
 # ------------------------------------------------------------------------ as text
 
 
-def format_comparison(found: Comparison) -> str:
+def format_comparison(comparison: Comparison) -> str:
     """Return a comparison as lines: each cause once, with the programs that it concerns."""
-    programs = f"{found.programs} program{'' if found.programs == 1 else 's'}"
-    head = f"{found.first} -> {found.second}: "
-    if not found.causes:
-        head += f"nothing differs, in {programs}"
-    elif not found.differing:
-        head += f"the same {programs}, under other conditions"
+    programs = count(comparison.programs, "program", "programs")
+    if not comparison.causes:
+        text = f"nothing differs, in {programs}"
+    elif not comparison.differing:
+        text = f"the same {programs}, under other conditions"
     else:
-        are = "is" if found.differing == 1 else "are"
-        head += f"{found.differing} of {programs} {are} not as before"
-    lines = [head]
-    for cause, names in found.causes.items():
-        lines += ["", *_cause_lines(cause, names, found.programs)]
-    if found.notes:
-        lines += ["", *(f"note: {each}" for each in found.notes)]
+        are = "is" if comparison.differing == 1 else "are"
+        text = f"{comparison.differing} of {programs} {are} not as before"
+    lines = [f"{comparison.first} -> {comparison.second}: {text}"]
+    for cause, names in comparison.causes.items():
+        lines += ["", *_cause_lines(cause, names, comparison.programs)]
+    if comparison.notes:
+        lines += ["", *(f"note: {note}" for note in comparison.notes)]
     return "\n".join(lines)
 
 
@@ -396,10 +386,10 @@ def _cause_lines(cause: RunDifference, names: list[str], programs: int) -> Itera
             return
         case "operation":
             yield f"{path}: arguments and captures agree, and the program differs"
-            for both in zip(before.splitlines(), after.splitlines(), strict=True):
-                for run, each in zip(("first", "second"), both, strict=True):
-                    if each != _NOTHING:
-                        yield f"  {run} run: {each}"
+            for pair in zip(before.splitlines(), after.splitlines(), strict=True):
+                for run, line in zip(("first", "second"), pair, strict=True):
+                    if line != _NOTHING:
+                        yield f"  {run} run: {line}"
             return
         case "key":
             yield f"another key in the persistent cache, by {path}"

@@ -1,21 +1,106 @@
-"""The edits that carry out the fixes of a finding, where its call is known exactly.
+"""The edits that carry out the fixes of a finding, where its call is known exactly; their patch.
 
 Each act of a fix is a function, and none of them guesses: where a name is bound twice, or taken,
 there is no edit. Whether an edit helps is then tried.
 """
 
 import ast
+import contextlib
+import difflib
+import functools
+import io
 import itertools
+import json
 import os
 import re
+import subprocess
 import symtable
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display.findings import Finding, ProgramEvents
 from leafwise._display.reasons import Act, Reason, ReasonKind
-from leafwise.cli.patch import BETWEEN, Code, Replacement, code_of
+from leafwise._objects.call_site import is_users_file
+from leafwise.cli.notebook import cells_of
+
+
+class Code:
+    """A file of Python, or the cells of a notebook as one: its text in UTF-8, and its tree."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.data = path, Path(path).read_bytes()
+        self.encoding, _ = tokenize.detect_encoding(io.BytesIO(self.data).readline)
+        text = self.data.decode(self.encoding)
+        self.is_notebook = path.endswith(".ipynb")
+        if self.is_notebook:
+            text = BETWEEN.decode().join(source for _, source in cells_of(Path(path)))
+        self.text = text.encode()  # in which `ast` counts columns
+        self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # without magics
+        self.nodes = list(ast.walk(self.tree))
+        self.starts = [0, *itertools.accumulate(map(len, self.text.splitlines(keepends=True)))]
+        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.defined: dict[str, str] = {}  # by edits
+
+    def up(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield what is around a node, from the inside."""
+        while (parent := self._parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def span(self, node: Any) -> tuple[int, int]:
+        """Return where a node begins and ends."""
+        start, end = self.starts[node.lineno - 1], self.starts[node.end_lineno - 1]
+        return start + node.col_offset, end + node.end_col_offset
+
+    def text_of(self, node: ast.AST) -> str:
+        """Return the source of a node."""
+        start, end = self.span(node)
+        return self.text[start:end].decode()
+
+    def replaced(self, node: ast.AST, text: str) -> "Replacement":
+        """Return the edit that puts a text in the place of a node."""
+        return Replacement(self, *self.span(node), text)
+
+    def file_with(self, text: bytes) -> str:
+        """Return the file with another text; of a notebook only the cells that differ change."""
+        if not self.is_notebook:
+            return text.decode()
+        data = self.data.decode(self.encoding)
+        dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
+        for both in zip(self.text.split(BETWEEN), text.split(BETWEEN), strict=True):
+            old, new = ([dump(line.decode()) for line in io.BytesIO(cell)] for cell in both)
+            source = re.search(r'("source":\s*\[(\s*))' + r",\s*".join(map(re.escape, old)), data)
+            if source is not None and old != new:
+                lines = source[1] + f",{source[2]}".join(new)
+                data = data[: source.start()] + lines + data[source.end() :]
+        return data
+
+
+BETWEEN: Final = b"\n\f\n"
+"""What stands between two cells."""
+
+
+class Replacement(NamedTuple):
+    """Characters of a file that a text replaces."""
+
+    code: Code
+    start: int
+    end: int
+    text: str
+
+
+@functools.cache
+def code_of(path: str) -> Code | None:
+    """Return the code of a file, named whole; None for one that is not to edit."""
+    with contextlib.suppress(OSError, SyntaxError, ValueError):
+        return Code(path) if is_users_file(path) else None
+    return None
+
+
+# ------------------------------------------------------------------------ the edits of a finding
+
 
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -50,20 +135,20 @@ class FindingCode(NamedTuple):
         for node in code.nodes if code is not None else ():
             first: Any = next(iter(getattr(node, "decorator_list", ())), node)
             if isinstance(node, _FUNCTIONS) and str(first.lineno - above) == line:
-                names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+                names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
                 at = names.index(name) if name in names else len(call.args)
                 at -= names[:1] == ["self"]
-                if not any(isinstance(each, ast.Starred) for each in call.args[: at + 1]):
+                if not any(isinstance(value, ast.Starred) for value in call.args[: at + 1]):
                     return call.args[at] if at < len(call.args) else None
         return None
 
 
 def _located(file: str, script: str) -> tuple[Code | None, int]:
     """Return the code of a file, or of the notebook of a cell, and how many lines are above."""
-    cell = re.fullmatch(r"Cell In\[(\d+)\]", file)
-    code = code_of(os.path.abspath(script if cell else file)) if file else None  # noqa: PTH100
-    cells = code.text.split(BETWEEN)[: int(cell[1]) - 1] if cell and code is not None else ()
-    return code, b"".join(each + BETWEEN for each in cells).count(b"\n")
+    name = re.fullmatch(r"Cell In\[(\d+)\]", file)
+    code = code_of(os.path.abspath(script if name else file)) if file else None  # noqa: PTH100
+    cells = code.text.split(BETWEEN)[: int(name[1]) - 1] if name and code is not None else ()
+    return code, b"".join(cell + BETWEEN for cell in cells).count(b"\n")
 
 
 def _convert(place: FindingCode) -> Iterator[Replacement]:
@@ -101,10 +186,10 @@ def _define_once(place: FindingCode) -> Iterator[Replacement]:
 
 def _moved(code: Code, name: str) -> Iterator[Replacement]:
     """Yield the edits that move the only definition of a function before the loops around it."""
-    stored = (each for each in code.nodes if isinstance(getattr(each, "ctx", None), ast.Store))
-    found = [next(code.up(each)) for each in stored if getattr(each, "id", "") == name]
-    found += [each for each in code.nodes if name in map(vars(each).get, _BINDING)]
-    node: Any = found[0] if len(found) == 1 and isinstance(found[0], ast.stmt) else None
+    stored = (node for node in code.nodes if isinstance(getattr(node, "ctx", None), ast.Store))
+    nodes = [next(code.up(target)) for target in stored if getattr(target, "id", "") == name]
+    nodes += [node for node in code.nodes if name in map(vars(node).get, _BINDING)]
+    node: Any = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], ast.stmt) else None
     value = getattr(node, "value", node)  # else it is a `def`
     if not _makes_function(value) or len(getattr(node, "targets", "f")) > 1:
         return
@@ -128,7 +213,7 @@ def _is_plain(node: ast.AST) -> bool:
     """Return whether a node is of names, constants and what makes functions of them."""
     if isinstance(node, ast.Lambda | ast.FunctionDef):
         decorators = getattr(node, "decorator_list", ())
-        is_plain = all(_wraps(each) and _is_plain(each) for each in decorators)
+        is_plain = all(map(_wraps, decorators)) and all(map(_is_plain, decorators))
         return is_plain and not (node.args.defaults or node.args.kw_defaults)
     if isinstance(node, ast.Call) and not _wraps(node):
         return False
@@ -153,7 +238,7 @@ def _named_before(
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
     name = definition.partition(" = ")[0]
     loop = _outermost(code, node, _names_in(value))
-    functions = (each for each in code.up(node) if isinstance(each, _FUNCTIONS))
+    functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
     taken = _names_in(code.tree).union(*map(_bound_in, functions))
     if loop is None or not name.isidentifier() or name in taken:
         return
@@ -167,44 +252,44 @@ def _named_before(
 
 def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
     """Return the outermost loop around a node in which no name is bound that it reads."""
-    found: _Loop | None = None
-    for each in code.nodes:  # what is bound elsewhere
-        if isinstance(each, ast.Global | ast.Nonlocal) and not reads.isdisjoint(each.names):
+    for other in code.nodes:  # what is bound elsewhere
+        if isinstance(other, ast.Global | ast.Nonlocal) and not reads.isdisjoint(other.names):
             return None
-    for each in code.up(node):
-        if isinstance(each, ast.ClassDef):
+    loop: _Loop | None = None
+    for holder in code.up(node):
+        if isinstance(holder, ast.ClassDef):
             return None
-        if isinstance(each, (*_FUNCTIONS, _PARTS)) or not reads.isdisjoint(_bound_in(each)):
+        if isinstance(holder, (*_FUNCTIONS, _PARTS)) or not reads.isdisjoint(_bound_in(holder)):
             break
-        found = each if isinstance(each, _Loop) else found
-    return found
+        loop = holder if isinstance(holder, _Loop) else loop
+    return loop
 
 
 def _names_in(node: ast.AST) -> set[str]:
     """Return the names that a code reads or binds, but for the variables of its functions."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [symtable.symtable(ast.unparse(node), "<leafwise>", "exec")]
     for table in todo:
         is_function = table.get_type() == "function"
-        symbols = (each for each in table.get_symbols() if not (is_function and each.is_local()))
-        found.update(each.get_name() for each in symbols)
+        symbols = (name for name in table.get_symbols() if not (is_function and name.is_local()))
+        names.update(name.get_name() for name in symbols)
         todo += table.get_children()
-    return found
+    return names
 
 
 def _bound_in(node: ast.AST) -> set[str]:
     """Return the names that are bound in a node, or whose values it changes in place."""
-    found: set[Any] = set()
-    for each in ast.walk(node):
-        if isinstance(getattr(each, "ctx", None), ast.Store | ast.Del):
-            found.add(_root(each))
-        elif isinstance(each, ast.Expr):
-            found |= {_root(each.value)} - {"jax", "jnp"}  # `rates.append(rate)`
-        elif isinstance(each, ast.arg):
-            found.add(each.arg)
+    names: set[Any] = set()
+    for part in ast.walk(node):
+        if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del):
+            names.add(_root(part))
+        elif isinstance(part, ast.Expr):
+            names |= {_root(part.value)} - {"jax", "jnp"}  # `rates.append(rate)`
+        elif isinstance(part, ast.arg):
+            names.add(part.arg)
         else:  # imports, functions, classes, exceptions and patterns
-            found |= set(map(vars(each).get, _BINDING))
-    return found
+            names |= set(map(vars(part).get, _BINDING))
+    return names
 
 
 def _root(node: ast.AST) -> str:
@@ -238,8 +323,8 @@ def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
 
 def _near(code: Code) -> Iterator[Code]:
     """Return a code and those of the user's modules that it imports from."""
-    imports = (each for each in code.nodes if isinstance(each, ast.ImportFrom) and each.module)
-    names = {str(each.module).replace(".", "/") for each in imports}
+    imports = (node for node in code.nodes if isinstance(node, ast.ImportFrom) and node.module)
+    names = {str(node.module).replace(".", "/") for node in imports}
     files = (f"{folder}/{name}.py" for folder in Path(code.path).parents[:2] for name in names)
     return filter(None, (code, *map(code_of, files)))
 
@@ -265,3 +350,53 @@ def edits_for(finding: Finding, script: str) -> list[Replacement]:
         return []
     place = FindingCode(finding, script, code, above)
     return [edit for act in _ACTS for edit in act(place)]
+
+
+# ------------------------------------------------------------------------ their patch
+
+
+def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:
+    """Return the text of files with edits; what overlaps one behind it is left out."""
+    files: dict[Code, bytes] = {}
+    reached: dict[Code, int] = {}
+    for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end), reverse=True):
+        if edit.end <= reached.get(edit.code, edit.end):
+            text = files.get(edit.code, edit.code.text)
+            files[edit.code] = text[: edit.start] + edit.text.encode() + text[edit.end :]
+            reached[edit.code] = edit.start
+    return files
+
+
+def diff(files: Mapping[Code, bytes]) -> bytes:
+    """Return a unified diff of files, which `git apply` takes."""
+    lines: list[bytes] = []
+    for code, text in files.items():
+        name = Path(os.path.relpath(code.path)).as_posix().encode()
+        data = code.file_with(text).encode(code.encoding)
+        old, new = (io.BytesIO(content).readlines() for content in (code.data, data))
+        lines += difflib.diff_bytes(difflib.unified_diff, old, new, b"a/" + name, b"b/" + name)
+    last = b"\n\\ No newline at end of file\n"
+    return b"".join(line if line.endswith(b"\n") else line + last for line in lines)
+
+
+def shown(files: Mapping[Code, bytes]) -> list[str]:
+    """Return the changed lines of files, with what stands between them."""
+    lines: list[str] = []
+    for code, text in files.items():
+        old, new = (data.decode().replace("\r", "").split("\n") for data in (code.text, text))
+        _, _, *changes = difflib.unified_diff(old, new, n=1)
+        lines += [f"{line[0]} {line[1:]}" for line in changes if not line.startswith("@@")]
+    changed = [number for number, line in enumerate(lines) if line[0] != " "]
+    return lines[changed[0] : changed[-1] + 1]
+
+
+def uncommitted(files: Iterable[str]) -> str:
+    """Return why files are not to be written: git could not bring one back."""
+    for path in map(Path, files):
+        git = ["git", "-C", f"{path.parent}", "status", "--porcelain", "--ignored", "--", path.name]
+        with contextlib.suppress(OSError):  # there is no git
+            done = subprocess.run(git, check=False, capture_output=True)  # noqa: S603
+            if not (done.returncode or done.stdout):
+                continue
+        return f"{os.path.relpath(path)} has uncommitted changes: commit them, or use --force"
+    return ""

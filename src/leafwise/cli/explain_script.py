@@ -58,17 +58,17 @@ def problem(target: Script) -> str | None:
     """Return why a target cannot be run, if that is known beforehand."""
     if target.is_records:
         return None
-    if not any(Path(each, _STARTS).exists() for each in sys.path):
+    if not any(Path(folder, _STARTS).exists() for folder in sys.path):
         return f"this Python does not find {_STARTS}: pip install leafwise"
     if target.is_module:
         package = target.name.partition(".")[0]  # what is below it is found once that has run
         here = str(Path.cwd())
         sys.path.insert(0, here)
         try:
-            found = importlib.util.find_spec(package)
+            spec = importlib.util.find_spec(package)
         finally:
             sys.path.remove(here)
-        return None if found is not None else f"there is no module {target.name}"
+        return None if spec is not None else f"there is no module {target.name}"
     file = Path(target.name)
     if file.is_dir() and not (file / "__main__.py").exists():
         return f"there is no __main__.py in {target.name}"
@@ -95,7 +95,7 @@ def run(
         pid, code = _run(command, options.get("limit"), env=environment, **streams)
         seconds = time.time() - began
         processes = recorded.read(Path(folder))
-    main = next((each for each in processes if each.pid == pid), None)
+    main = next((process for process in processes if process.pid == pid), None)
     report = recorded.make_report(processes, main, version, str(target), began)
     report.seconds = seconds
     errors = [] if main is None else list(main.every("error"))
@@ -106,14 +106,14 @@ def run(
 def read(folder: Path, version: str) -> Report:
     """Return the report on what processes with ``LEAFWISE_EXPLAIN`` recorded in a folder."""
     processes = recorded.read(folder)
-    began = min((each for process in processes for each in process.every("began")), default=0.0)
-    programs = dict.fromkeys(each for process in processes for each in process.every("command"))
+    began = min((start for process in processes for start in process.every("began")), default=0.0)
+    programs = dict.fromkeys(line for process in processes for line in process.every("command"))
     main = processes[0] if len(processes) == 1 else None
     report = recorded.make_report(processes, main, version, "; ".join(programs), began)
     ends = [event.interval[1] for event in report.events]
-    ends += [each - began for process in processes for each in process.every("ended")]
+    ends += [ended - began for process in processes for ended in process.every("ended")]
     report.seconds = max(ends, default=0.0)
-    errors = [each for process in processes for each in process.every("error")]
+    errors = [error for process in processes for error in process.every("error")]
     report.ended = next(iter(errors), "")
     return report
 
@@ -126,9 +126,9 @@ def _reason(code: int, errors: Sequence[str]) -> str:
 
 def _options() -> list[str]:
     """Return the options of this interpreter, but those that keep it to itself."""
-    found: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()  # as in multiprocessing
+    flags: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()  # as in multiprocessing
     unbuffered = ["-u"] if getattr(sys.stdout, "write_through", False) else []
-    return [*(each for each in found if each not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
+    return [*(flag for flag in flags if flag not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
 
 def _run(command: list[str], limit: float | None, **options: Any) -> tuple[int, int]:
@@ -143,16 +143,16 @@ def _run(command: list[str], limit: float | None, **options: Any) -> tuple[int, 
             process.terminate()
 
     # A handler is not inherited, unlike a signal that is ignored: one that is stays so.
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        for each, handler in before.items():
+        for number, handler in before.items():
             if handler != signal.SIG_IGN:
-                signal.signal(each, handle)
+                signal.signal(number, handle)
         process = started = subprocess.Popen[bytes](command, **options)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return started.pid, started.wait(limit)
         started.kill()
         return started.pid, started.wait()
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -21,15 +21,15 @@ import leafwise_cli
 
 if TYPE_CHECKING:
     from leafwise._display.report import Report
-    from leafwise.cli.check_laws import CheckOptions
+    from leafwise.cli.check_classes import CheckOptions
 
 
 def check(options: argparse.Namespace) -> int:
     """Check classes, print a report, and return the exit code."""
     # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
     # the variable when it is imported, as JAX does.
-    folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
+    storage = Path(tempfile.gettempdir(), "leafwise-hypothesis")
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(storage))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # takes seconds after a deep recursion
     from leafwise.cli import (  # noqa: PLC0415
@@ -44,6 +44,8 @@ def check(options: argparse.Namespace) -> int:
     printer = check_report.CheckPrinter(
         console, verbose=options.verbose or options.fields, quiet=options.quiet or form != "text"
     )
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)  # as `python -m` does
     try:
         # Standard output is for the report: what modules and constructors print is not.
         with contextlib.redirect_stdout(sys.stderr):
@@ -65,18 +67,18 @@ def check(options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
     """Return what is to be checked: fields and laws, unless one alone is named."""
-    from leafwise.cli import check_classes, check_laws  # noqa: PLC0415
+    from leafwise.cli import check_classes  # noqa: PLC0415
 
     fields = options.fields or bool(options.field)
     tries_laws = options.laws or bool(options.law)
     both = fields == tries_laws
-    return check_laws.CheckOptions(
+    return check_classes.CheckOptions(
         laws=check_classes.find_laws(options.law, options.without) if both or tries_laws else (),
         fields=both or fields,
         only=tuple(options.field),
-        examples=options.examples or check_laws.EXAMPLES,
+        examples=options.examples or check_classes.EXAMPLES,
         seed=options.seed,
-        seconds=options.timeout or check_laws.SECONDS,
+        seconds=options.timeout or check_classes.SECONDS,
         strict=options.strict,
     )
 
@@ -86,9 +88,8 @@ def explain(options: argparse.Namespace) -> int:
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
-    files = [options.output, options.json, options.html]
-    files = [name for name in files if name]
-    problem = explain_script.problem(script) or _unwritable(files)
+    problem = explain_script.problem(script)
+    problem = problem or _unwritable(options.output, options.json, options.html)
     run: Any = explain_script.run
     if options.tries or options.diff or options.write:
         from leafwise.cli import trial  # noqa: PLC0415  # on demand
@@ -97,11 +98,10 @@ def explain(options: argparse.Namespace) -> int:
         run = functools.partial(trial.run_and_try, options=options)
     if problem:
         return _refuse("explain", problem)
-    if mistaken := [each for each in options.arguments if each.partition("=")[0] in options.ours]:
-        text = f"{mistaken[0]} behind {script.name} is an option of the script"
+    if ours := [text for text in options.arguments if text.partition("=")[0] in options.ours]:
+        text = f"{ours[0]} behind {script.name} is an option of the script"
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
-    wanted = {"captures": options.captures, "audit": options.audit}
-    wanted["programs"] = bool(options.json)
+    wanted = {"captures": options.captures, "audit": options.audit, "programs": bool(options.json)}
     if script.is_records:
         report, code = explain_script.read(Path(script.name), leafwise.__version__), 0
     else:
@@ -129,18 +129,18 @@ def explain(options: argparse.Namespace) -> int:
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
-    from leafwise._display.words import place  # noqa: PLC0415
+    from leafwise._display.words import count, place  # noqa: PLC0415
 
     counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
-    found = [finding for finding in report.findings if counted and getattr(finding, counted)]
+    findings = [finding for finding in report.findings if counted and getattr(finding, counted)]
     if counted and report.left_out:
         print(f"leafwise explain: --fail-on {options.fail_on} cannot be decided", file=sys.stderr)
         return 1
-    if len(found) <= options.allow or not counted:
+    if len(findings) <= options.allow or not counted:
         return 0
-    number = f"{len(found)} finding{'s' if len(found) > 1 else ''} with a {options.fail_on}"
+    number = f"{count(len(findings), 'finding', 'findings')} with a {options.fail_on}"
     lines = [f"leafwise explain: {number}, {options.allow} allowed"]
-    lines += [f"  {place(finding.site)}: {finding.what}" for finding in found]
+    lines += [f"  {place(finding.site)}: {finding.what}" for finding in findings]
     print("\n".join(lines), file=sys.stderr)
     return 1
 
@@ -149,22 +149,20 @@ def compare(options: argparse.Namespace) -> int:
     """Compare two runs, print what differs, and return whether something does."""
     from leafwise.cli import comparison  # noqa: PLC0415
 
-    if problem := _unwritable([options.output] if options.output else []):
+    if problem := _unwritable(options.output):
         return _refuse("compare", problem)
     try:
-        found = comparison.compare(options.first, options.second)
+        compared = comparison.compare(options.first, options.second)
     except comparison.RunError as error:
         return _refuse("compare", str(error))
-    text = (
-        json.dumps(found.as_dict(), indent=1)
-        if options.json
-        else comparison.format_comparison(found)
-    )
+    text = comparison.format_comparison(compared)
+    if options.json:
+        text = json.dumps(compared.as_dict(), indent=1)
     if options.output:
         _write(options.output, f"{text}\n")
     else:
         print(text)
-    return 1 if found.causes else 0
+    return 1 if compared.causes else 0
 
 
 def _print_report(report: "Report", stream: TextIO, form: str) -> None:
@@ -183,9 +181,9 @@ def _refuse(command: str, problem: str) -> int:
     return 2
 
 
-def _unwritable(names: list[str]) -> str | None:
+def _unwritable(*names: str | None) -> str | None:
     """Return what is wrong with a file that cannot be written, before anything slow has run."""
-    for name in names:
+    for name in filter(None, names):
         file = Path(name).resolve()
         if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
             return f"cannot write {name}"

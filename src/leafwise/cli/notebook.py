@@ -5,14 +5,12 @@ own for tracebacks and reports: ``train.ipynb[3]`` is the cell that Jupyter numb
 runs all of them. It is run by ``python -m leafwise.cli.notebook``.
 """
 
-import ast
 import functools
 import importlib.util
 import json
 import linecache
 import os
 import sys
-import traceback
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,18 +20,13 @@ import leafwise_explain
 
 
 def cells_of(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names and sources of code cells; ValueError if the notebook is none of Python."""
+    """Yield the names and sources of code cells; ValueError if it is not a notebook."""
     try:
         changed = leafwise_explain.changed.get(os.path.abspath(file))  # noqa: PTH100
         notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
-        metadata = notebook["metadata"]
         cells: list[Any] = notebook["cells"]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is not a notebook of format 4: {error!r}") from error
-    spec = {**metadata.get("language_info", {}), **metadata.get("kernelspec", {})}
-    language = spec.get("language", spec.get("name", "python"))
-    if not language.startswith(("python", "ipython")):
-        raise ValueError(f"{file} is a notebook of {language}, not of Python")
     number = 0
     for cell in cells:
         source = "".join(cell["source"])
@@ -97,18 +90,7 @@ def _run_plain(cells: list[tuple[str, str]]) -> int:
     sys.modules["__main__"] = module
     for name, source in cells:
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        try:
-            body = ast.parse(source, name).body
-            last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-            exec(compile(ast.Module(body, []), name, "exec"), vars(module))  # noqa: S102
-            if isinstance(last, ast.Expr):
-                code = compile(ast.Expression(last.value), name, "eval")
-                sys.displayhook(eval(code, vars(module)))  # noqa: S307
-        except Exception as error:  # noqa: BLE001  # as Python prints it, without this frame
-            sys.last_value = error
-            below = error.__traceback__
-            traceback.print_exception(error.with_traceback(below and below.tb_next))
-            return 1
+        exec(compile(source, name, "exec", dont_inherit=True), vars(module))  # noqa: S102
     return 0
 
 

@@ -82,14 +82,13 @@ class ProgramRecorder:
 
     def seconds(self) -> float:
         """Return how much of the compile that this thread has just ended was our own work."""
-        found: float = getattr(self._here, "seconds", 0.0)
-        return found
+        seconds: float = getattr(self._here, "seconds", 0.0)
+        return seconds
 
     def record(self, event: Event) -> None:
         """Write the record of a program that was compiled, on the thread where it was."""
         program, key = getattr(self._here, "read", (None, None))
-        began, self._here.read, before = time.perf_counter(), (None, None), self.seconds()
-        self._here.seconds = 0.0
+        self._here.read, self._here.seconds = (None, None), 0.0
         if self._config is None:
             self._config = _config()
             self._write(process=to_json(_process(self._config)))
@@ -98,7 +97,6 @@ class ProgramRecorder:
             name=event.name,
             eager=event.eager,
             site=SiteRecord.of(event.site),
-            thread=event.thread,
             end=event.time,
             cache=event.miss or ("hit" if event.cached else "off"),
             key=key,
@@ -106,7 +104,6 @@ class ProgramRecorder:
             program=program,
             config={},
             refused={},
-            recording=0.0,
         )
         signature = event.program.signature if event.program is not None else None
         try:
@@ -121,7 +118,6 @@ class ProgramRecorder:
                 record.refused |= refused
         except Exception as error:  # noqa: BLE001  # the user's own code; the rest is of use
             record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
-        record.recording = before + time.perf_counter() - began
         self._write(program=to_json(record))
 
 
@@ -147,10 +143,10 @@ def _process(config: dict[str, Any]) -> ProcessRecord:
 def _config(trace: Any = None) -> dict[str, Any]:
     """Return JAX's configuration, with what a block has set for the trace."""
     values: Any = jax.config
-    found: dict[str, Any] = {**values.values, **dict(trace_config() if trace is None else trace)}
+    options: dict[str, Any] = {**values.values, **dict(trace_config() if trace is None else trace)}
     return {
-        name: each if isinstance(each, str | int | float | None) else without_addresses(str(each))
-        for name, each in sorted(found.items())
+        name: text if isinstance(text, str | int | float | None) else without_addresses(str(text))
+        for name, text in sorted(options.items())
         if name != UNNAMED_CONFIG and not any(word in name for word in _PRIVATE)
     }
 
@@ -160,7 +156,7 @@ def _config(trace: Any = None) -> dict[str, Any]:
 
 def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
     """Return what a function captures, by path, and what of it could not be read."""
-    found: Record = {}
+    record: Record = {}
     refused = dict[str, str]()
     to_leaf = LeafRecorder()
     names = set[str]()
@@ -173,20 +169,21 @@ def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
         left -= leaf.nbytes
         return None if left >= 0 else aval_entry(to_leaf(leaf))
 
-    for each in captures(fun).own():
-        if not each.is_bound or each.treatment in _CODE:
+    for capture in captures(fun).own():
+        if not capture.is_bound or capture.treatment in _CODE:
             continue
-        name = each.name if each.name not in names else f"{each.name} in {each.where.function}"
+        name = capture.name
+        name += f" in {capture.where.function}" if name in names else ""
         names.add(name)
         try:
             reader = DigestReader(in_order=True)
-            one = describe_tree(each.value, large_array, reader, name).record
+            described = describe_tree(capture.value, large_array, reader, name)
         except Exception as error:  # noqa: BLE001  # deleted arrays, the user's own code
             refused[name] = f"{type(error).__name__}: {message_of(error)}"
             continue
-        found |= one
+        record |= described.record
         refused |= {path: without_addresses(what) for path, what, *_ in reader.refused}
-    return found, refused
+    return record, refused
 
 
 _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)

@@ -38,7 +38,7 @@ class Process(NamedTuple):
 
     def every(self, key: str) -> Iterable[Any]:
         """Yield each record of a kind."""
-        return (each[key] for each in self.records if key in each)
+        return (record[key] for record in self.records if key in record)
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -48,7 +48,7 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 def read(folder: Path) -> list[Process]:
     """Return what the processes recorded that wrote to a folder."""
-    found: list[Process] = []
+    processes: list[Process] = []
     files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
     ranks = Counter(file.stem.partition("-")[0] for file in files)
     for file in files:
@@ -60,8 +60,8 @@ def read(folder: Path) -> list[Process]:
                 break
         rank, _, pid = file.stem.partition("-")
         name = f"rank {rank[4:]}" if ranks[rank] == 1 else f"process {pid}"
-        found.append(Process(int(pid), records, name if rank != "rank" else f"process {pid}"))
-    return found
+        processes.append(Process(int(pid), records, name if rank != "rank" else f"process {pid}"))
+    return processes
 
 
 def make_report(
@@ -139,7 +139,8 @@ def _audit(processes: Sequence[Process]) -> AuditRecord | None:
     """Return what the audit found: each call site and value once, with how often."""
     wrong = Counter[tuple[str, str]]()
     for process in processes:
-        last = {(found["call"], found["what"]): found["times"] for found in process.every("wrong")}
+        records = process.every("wrong")
+        last = {(record["call"], record["what"]): record["times"] for record in records}
         for (call, what), times in last.items():
             wrong[_short(call) or "line not known", what] += times
     totals = [record for process in processes for record in process.every("audited")]

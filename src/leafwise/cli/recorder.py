@@ -76,8 +76,8 @@ def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
             write(error=f"{type(error).__name__}: {error}".partition("\n")[0])
 
 
-class Recorder:
-    """Records events, and for the functions of `jax.jit` why they happened."""
+class Recorder(CaptureChecks):
+    """Records events, and for the functions of `jax.jit` why they happened and what is stale."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Recorder:
         audit: bool = False,
         programs: bool = False,
     ) -> None:
+        super().__init__(StaleAction.IGNORE, is_exact=False)
         self._write = write
         self._known = weakref.WeakSet[ProgramEntry]()
         self._programs: Any = None
@@ -95,11 +96,11 @@ class Recorder:
 
             self._programs = ProgramRecorder(write)
         self._audit = Audit(self._note_wrong) if audit else None
-        lists = write if checks_captures else None
-        self._block = _Checks(lists, self._audit) if checks_captures or audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, list[SeenFunction]] = {}
         self._lists_captures = checks_captures
+        self._checks_calls = checks_captures or audit
+        self._written = set[Any]()
         self._left_out = dict[str, str]()
         self._original: Callable[..., Any] = jax.jit
         self._unwatch: Callable[[], None] = lambda: None
@@ -109,9 +110,9 @@ class Recorder:
         namespace: Any = jax
         make_context()  # before the script has compiled anything
         follow_functions(on=True)
-        if self._block is not None:
+        if self._checks_calls:
             namespace.jit = self._checked_jit()
-            switch_block(self._block, is_on=True)
+            switch_block(self, is_on=True)
         if self._audit is not None:
             AROUND.append(self._audit.function)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
@@ -124,8 +125,7 @@ class Recorder:
         unwatch_events(self._record)
         if self._programs is not None:
             self._programs.stop()
-        if self._block is not None:
-            switch_block(self._block, is_on=False)
+        switch_block(self, is_on=False)
         self._unwatch()
         AROUND.clear()
         follow_functions(on=False)
@@ -199,10 +199,12 @@ class Recorder:
             process="",
             thread=event.thread,
             site=_site(site),
-            explanation=None if why is None else _explained(event, why),
+            explanation=why,
             defined=f"{file}:{line}" if file else "",
             miss=event.miss,
         )
+        if why is not None and program is not None and not program.ran:  # it repeats nothing
+            record.explanation = dataclasses.replace(why, nearest=None)
         frame = user_frame(inspect.currentframe())
         if frame is not None and site is not None and frame.f_lineno == site.line:
             position = position_of(frame)
@@ -248,9 +250,8 @@ class Recorder:
         elif not changes and advice.fix:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
-        if not is_users_file(
-            record.defined.rpartition(":")[0]
-        ):  # which the user cannot define elsewhere
+        file = record.defined.rpartition(":")[0]
+        if not is_users_file(file):  # the user cannot define it elsewhere
             advice = advice._replace(fix=Fix())
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
         record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts),))
@@ -263,29 +264,14 @@ class Recorder:
             record.function = event.name
             self._write(captures=to_json(record), owner=code_id(event.fun))
 
-
-def _explained(event: Event, why: Explanation) -> Explanation:
-    """Return an explanation; what is made ahead of time repeats nothing."""
-    is_ahead = event.program is not None and not event.program.ran
-    return dataclasses.replace(why, nearest=None) if is_ahead else why
-
-
-class _Checks(CaptureChecks):
-    """Records what is found stale."""
-
-    def __init__(self, write: Write | None, audit: Audit | None) -> None:
-        super().__init__(StaleAction.IGNORE, is_exact=False)
-        self._write = write
-        self._audit = audit
-        self._written: set[Any] = set()
-
-    def note(self, owner: int, found: list[StaleCapture]) -> None:
+    def note(self, owner: int, stale: list[StaleCapture]) -> None:
+        """Record what a call found stale, each once."""
         if self._audit is not None:
-            self._audit.add_stale(found)
-        for stale in found if self._write is not None else ():
-            call = f"{stale.call.file}:{stale.call.line}" if stale.call is not None else ""
-            texts = stale.name, stale.reader, stale.line, stale.before, stale.after, call
-            if (key := (owner, *texts)) not in self._written and self._write is not None:
+            self._audit.add_stale(stale)
+        for capture in stale if self._lists_captures else ():
+            call = f"{capture.call.file}:{capture.call.line}" if capture.call is not None else ""
+            texts = capture.name, capture.reader, capture.line, capture.before, capture.after, call
+            if (key := (owner, *texts)) not in self._written:
                 self._written.add(key)
                 self._write(stale=to_json(StaleCaptureRecord(*texts)), owner=owner)
 

@@ -15,9 +15,8 @@ from leafwise._display.findings import Finding, findings
 from leafwise._display.report import Report, TogetherRecord, TriedRecord
 from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
-from leafwise.cli.edits import edits_for
+from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script, run
-from leafwise.cli.patch import Code, Replacement, applied, diff, shown, uncommitted
 
 _LONGEST: Final = 3
 """A run is ended after so many times the seconds of the first."""
