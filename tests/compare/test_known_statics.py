@@ -149,8 +149,6 @@ def test_equal_statics_of_other_libraries_are_marked(cls: Any, one: Any, other: 
     assert seen.equal
     assert not seen.predicted.reasons
     assert [reason.path for reason in seen.predicted.unsound] == ["args[0].s"]
-    assert "unsound" in seen.predicted.unsound[0].change
-    assert "shared, but unsound" in str(seen.predicted)
 
 
 @confused
@@ -166,12 +164,12 @@ def test_leafwise_statics_retrace(one: Any, other: Any) -> None:
 
 
 # A new object on every call: JAX retraces each time.
-CHURN: dict[str, tuple[Callable[[], Any], str]] = {
-    "lambda": (lambda: lambda x: x, "a new lambda each call\n  fix: define it once"),
-    "partial": (lambda: functools.partial(helper, 1), "a new partial each call"),
-    "closure": (lambda: closure(), "a new function each call"),
-    "bound method": (lambda: Machine().method, "pass that and call its method"),
-    "identity object": (lambda: Machine(), "compares by identity"),
+CHURN: dict[str, Callable[[], Any]] = {
+    "lambda": lambda: lambda x: x,
+    "partial": lambda: functools.partial(helper, 1),
+    "closure": lambda: closure(),
+    "bound method": lambda: Machine().method,
+    "identity object": lambda: Machine(),
 }
 
 
@@ -192,56 +190,13 @@ def closure() -> Callable[[int], int]:
     ],
 )
 def test_fresh_statics_retrace(cls: Any, name: str) -> None:
-    """A value that is recreated for each call retraces; field and fix are named."""
-    make, fix = CHURN[name]
+    """A value that is recreated for each call retraces; the field is named."""
+    make = CHURN[name]
     seen = two_calls(call(cls(1.0, make())), call(cls(1.0, make())))
     assert seen.outcome is RETRACE, "the table is wrong about JAX"
     assert seen.predicted.outcome is RETRACE
-    assert [reason.path for reason in seen.predicted.reasons] == ["args[0].s"]
-    assert fix in str(seen.predicted.reasons[0])
-
-
-def scaled(rate: Any) -> Callable[[Any], Any]:
-    return lambda x: x * rate
-
-
-limit = 1.0
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "words"),
-    [
-        (scaled(0.1), scaled(0.2), ("`rate`, 0.1 -> 0.2", "pass `rate` as an argument")),
-        (jax.jit(scaled(1)), jax.jit(scaled(2)), ("`rate`, 1 -> 2", "pass `rate`")),
-        (optax.sgd(0.1), optax.sgd(0.2), ("`step_size`, -0.1 -> -0.2", "pass `step_size`")),
-        (scaled(0.1), scaled(0.1), ("a new lambda each call", "define it once, or declare")),
-        (*[lambda x: x * limit for _ in range(2)], ("each call", "pass `limit` as an argument if")),
-        (*[eval(f"lambda x: x * {n}") for n in (2, 3)], ("another function", "")),  # noqa: S307
-    ],
-)
-def test_a_recreated_function_with_another_value(
-    one: Any, other: Any, words: tuple[str, str]
-) -> None:
-    """What it captures that differs is named: created once, it would go on with the first value."""
-    (reason,) = lw.explain(*[lw.signature(Sound(1.0, each)) for each in (one, other)]).reasons
-    change, fix = words
-    assert change in reason.change
-    assert fix in str(reason.fix)
-    if fix:
-        assert reason.change.startswith("a new ")
-        assert " once" in str(reason.fix)
-
-
-class Dir(enum.Enum):
-    UP = 1
-    DOWN = 2
-
-
-def test_members_of_an_enum_are_values() -> None:
-    """There is one object of each, so that identity is not what to change."""
-    one, other = (lw.signature(Sound(1.0, member)) for member in (Dir.UP, Dir.DOWN))
-    (reason,) = lw.explain(one, other).reasons
-    assert str(reason.fix) == "keep one value, or a few: each has a program"
+    (reason,) = seen.predicted.reasons
+    assert (reason.path, reason.kind) == ("args[0].s", ReasonKind.STATIC)
 
 
 @pytest.mark.parametrize("cls", [*PLAIN, Sound], ids=lambda cls: cls.__name__)
@@ -253,8 +208,6 @@ def test_an_optimizer_built_again_retraces(cls: Any) -> None:
     (reason,) = seen.predicted.reasons
     assert reason.path == "args[0].s"
     assert reason.words == ("optax.GradientTransformationExtraArgs", "a new one")
-    assert reason.change == "a new optax.GradientTransformationExtraArgs each call"
-    assert str(reason.fix).startswith("create it once")
 
 
 def test_an_optimizer_of_filter_jit_is_one_line() -> None:
@@ -266,18 +219,7 @@ def test_an_optimizer_of_filter_jit_is_one_line() -> None:
     name = "optax.GradientTransformationExtraArgs"
     assert shown["path"] == "args[0]['opt']"
     assert (shown["before"], shown["after"]) == (name, "a new one")
-    assert str(found).splitlines()[1:] == [
-        f"  args[0]['opt'] (static): a new {name} each call",
-        "    fix: create it once",
-    ]
-
-
-def test_an_object_of_a_library_is_to_be_kept() -> None:
-    """Nobody can make a class of JAX a frozen dataclass: the fix says what a user can do."""
-    made = [jax.make_jaxpr(lambda x: x)(1.0).jaxpr for _ in range(2)]
-    calls = [lw.signature(1.0, each, static_argnums=1) for each in made]
-    (reason,) = lw.explain(*calls).reasons
-    assert str(reason.fix) == "make it once, and pass the same one: Jaxpr compares by identity"
+    assert len(str(found).splitlines()) == 3
 
 
 @pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
@@ -308,7 +250,6 @@ def test_an_array_as_a_static_raises_on_the_second_call(cls: Any) -> None:
     assert seen.predicted.outcome is ERROR
     (reason,) = seen.predicted.reasons
     assert (reason.path, reason.kind) == ("args[0].s", ReasonKind.COMPARISON)
-    assert "array" in reason.change
     assert not seen.equal
 
 
@@ -347,7 +288,8 @@ def test_an_array_in_aux_data() -> None:
     """JAX raises where it compares them, and so it is predicted."""
     seen = two_calls(call(ArrayInAux(np.ones(2))), call(ArrayInAux(np.ones(2))))
     assert seen.outcome is seen.predicted.outcome is ERROR
-    assert "make it dynamic, or a `lw.StaticArray`" in str(seen.predicted)
+    (reason,) = seen.predicted.reasons
+    assert reason.kind is ReasonKind.COMPARISON
 
 
 def test_an_array_in_place_of_a_number_does_not_explain_another_aux_data() -> None:
@@ -372,7 +314,6 @@ def test_a_class_defined_again() -> None:
     assert seen.outcome is seen.predicted.outcome is RETRACE
     (reason,) = seen.predicted.reasons
     assert (reason.path, reason.kind) == ("args[0]", ReasonKind.CLASS)
-    assert str(reason.fix) == "recreate the instances from the new class"
 
 
 def test_all_reasons_are_given_and_ranked() -> None:
