@@ -75,19 +75,3 @@ def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) 
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
     assert "Traceback" not in outcome.err
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"[tool]\nleafwise = 3", "tool.leafwise must be a table, got 3"),
-        (b"[tool.leafwise]\nwithout = '\xe9'", "can't decode byte 0xe9"),
-    ],
-)
-def test_settings_that_are_no_table(content: bytes, words: str, check: Check) -> None:
-    """Settings that cannot be read are refused with their file: they are not passed over."""
-    Path("pyproject.toml").write_bytes(content)
-    outcome = check("json")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err
-    assert "pyproject.toml: " in outcome.err
