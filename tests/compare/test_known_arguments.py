@@ -12,7 +12,7 @@ import pytest
 
 from leafwise.types import Outcome
 
-from .pairs import Arguments, call, two_calls
+from .pairs import Arguments, call, first_device, helper, ones, two_calls
 
 pytestmark = pytest.mark.oracle
 
@@ -21,18 +21,6 @@ RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
 
 
 Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # the old way is a specimen, too
-
-
-def helper(n: int = 1) -> int:
-    return n
-
-
-def ones(*shape: int) -> Any:
-    return jnp.ones(shape)
-
-
-def first_device(x: Any) -> Any:
-    return jax.device_put(x, jax.devices()[0])
 
 
 def deleted() -> Any:
