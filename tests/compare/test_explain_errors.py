@@ -118,14 +118,7 @@ def test_nothing_raised() -> None:
     assert (counts.traces, counts.compiles) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        *(KeyboardInterrupt(), StopIteration(4)),
-        *(ExceptionGroup("two", [ValueError(1), KeyError(2)]), RecursionError()),
-    ],
-    ids=lambda error: type(error).__name__,
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RecursionError()], ids=repr)
 def test_every_exception_passes(error: BaseException) -> None:
     """The very object passes, whatever it is, and nothing is said where nothing is known."""
     before = getattr(error, "__notes__", None)
@@ -147,19 +140,10 @@ def test_nested_blocks_say_it_once() -> None:
 
 
 def test_decorator() -> None:
-    """A block decorates functions, again and again, and refuses those that run later."""
+    """A block decorates functions, again and again."""
     guarded = lw.debug.explain_errors()(wrong)
     for _ in range(2):
         assert "primals[0].a (static)" in "".join(notes(plainly(guarded)))
-
-    def later() -> Iterator[int]:
-        yield 1
-
-    async def much_later() -> None: ...
-
-    for function in (later, much_later):
-        with pytest.raises(TypeError, match=r"(?s)later.*fix: open the block inside"):
-            lw.debug.explain_errors()(function)
 
 
 @pytest.mark.parametrize("known", [True, False])
