@@ -1,24 +1,16 @@
 """Reasons hold facts; what to do about them is worded when it is read."""
 
-import dataclasses
 import gc
 import io
 import weakref
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.specimens import Plain
 
 import leafwise as lw
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Plain:
-    x: Any
-    n: Any = dataclasses.field(metadata={"static": True})
 
 
 @lw.pytree

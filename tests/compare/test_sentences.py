@@ -4,7 +4,6 @@ Every other test asserts the kind, the path, and what a fix does.
 """
 
 import copy
-import dataclasses
 import doctest
 import enum
 import pickle
@@ -15,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 from leafwise._compare.fixes import Cause
@@ -24,19 +24,6 @@ TABLE = Path(__file__).with_name("sentences.txt")
 
 REASONS: list[Reason] = []
 """What the table has shown."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Plain:
-    x: Any
-    n: Any = dataclasses.field(metadata={"static": True})
-
-
-@lw.pytree
-class Ours:
-    x: Any
-    n: Any = lw.static_field(default=None)
 
 
 @lw.pytree
@@ -134,7 +121,7 @@ def show(before: Any, after: Any, **options: Any) -> None:
 
 def show_statics(before: Any, after: Any) -> None:
     """Print what differs between two statics of a class that compares them by identity."""
-    show(Ours(1.0, before), Ours(1.0, after))
+    show(Slotted(1.0, before), Slotted(1.0, after))
 
 
 def show_cause(cause: Cause, path: str = "x", before: Any = None, after: Any = None) -> None:
