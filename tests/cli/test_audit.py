@@ -19,24 +19,16 @@ import leafwise as lw
 from .conftest import Explained
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Config:
-    """A class of JAX's own, whose statics are compared by `==`."""
-
-    w: Any
-    flag: Any = dataclasses.field(default=True, metadata={"static": True})
-    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
+def declared(name: str) -> Any:
+    """Return a class of JAX's own, whose statics are compared by `==`."""
+    static = {"metadata": {"static": True}}
+    flag, shift = (dataclasses.field(default=value, **static) for value in (True, 0.0))
+    fields: list[Any] = [("w", Any), ("flag", Any, flag), ("shift", Any, shift)]
+    return jax.tree_util.register_dataclass(dataclasses.make_dataclass(name, fields))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Other:
-    """A class that treedefs take for `Config`."""
-
-    w: Any
-    flag: Any = dataclasses.field(default=True, metadata={"static": True})
-    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
+Config: Any = declared("Config")
+Other: Any = declared("Other")  # which treedefs take for the first one
 
 
 class Module(eqx.Module):

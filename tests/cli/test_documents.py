@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .conftest import Check, Write
+from .conftest import GOOD, Check, Write
 
 NATIVE = """
 import dataclasses
@@ -27,17 +27,9 @@ def test_the_line_of_the_field(write: Write, check_all: Check, tmp_path: Path) -
     assert shown.startswith(f"::warning file={file},line={line},title=static-types::P.n: ")
 
 
-SOURCE = """
-@lw.pytree
-class P:
-    x: jax.Array
-    n: lw.Static[int] = 2
-"""
-
-
 def test_json_of_a_module_that_goes_elsewhere(write: Write, check: Check) -> None:
     """JSON is printed, and nothing else."""
-    file = write(f"import os, pathlib\npathlib.Path('away').mkdir()\nos.chdir('away')\n{SOURCE}")
+    file = write(f"import os, pathlib\npathlib.Path('away').mkdir()\nos.chdir('away')\n{GOOD}")
     outcome = check(file, "--json")
     assert outcome.code == 0
-    assert outcome.names == ["P"]
+    assert outcome.names == ["Good"]
