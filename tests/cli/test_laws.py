@@ -289,20 +289,6 @@ class HoldsHeavy:
     heavy: lw.Static[Heavy]
 
 
-@pytest.mark.slow
-def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where others take long to make, each law is tried on a few instances, and says so."""
-    chosen = Law.COPIES, Law.NO_HIDDEN_STATE
-    fast = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
-    assert [law.message for law in fast.laws] == ["", ""]
-    monkeypatch.setattr(laws_module, "SLOW", 0.02)
-    slow = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
-    assert [law.message for law in slow.laws] == [
-        "tried on 1 instance, as others take long to make"
-    ] * 2
-    assert slow.passed
-
-
 @lw.pytree
 class MadeSlowly:
     x: jax.Array
@@ -314,13 +300,23 @@ class MadeSlowly:
             pass
 
 
-@pytest.mark.nightly
-def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is time for instances alone, each has a few changes, and the report says so."""
-    fast = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
-    assert [law.message for law in fast.laws] == [""]
-    monkeypatch.setattr(laws_module, "SLOW", 0.4)
-    slow = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
-    assert [law.message for law in slow.laws] == [
-        "tried on few changes, as others take long to make"
-    ]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cls", "law", "seconds", "words"),
+    [
+        (HoldsHeavy, Law.COPIES, 0.02, "tried on 1 instance, as others take long to make"),
+        pytest.param(
+            *(MadeSlowly, Law.STATIC_VALUES, 0.4),
+            "tried on few changes, as others take long to make",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_what_takes_long(
+    cls: type, law: Law, seconds: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where instances take long to make, a law is tried on few, or on few changes, and says so."""
+    assert [each.message for each in laws_of(cls, law, examples=EXAMPLES).laws] == [""]
+    monkeypatch.setattr(laws_module, "SLOW", seconds)
+    slow = laws_of(cls, law, examples=EXAMPLES)
+    assert ([each.message for each in slow.laws], slow.passed) == ([words], True)
