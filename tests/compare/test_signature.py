@@ -175,24 +175,16 @@ def test_nothing_is_traced_or_compiled() -> None:
 CALLS: list[Callable[[], Any]] = [
     lambda: lw.signature(),
     lambda: lw.signature(1.0),
-    lambda: lw.signature(2.0),
     lambda: lw.signature(jnp.float32(1)),
     lambda: lw.signature(np.float32(1)),
     lambda: lw.signature(jnp.asarray(1.0)),
-    lambda: lw.signature(x=1.0),
     lambda: lw.signature(1),
-    lambda: lw.signature(True),
-    lambda: lw.signature(jnp.ones(3)),
-    lambda: lw.signature(np.ones(3, np.float32)),
     lambda: lw.signature(jax.device_put(jnp.ones(3), jax.devices()[0])),
     lambda: lw.signature(Slotted(1.0, 1)),
     lambda: lw.signature(Slotted(1.0, True)),
     lambda: lw.signature(Plain(1.0, 1)),
     lambda: lw.signature(Plain(1.0, True)),
-    lambda: lw.signature(Plain(1.0, [1])),
     lambda: lw.signature(Flax(1.0, float("nan"))),
-    lambda: lw.signature(1.0, 1, static_argnums=1),
-    lambda: lw.signature(1.0, True, static_argnums=1),
     lambda: lw.signature(1.0, 1.0, filter_jit=True),
     lambda: lw.signature("a string"),
 ]
@@ -222,14 +214,12 @@ def test_equality_is_an_equivalence_and_agrees_with_hash_and_explain() -> None:
     ("call", "words"),
     [
         (lambda: lw.signature(1, static_argnums="x"), "static_argnums takes integers, got 'x'"),
-        (lambda: lw.signature(1, static_argnums=(0, "x")), "static_argnums takes integers"),
         (lambda: lw.signature(1, static_argnames=(1,)), "static_argnames takes names, got 1"),
         (lambda: lw.explain(1, 2), "explain takes what leafwise.signature(...) returns, got 1"),
         (lambda: lw.explain(lw.signature(1), 2), "got 2 (int)"),
-        (lambda: lw.explain([lw.signature(1), None], lw.signature(1)), "got None"),
         (lambda: lw.explain(lw.signature(1)), "after"),
     ],
-    ids=["argnums", "one of them", "argnames", "numbers", "after", "a list", "one"],
+    ids=["argnums", "argnames", "numbers", "after", "one"],
 )
 def test_wrong_arguments(call: Callable[[], Any], words: str) -> None:
     """The error says what was expected, and what was given."""
