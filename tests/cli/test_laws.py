@@ -28,7 +28,7 @@ from leafwise.testing._laws.run import LawTest
 from leafwise_cli import main
 
 from .asked import laws_of, report_of
-from .conftest import BROKEN, Check, Outcome, Write
+from .conftest import Check, Outcome, Write
 
 SOURCE = """
 @lw.pytree
@@ -147,18 +147,6 @@ def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
     refusing = "    def __post_init__(self): raise ValueError('no')\n"
     unbuilt = f"{SOURCE}\n@lw.pytree\nclass Bad:\n    x: float\n{refusing}"
     assert check_all(write(unbuilt), "--field", "zzz").code == 3
-
-
-def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
-    """A class that loses a static: the summary counts it, and the counterexample follows."""
-    outcome = check_all(write(BROKEN), "--law", "no-hidden-state", "--law", "key-paths")
-    assert outcome.code == 1
-    assert "1 law broken" in outcome.out
-    assert "1/2" in outcome.out
-    assert "broken: law no-hidden-state" in outcome.out
-    assert "Lossy.n" in outcome.out
-    assert "fix:" in outcome.out
-    assert outcome.out.rstrip().endswith("1 class, 2 laws: 1 law broken")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import pytest
 from tests.kit.inside import count_events
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 from leafwise._jax import frames
@@ -14,14 +15,8 @@ from leafwise._jax import frames
 NOTE = "leafwise: "
 
 
-@lw.pytree
-class Params:
-    x: Any
-    a: int = lw.static_field(default=2)
-
-
 def wrong(x: Any = 1.0) -> Any:
-    return jax.jvp(lambda p: p.x, (Params(x),), (Params(x, 3),))
+    return jax.jvp(lambda p: p.x, (Slotted(x),), (Slotted(x, 3),))
 
 
 def inside_jit() -> Any:
@@ -103,7 +98,7 @@ def test_only_a_note_is_added(mode: None, call: Callable[[], Any]) -> None:
     assert len(added) == (call is not from_cause)
     for note in added:
         assert note.startswith(NOTE)
-        assert "primals[0].a (static): 2 -> 3" in note
+        assert "primals[0].n (static): 2 -> 3" in note
 
 
 def test_nothing_raised() -> None:
@@ -143,7 +138,7 @@ def test_decorator() -> None:
     """A block decorates functions, again and again."""
     guarded = lw.debug.explain_errors()(wrong)
     for _ in range(2):
-        assert "primals[0].a (static)" in "".join(notes(plainly(guarded)))
+        assert "primals[0].n (static)" in "".join(notes(plainly(guarded)))
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -29,138 +29,120 @@ def deleted() -> Any:
     return array
 
 
-KNOWN: dict[str, tuple[Outcome, Callable[[], tuple[Arguments, Arguments]], Any]] = {
-    "same avals": (REUSE, lambda: (call(ones(3)), call(jnp.zeros(3))), None),
-    "NumPy after JAX": (
-        DISPATCH,
-        lambda: (call(ones(3)), call(np.ones(3, np.float32))),
-        ("args[0]", "kind"),
-    ),
-    "another Python number": (REUSE, lambda: (call(2.0), call(1.0)), None),
+def pair(before: Any, after: Any) -> tuple[Arguments, Arguments]:
+    """Return two calls with one argument each."""
+    return call(before), call(after)
+
+
+KNOWN: dict[str, tuple[Outcome, Callable[[], tuple[Arguments, Arguments]], str]] = {
+    "same avals": (REUSE, lambda: pair(ones(3), jnp.zeros(3)), ""),
+    "NumPy after JAX": (DISPATCH, lambda: pair(ones(3), np.ones(3, np.float32)), "args[0]: kind"),
+    "another Python number": (REUSE, lambda: pair(2.0, 1.0), ""),
     "NumPy scalar after a Python number": (
         RETRACE,
-        lambda: (call(1.0), call(np.float32(1))),
-        ("args[0]", "weak type"),
+        lambda: pair(1.0, np.float32(1)),
+        "args[0]: weak type",
     ),
     "weakly typed array after a strong one": (
         RETRACE,
-        lambda: (call(jnp.float32(1)), call(jnp.asarray(1.0))),
-        ("args[0]", "weak type"),
+        lambda: pair(jnp.float32(1), jnp.asarray(1.0)),
+        "args[0]: weak type",
     ),
-    "int after float": (RETRACE, lambda: (call(1.0), call(1)), ("args[0]", "dtype")),
+    "int after float": (RETRACE, lambda: pair(1.0, 1), "args[0]: dtype"),
     "committed after uncommitted": (
         RECOMPILE,
-        lambda: (call(ones(3)), call(first_device(ones(3)))),
-        ("args[0]", "commitment"),
+        lambda: pair(ones(3), first_device(ones(3))),
+        "args[0]: commitment",
     ),
-    "x64": (RETRACE, lambda: (call(1.0), call(1.0)), ("config.jax_enable_x64", "config")),
+    "x64": (RETRACE, lambda: pair(1.0, 1.0), "config.jax_enable_x64: config"),
     "matmul precision": (
         RETRACE,
-        lambda: (call(ones(3)), call(ones(3))),
-        ("config.jax_default_matmul_precision", "config"),
+        lambda: pair(ones(3), ones(3)),
+        "config.jax_default_matmul_precision: config",
     ),
-    "shape": (
-        RETRACE,
-        lambda: (call({"w": ones(3)}), call({"w": ones(4)})),
-        ("args[0]['w']", "shape"),
-    ),
-    "dtype": (
-        RETRACE,
-        lambda: (call(ones(3)), call(ones(3).astype(jnp.int32))),
-        ("args[0]", "dtype"),
-    ),
-    "deleted array": (ERROR, lambda: (call(ones(3)), call(deleted())), ("args[0]", "invalid")),
-    "string": (ERROR, lambda: (call(ones(3)), call("relu")), ("args[0]", "invalid")),
+    "shape": (RETRACE, lambda: pair({"w": ones(3)}, {"w": ones(4)}), "args[0]['w']: shape"),
+    "dtype": (RETRACE, lambda: pair(ones(3), ones(3).astype(jnp.int32)), "args[0]: dtype"),
+    "deleted array": (ERROR, lambda: pair(ones(3), deleted()), "args[0]: invalid"),
+    "string": (ERROR, lambda: pair(ones(3), "relu"), "args[0]: invalid"),
     "ShapeDtypeStruct": (
         ERROR,
-        lambda: (call(ones(3)), call(jax.ShapeDtypeStruct((3,), jnp.float32))),
-        ("args[0]", "invalid"),
+        lambda: pair(ones(3), jax.ShapeDtypeStruct((3,), jnp.float32)),
+        "args[0]: invalid",
     ),
     "old key after a new one": (
         RETRACE,
-        lambda: (call(jax.random.key(0)), call(jax.random.PRNGKey(0))),
-        ("args[0]", "dtype"),
+        lambda: pair(jax.random.key(0), jax.random.PRNGKey(0)),
+        "args[0]: dtype",
     ),
-    "another key": (REUSE, lambda: (call(jax.random.key(0)), call(jax.random.key(1))), None),
+    "another key": (REUSE, lambda: pair(jax.random.key(0), jax.random.key(1)), ""),
     "dict key missing": (
         RETRACE,
-        lambda: (call({"a": 1.0, "b": 1.0}), call({"a": 1.0})),
-        ("args[0]['b']", "structure"),
+        lambda: pair({"a": 1.0, "b": 1.0}, {"a": 1.0}),
+        "args[0]['b']: structure",
     ),
-    "dict order": (REUSE, lambda: (call({"a": 1.0, "b": 1}), call({"b": 1, "a": 1.0})), None),
+    "dict order": (REUSE, lambda: pair({"a": 1.0, "b": 1}, {"b": 1, "a": 1.0}), ""),
     "OrderedDict order": (
         RETRACE,
-        lambda: (call(OrderedDict(a=1.0, b=1.0)), call(OrderedDict(b=1.0, a=1.0))),
-        ("args[0]", "structure"),
+        lambda: pair(OrderedDict(a=1.0, b=1.0), OrderedDict(b=1.0, a=1.0)),
+        "args[0]: structure",
     ),
     "None became an array": (
         RETRACE,
-        lambda: (call({"bias": None, "w": 1.0}), call({"bias": ones(3), "w": 1.0})),
-        ("args[0]['bias']", "structure"),
+        lambda: pair({"bias": None, "w": 1.0}, {"bias": ones(3), "w": 1.0}),
+        "args[0]['bias']: structure",
     ),
     "an array became None": (
         RETRACE,
-        lambda: (call((1.0, ones(3))), call((1.0, None))),
-        ("args[0][1]", "structure"),
+        lambda: pair((1.0, ones(3)), (1.0, None)),
+        "args[0][1]: structure",
     ),
-    "list length": (
-        RETRACE,
-        lambda: (call([1.0, 2.0]), call([1.0, 2.0, 3.0])),
-        ("args[0]", "structure"),
-    ),
+    "list length": (RETRACE, lambda: pair([1.0, 2.0], [1.0, 2.0, 3.0]), "args[0]: structure"),
     "namedtuple after tuple": (
         RETRACE,
-        lambda: (call((1.0, 2.0)), call(Pair(1.0, 2.0))),
-        ("args[0]", "structure"),
+        lambda: pair((1.0, 2.0), Pair(1.0, 2.0)),
+        "args[0]: structure",
     ),
     "keyword after position": (
         RETRACE,
         lambda: (call(1.0, 2.0), call(1.0, y=2.0)),
-        ("args[1]", "arguments"),
+        "args[1]: arguments",
     ),
-    "one more argument": (RETRACE, lambda: (call(1.0), call(1.0, 2.0)), ("args[1]", "arguments")),
+    "one more argument": (RETRACE, lambda: (call(1.0), call(1.0, 2.0)), "args[1]: arguments"),
     "another optimizer's state": (
         RETRACE,
-        lambda: (call(optax.sgd(0.1).init(ones(3))), call(optax.adam(0.1).init(ones(3)))),
-        ("args[0][0]", "structure"),
+        lambda: pair(optax.sgd(0.1).init(ones(3)), optax.adam(0.1).init(ones(3))),
+        "args[0][0]: structure",
     ),
     "state of the optimizer built again": (
         REUSE,
-        lambda: (call(optax.adam(0.1).init(ones(3))), call(optax.adam(0.2).init(ones(3)))),
-        None,
+        lambda: pair(optax.adam(0.1).init(ones(3)), optax.adam(0.2).init(ones(3))),
+        "",
     ),
     "Partial of another function": (
         RETRACE,
-        lambda: (
-            call(jax.tree_util.Partial(helper, 1.0)),
-            call(jax.tree_util.Partial(jnp.sin, 1.0)),
-        ),
-        ("args[0].func", "static"),
+        lambda: pair(jax.tree_util.Partial(helper, 1.0), jax.tree_util.Partial(jnp.sin, 1.0)),
+        "args[0].func: static",
     ),
     "static_argnums 1 and True": (
         RETRACE,
         lambda: (call(1.0, 1), call(1.0, True)),
-        ("args[1]", "static"),
+        "args[1]: static",
     ),
-    "static_argnums 1 and 2": (
-        RETRACE,
-        lambda: (call(1.0, 1), call(1.0, 2)),
-        ("args[1]", "static"),
-    ),
+    "static_argnums 1 and 2": (RETRACE, lambda: (call(1.0, 1), call(1.0, 2)), "args[1]: static"),
     "static_argnames, another text": (
         RETRACE,
         lambda: (call(1.0, mode="a"), call(1.0, mode="b")),
-        ("kwargs['mode']", "static"),
+        "kwargs['mode']: static",
     ),
     "static argument without a hash": (
         ERROR,
         lambda: (call(1.0, (1,)), call(1.0, [1])),
-        ("args[1]", "invalid"),
+        "args[1]: invalid",
     ),
     "fresh lambda as a static argument": (
         RETRACE,
         lambda: (call(1.0, lambda x: x), call(1.0, lambda x: x)),
-        ("args[1]", "static"),
+        "args[1]: static",
     ),
 }
 """What JAX does for the second of two calls, and the path and the kind of the reason."""
@@ -190,5 +172,5 @@ def test_a_known_situation(name: str) -> None:
         assert not seen.predicted.reasons
         return
     reason = seen.predicted.reasons[0]
-    assert (reason.path, reason.kind) == place
+    assert f"{reason.path}: {reason.kind}" == place
     assert reason.path in str(seen.predicted)
