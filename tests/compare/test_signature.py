@@ -39,10 +39,7 @@ def test_classes_statics_and_leaves_by_path(cls: Any) -> None:
     """Class, static fields and leaves of an instance stand under its path, and deeper."""
     inner = cls(jnp.ones(2), "inner")
     signature = lw.signature({"model": cls([inner, 1.0], 7)})
-    assert signature.statics == {
-        "args[0]['model'].n": 7,
-        "args[0]['model'].w[0].n": "inner",
-    }
+    assert signature.statics == {"args[0]['model'].n": 7, "args[0]['model'].w[0].n": "inner"}
     assert list(signature.leaves) == ["args[0]['model'].w[0].w", "args[0]['model'].w[1]"]
     assert signature.classes == {
         "args[0]": dict,
@@ -56,11 +53,7 @@ CONTAINERS: dict[str, tuple[Any, list[str], dict[str, Any]]] = {
     "chex": (Chex(w=1.0, b=2.0), ["args[0].b", "args[0].w"], {}),
     "dict": ({"b": 1.0, "a": 2.0}, ["args[0]['a']", "args[0]['b']"], {}),
     "OrderedDict": (OrderedDict(b=1.0, a=2.0), ["args[0]['b']", "args[0]['a']"], {}),
-    "defaultdict": (
-        defaultdict(list, a=1.0),
-        ["args[0]['a']"],
-        {"args[0].default_factory": list},
-    ),
+    "defaultdict": (defaultdict(list, a=1.0), ["args[0]['a']"], {"args[0].default_factory": list}),
     "namedtuple": (Pair(1.0, (2.0,)), ["args[0].a", "args[0].b[0]"], {}),
     "Partial": (
         jax.tree_util.Partial(function, 1.0, k=2.0),
@@ -225,14 +218,6 @@ def test_wrong_arguments(call: Callable[[], Any], words: str) -> None:
     """The error says what was expected, and what was given."""
     with pytest.raises(TypeError, match=re.escape(words)):
         call()
-
-
-def test_explain_against_nothing() -> None:
-    """With no earlier call it is the first one."""
-    said = lw.explain([], lw.signature(1.0))
-    assert said.outcome is Outcome.RETRACE
-    assert said.nearest is None
-    assert said.reasons == ()
 
 
 def test_options_of_jit() -> None:

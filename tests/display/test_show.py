@@ -251,13 +251,6 @@ def test_values_cannot_spoil_the_text() -> None:
 # ------------------------------------------------------------------ text
 
 
-def test_width_is_kept() -> None:
-    """Long rows are cut to the width."""
-    tree = {"a" * 60: jnp.ones(3), "b" * 200: Dense(jnp.ones(1), act="z" * 300)}
-    for width in (60, 120):
-        assert max(map(len, drawn(tree, width=width).splitlines())) <= width
-
-
 def test_terminal_decides_on_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """`print` takes the terminal's width."""
     diagram = lw.show({"x" * 300: 1})

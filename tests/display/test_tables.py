@@ -9,18 +9,7 @@ import pytest
 from rich.console import Console
 from tests.kit.inside import clean, html_page, print_report, tables
 
-from .sample import (
-    FIRST,
-    HOSTILE,
-    call,
-    event,
-    explained,
-    function,
-    reason,
-    report,
-    site,
-    usual,
-)
+from .sample import FIRST, HOSTILE, call, event, explained, function, reason, report, site, usual
 
 
 def printed(given: Any, width: int = 80, *, terminal: bool = False) -> str:

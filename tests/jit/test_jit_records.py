@@ -133,18 +133,6 @@ def test_a_recompile_is_recorded_apart() -> None:
     assert program.site.text == "function(first_device(ones(3)))"
 
 
-def test_the_nearest_earlier_call_is_named() -> None:
-    """Of three earlier calls, the reasons are those against the one that is most like it."""
-    function = fresh()
-    function(State(ones(3)), 1.0)
-    function(State(ones(5), 7), jnp.int32(2))
-    function({"a": 1}, 1.0)
-    said = function.explain(State(ones(5), 8), jnp.int32(2))
-    assert said.nearest == 1
-    assert [reason.path for reason in said.reasons] == ["x.n"]
-    assert (said.reasons[0].before, said.reasons[0].after) == (7, 8)
-
-
 def test_paths_begin_with_the_names_of_parameters() -> None:
     """Positional, variadic and keyword arguments are shown by name."""
 
@@ -183,20 +171,6 @@ def test_caches_of_the_process_cleared() -> None:
     assert reason.kind is ReasonKind.CACHE
     assert "cleared" in reason.change
     assert function.explain(1.0).outcome is Outcome.REUSE
-
-
-def test_inner_functions_are_recorded() -> None:
-    """A function that is traced inside another one has its own record."""
-    inner = lw.jit(lambda x: x * 2)
-    outer = lw.jit(lambda x: inner(x) + inner(x))
-    outer(ones(3))
-    (inlined,) = inner.traces
-    assert inlined.trace_seconds > 0
-    assert inlined.compile_seconds == 0
-    assert len(outer.traces) == 1
-    assert inner.explain(ones(3)).nearest is None
-    assert observed(inner, call(ones(3))) is Outcome.RETRACE  # the first of its own
-    assert inner.traces[-1].explanation.nearest is None
 
 
 def test_a_program_is_shown_on_one_line() -> None:

@@ -90,10 +90,7 @@ def test_another_size_in_each_run(run: Callable[[int], Any], path: str) -> None:
 
 @pytest.mark.parametrize(
     ("run", "paths"),
-    [
-        (fresh_body, {"cond_fun", "body_fun"}),
-        (fresh_branch, {"true_fun", "false_fun"}),
-    ],
+    [(fresh_body, {"cond_fun", "body_fun"}), (fresh_branch, {"true_fun", "false_fun"})],
 )
 def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[str]) -> None:
     """It is named, and what it captures that differs: defined once, it would go on with that."""
@@ -159,12 +156,7 @@ def two_functions() -> Any:
     return run(jnp.sin), run(lambda x: x * 2), run(lambda x: x * 3)
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        *(leaves, levels, gradient, powers, two_functions),
-    ],
-)
+@pytest.mark.parametrize("run", [*(leaves, levels, gradient, powers, two_functions)])
 def test_the_first_run_of_a_line_is_no_repeat(run: Callable[[], Any]) -> None:
     """What is compiled for one leaf, dtype, constant, function or line repeats no other one."""
     with lw.watch() as log:

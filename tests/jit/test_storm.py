@@ -152,16 +152,6 @@ def test_it_warns_at_the_line_that_called() -> None:
     assert [Path(each.filename).name for each in given] == ["test_storm.py"]
 
 
-@pytest.mark.parametrize("threshold", [1, 3, 12])
-def test_the_threshold_can_be_set(threshold: int) -> None:
-    """It warns at that number."""
-    cls = define()
-    with lw.storm_guard(threshold):
-        (warning,) = storm(lambda n: cls(1.0, n), 20)
-    assert warning.startswith(f"{threshold}: ")
-    assert f"{threshold} trace" in warning
-
-
 def threshold() -> int | None:
     """Return after how many traces there is a warning now; None if not after 8."""
     cls = define()
