@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from tests.kit.specimens import Equinox
 
 import leafwise as lw
 
@@ -29,13 +30,6 @@ def declared(name: str) -> Any:
 
 Config: Any = declared("Config")
 Other: Any = declared("Other")  # which treedefs take for the first one
-
-
-class Module(eqx.Module):
-    """A class of equinox."""
-
-    w: Any
-    n: Any = eqx.field(static=True)
 
 
 class Mode(enum.IntEnum):
@@ -231,7 +225,7 @@ def test_every_library_is_audited(explained: Explained) -> None:
         filtered = eqx.filter_jit(lambda module, by: module.w * by)
         listed = [1]
         for n, by in ((1, 2), (True, 2), (1, 2.0), (listed, 2), (listed, 2)):
-            filtered(Module(1.0, n), by)
+            filtered(Equinox(1.0, n), by)
             listed.append(2) if n is listed else None
         net, called = Net(), nnx.jit(lambda net, x: x * net.n)
         called(net, 1.0)
@@ -239,7 +233,7 @@ def test_every_library_is_audited(explained: Explained) -> None:
         called(net, 1.0)
         ours = lw.jit(lambda s: s.w)
         for n in (1, True):
-            ours(Module(1.0, n))
+            ours(Equinox(1.0, n))
 
     assert said(explained, script) == [
         of("<lambda>", "module.n=1", "`True`"),
@@ -300,7 +294,7 @@ def test_clean_programs_are_silent(explained: Explained) -> None:
             agent.step(agent.w, state)
             agent.count += 1
             agent.log.append(float(agent.scale))
-            filtered(Module(jnp.ones(2), ("a", n % 2)), 1.0)
+            filtered(Equinox(jnp.ones(2), ("a", n % 2)), 1.0)
         jax.lax.scan(lambda c, t: ((c[0] + t, c[1]), None), (0.0, {"a": x}), jnp.ones(2))
         jax.lax.cond(True, lambda: (optax.EmptyState(), x), lambda: (optax.EmptyState(), x))
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.specimens import Plain
 
 import leafwise as lw
 from leafwise.types import ReasonKind
@@ -27,16 +28,9 @@ class Params:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
-class A:
-    x: Any
-    s: Any = dataclasses.field(default=1, metadata={"static": True})
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
 class B:
-    x: Any
-    s: Any = dataclasses.field(default=1, metadata={"static": True})
+    w: Any
+    n: Any = dataclasses.field(default=1, metadata={"static": True})
 
 
 class Own:
@@ -78,15 +72,19 @@ F3 = jax.ShapeDtypeStruct((3,), jnp.float32)
 PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
     "same": (Params(jnp.ones(3), Opt(0.1)), Params(jnp.zeros(3), Opt(0.2)), []),
     "type of a static": (Opt(1.0, 1), Opt(1.0, True), ["n (static): 1 -> True"]),
-    "deep in a static": (A(1.0, ((1, 2),)), A(1.0, ((1.0, 2),)), ["s (static): ((1, 2),) -> "]),
-    "class": (Params(1.0, Opt(1.0)), Params(1.0, A(1.0)), ["opt (class): Opt -> A"]),
-    "plain class": (A(1.0), B(1.0), ["the tree (class): A -> B"]),
+    "deep in a static": (
+        Plain(1.0, ((1, 2),)),
+        Plain(1.0, ((1.0, 2),)),
+        ["n (static): ((1, 2),) -> "],
+    ),
+    "class": (Params(1.0, Opt(1.0)), Params(1.0, Plain(1.0)), ["opt (class): Opt -> Plain"]),
+    "plain class": (Plain(1.0), B(1.0), ["the tree (class): Plain -> B"]),
     "class and more": (
-        *({"k": A(1.0, 2)}, {"k": B(jnp.ones(2), 2)}),
+        *({"k": Plain(1.0, 2)}, {"k": B(jnp.ones(2), 2)}),
         [
-            "['k'] (class): A -> B",
-            "['k'].x: shape () -> (2,)",
-            "['k'].x: weak type float32[] (Python scalar, weakly typed) -> float32[2] (jax array)",
+            "['k'] (class): Plain -> B",
+            "['k'].w: shape () -> (2,)",
+            "['k'].w: weak type float32[] (Python scalar, weakly typed) -> float32[2] (jax array)",
         ],
     ),
     "redefined": (redefined(), redefined(), ["the tree (class): redefined.<locals>.Local"]),
@@ -235,8 +233,8 @@ def test_deleted_arrays_have_no_value() -> None:
 
 def test_static_whose_comparison_raises() -> None:
     """A static that JAX cannot compare is a difference of its own."""
-    found = lw.diff(A(1.0, np.ones(2)), A(1.0, np.ones(2)))
-    assert [(each.path, each.kind) for each in found] == [("s", ReasonKind.COMPARISON)]
+    found = lw.diff(Plain(1.0, np.ones(2)), Plain(1.0, np.ones(2)))
+    assert [(each.path, each.kind) for each in found] == [("n", ReasonKind.COMPARISON)]
 
 
 def test_paths_lead_into_the_tree() -> None:

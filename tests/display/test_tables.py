@@ -134,12 +134,6 @@ def test_exit_and_warnings_are_last() -> None:
     assert "the program ended" not in printed(usual())
 
 
-def test_unsound_is_named() -> None:
-    """A static that JAX takes for equal, though it differs, is a reason."""
-    why = explained(unsound=(reason("state.act", change="shared, but unsound"),))
-    assert "  state.act (static): shared, but unsound" in printed(report([event(explanation=why)]))
-
-
 def test_a_crowd_is_cut_and_said_so() -> None:
     """Of many findings some are shown, and lines count the rest of everything."""
     why = explained(*(reason(f"x{n}", fix=f"Fix {n}.") for n in range(40)))

@@ -90,14 +90,6 @@ def test_a_finding_ends_with_the_next_call() -> None:
         assert found.seconds == pytest.approx(0.6)
 
 
-def test_a_recompile_is_a_finding() -> None:
-    """A lowering without a trace has an explanation of its own."""
-    why = explained(reason(kind="sharding"), outcome="recompile")
-    events = [event("lowering", 1, 0.5, explanation=why), event("compile", 1.5, 0.5)]
-    (found,) = findings(events)
-    assert (found.what, found.seconds) == ("train_step recompiled once", 1.0)
-
-
 @pytest.mark.parametrize(
     "changed",
     [
