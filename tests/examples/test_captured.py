@@ -29,12 +29,7 @@ def test_leafwise_names_it(result: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fix", "programs"),
-    [
-        ("an argument", 1),
-        ("a dynamic field", 1),
-        ("a static field", 100),
-    ],
+    ("fix", "programs"), [("an argument", 1), ("a dynamic field", 1), ("a static field", 100)]
 )
 def test_fixes(result: Any, fix: str, programs: int) -> None:
     """A hundred changes all count; only in a static field each of them is another program."""

@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
 from tests.kit.inside import Advice
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 from leafwise.types import Outcome, ReasonKind
 
 pytestmark = pytest.mark.oracle
-
-
-@lw.pytree
-class State:
-    w: Any
-    n: Any = lw.static_field(default=1)
 
 
 def fresh(**options: Any) -> Any:
@@ -41,14 +36,14 @@ def ones(*shape: int) -> Any:
 
 
 SECOND_CALLS: dict[str, tuple[Callable[[], Arguments], Outcome]] = {
-    "same": (lambda: call(State(ones(3)), 1.0), Outcome.REUSE),
-    "NumPy": (lambda: call(State(np.ones(3, np.float32)), 1.0), Outcome.DISPATCH),
-    "committed": (lambda: call(State(first_device(ones(3))), 1.0), Outcome.RECOMPILE),
-    "shape": (lambda: call(State(ones(4)), 1.0), Outcome.RETRACE),
-    "weak type": (lambda: call(State(ones(3)), jnp.float32(1)), Outcome.RETRACE),
-    "static type": (lambda: call(State(ones(3), True), 1.0), Outcome.RETRACE),
-    "keyword": (lambda: call(State(ones(3)), y=1.0), Outcome.RETRACE),
-    "string": (lambda: call(State("relu"), 1.0), Outcome.ERROR),
+    "same": (lambda: call(Slotted(ones(3)), 1.0), Outcome.REUSE),
+    "NumPy": (lambda: call(Slotted(np.ones(3, np.float32)), 1.0), Outcome.DISPATCH),
+    "committed": (lambda: call(Slotted(first_device(ones(3))), 1.0), Outcome.RECOMPILE),
+    "shape": (lambda: call(Slotted(ones(4)), 1.0), Outcome.RETRACE),
+    "weak type": (lambda: call(Slotted(ones(3)), jnp.float32(1)), Outcome.RETRACE),
+    "static type": (lambda: call(Slotted(ones(3), True), 1.0), Outcome.RETRACE),
+    "keyword": (lambda: call(Slotted(ones(3)), y=1.0), Outcome.RETRACE),
+    "string": (lambda: call(Slotted("relu"), 1.0), Outcome.ERROR),
 }
 
 
@@ -57,7 +52,7 @@ def test_explain_says_what_then_happens(name: str) -> None:
     """`.explain` of a second call is what JAX does with it; then it is a reuse."""
     second, outcome = SECOND_CALLS[name]
     function = fresh()
-    function(State(ones(3)), 1.0)
+    function(Slotted(ones(3)), 1.0)
     args, kwargs = second()
     said = function.explain(*args, **kwargs)
     seen = observed(function, (args, kwargs))
