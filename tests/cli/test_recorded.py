@@ -38,7 +38,7 @@ def test_a_loop_that_only_compiles(explained: Explained) -> None:
     assert "compiled for 5 sizes, outside `jit`" in found["mask"]["what"]
     again = found["cond_fun, body_fun"]
     assert "4 of them again" in again["what"]
-    assert again["reasons"][0]["change"] == "a new lambda each call"
+    assert again["reasons"][0]["kind"] == "static"
     assert again["recompiles"] == 4
     places = {each["place"].rpartition(":")[0] for each in found.values()}
     assert all(each.endswith("test_recorded.py") for each in places)
@@ -59,7 +59,7 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     report = explained(script)
     (found,) = report["findings"]
     assert (found["what"], found["retraces"]) == ("step retraced 2 times", 2)
-    assert found["reasons"][0]["change"] == "a new function each call"
+    assert found["reasons"][0]["kind"] == "function"
     assert not report["warnings"]
     (row,) = (each for each in report["functions"] if not each["eager"])
     assert (row["name"], row["compiles"]) == ("step", 3)

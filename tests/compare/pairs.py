@@ -31,6 +31,12 @@ def first_device(x: Any) -> Any:
     return jax.device_put(x, jax.devices()[0])
 
 
+def deleted() -> Any:
+    array = jax.numpy.arange(3.0) + 1
+    array.delete()
+    return array
+
+
 @dataclasses.dataclass
 class Seen:
     """What JAX did with the second of two calls, and what leafwise says of it."""

@@ -95,15 +95,6 @@ def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
     assert "envs.acrobot.State -> envs.pendulum.State" in str(difference)
 
 
-def test_statics_of_one_name() -> None:
-    """Static values of two types of one name are told with their modules."""
-    one, other = (type("Mode", (int,), {"__module__": name})(1) for name in ("a", "b"))
-    (reason,) = lw.explain(
-        lw.signature(one, static_argnums=0), lw.signature(other, static_argnums=0)
-    ).reasons
-    assert reason.change == "1 (a.Mode) -> 1 (b.Mode)"
-
-
 def test_numbers_of_operations_outside_jit() -> None:
     """JAX makes numbers with a dtype of Python's: their fix is code, too."""
     literals = pytest.importorskip("jax._src.literals", reason="a newer JAX has them")
@@ -113,16 +104,6 @@ def test_numbers_of_operations_outside_jit() -> None:
     )
     (reason,) = lw.explain(*(lw.signature(each) for each in numbers)).reasons
     assert set(reason.fix.code) == {"jnp.float32"}
-
-
-def test_a_long_static() -> None:
-    """Of a static too long to be shown whole, the part that differs is shown."""
-    names = [(f"name{number}", number) for number in range(30)]
-    long = [(*names, ("train", each)) for each in (True, False)]
-    signatures = [lw.signature(each, static_argnums=0) for each in long]
-    (reason,) = lw.explain(*signatures).reasons
-    assert reason.change == "`True` -> `False` (at ['train'])"
-    assert reason.words == ("...True...", "...False...")
 
 
 def test_by_position_and_by_keyword() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from leafwise.types import Outcome
 
-from .pairs import Arguments, call, first_device, helper, ones, two_calls
+from .pairs import Arguments, call, deleted, first_device, helper, ones, two_calls
 
 pytestmark = pytest.mark.oracle
 
@@ -21,12 +21,6 @@ RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
 
 
 Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # the old way is a specimen, too
-
-
-def deleted() -> Any:
-    array = jnp.arange(3.0) + 1
-    array.delete()
-    return array
 
 
 def pair(before: Any, after: Any) -> tuple[Arguments, Arguments]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 from tests.kit.specimens import Slotted
 
@@ -75,10 +74,6 @@ class Mode(enum.Enum):
 limit = 1.0
 
 
-def helper(x: Any) -> Any:
-    return x
-
-
 def scaled(rate: Any) -> Callable[[Any], Any]:
     return lambda x: x * rate
 
@@ -93,12 +88,6 @@ def redefined() -> Any:
         x: Any
 
     return Again(1.0)
-
-
-def deleted() -> Any:
-    array = jnp.zeros(3)
-    array.delete()
-    return array
 
 
 def under(context: Any, *arguments: Any) -> Signature:
