@@ -60,7 +60,6 @@ KINDS = {
             "cli/test_check_fixes_applied.py",
             "cli/test_construction.py",
             "cli/test_drawn.py",
-            "cli/test_edits.py",
             "cli/test_laws.py",
             "cli/test_libraries.py",
             "cli/test_not_built.py",

@@ -39,11 +39,6 @@ def kinds(report: ClassResult, field: str = "it") -> dict[str, FieldChange]:
     return found
 
 
-def changes(report: ClassResult) -> dict[tuple[str, str], str]:
-    """Return the changes in words, by field and kind."""
-    return {(row.field, row.kind): row.change for row in report.rows}
-
-
 def verdicts(report: ClassResult) -> dict[tuple[str, str], str]:
     """Return the verdicts by field and kind."""
     return {(row.field, row.kind): str(row.verdict) for row in report.rows}

@@ -1,6 +1,5 @@
 """Classes that were registered by hand: those at the top are sound, each one below has a fault."""
 
-import abc
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -146,64 +145,6 @@ class Sized(Registered):
         self.x, self.size = x, size
 
 
-class Label:
-    """Distinct ones print alike."""
-
-    def __init__(self, size: int = 0) -> None:
-        self.size = size
-
-    def __repr__(self) -> str:
-        return "<Label>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Label) and (type(self.size), self.size) == (
-            type(other.size),
-            other.size,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.size)
-
-
-class Labelled(Registered):
-    """Its static prints as any other does."""
-
-    static = ("label",)
-
-    def __init__(self, x: float, label: Label) -> None:
-        self.x, self.label = x, label
-
-
-class Kernel(abc.ABC):
-    """Of its subclasses, one needs another kernel, and one needs nothing."""
-
-    @abc.abstractmethod
-    def width(self) -> int: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Wide(Kernel):
-    inner: Kernel
-
-    def width(self) -> int:
-        return 2 * self.inner.width()
-
-
-@dataclasses.dataclass(frozen=True)
-class Narrow(Kernel):
-    def width(self) -> int:
-        return 1
-
-
-class Smooth(Registered):
-    """A field of it is of an abstract class."""
-
-    static = ("kernel",)
-
-    def __init__(self, x: float, kernel: Kernel) -> None:
-        self.x, self.kernel = x, kernel
-
-
 class Problem(Registered):
     """As in ott: its constructor makes a function each time, by a name that it keeps."""
 
@@ -280,81 +221,8 @@ class MutableCell:
     """No pytree."""
 
 
-SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Labelled, Smooth, Entries, Cell)
+SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Entries, Cell)
 SOUND += (Problem, Rescaled, Solver)
-
-
-class ForgetsRho(Cost):
-    """Its flatten forgets an argument of the constructor, which has a default."""
-
-    static = ()
-
-
-class ForgetsInKey(Cost):
-    """Unflatten has the argument from a place that `==` does not see."""
-
-    def tree_flatten(self) -> Any:
-        return (self.matrix,), Unseen(self.rho)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        return cls(*children, rho=aux.value)
-
-
-class Unseen:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unseen)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lw.pytree
-class HiddenScale:
-    """`object.__setattr__` keeps what is not a field."""
-
-    w: jax.Array
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", np.size(self.w) + 1.0)
-
-
-class Hides(Registered):
-    """An attribute is computed once, and lost where unflatten does not call the constructor."""
-
-    dynamic = ("w",)
-
-    def __init__(self, w: jax.Array) -> None:
-        self.w = w
-        object.__setattr__(self, "size", np.size(w))
-
-    @classmethod
-    def tree_unflatten(cls, _: Any, children: Any) -> Any:
-        made = object.__new__(cls)
-        (made.w,) = children
-        return made
-
-
-class Relabels(Labelled):
-    """Unflatten gives another static, which prints as the first does."""
-
-    @classmethod
-    def tree_unflatten(cls, _: Any, children: Any) -> Any:
-        return cls(*children, Label(-1))
-
-
-class ForgetsKernel(Smooth):
-    """Its flatten drops the field of an abstract class."""
-
-    def tree_flatten(self) -> Any:
-        return (self.x,), None
-
-    @classmethod
-    def tree_unflatten(cls, _: Any, children: Any) -> Any:
-        return cls(*children, None)
 
 
 class Cosine(Registered):
@@ -383,24 +251,6 @@ class Pair(Cost):
         return cls(*children, rho=aux.pop("rho"))
 
 
-class Converts(Registered):
-    """Its constructor converts what JAX puts in."""
-
-    dynamic = ("b",)
-
-    def __init__(self, b: jax.Array) -> None:
-        self.b = jnp.asarray(b)
-
-
-class ConvertsToo(Registered):
-    """The same, and so does a part of it."""
-
-    dynamic = ("inner", "b")
-
-    def __init__(self, inner: Converts, b: jax.Array) -> None:
-        self.inner, self.b = inner, jnp.asarray(b)
-
-
 @dataclasses.dataclass
 class Copies:
     """As in ott: its flatten copies the leaves."""
@@ -417,18 +267,5 @@ jax.tree_util.register_pytree_node(
     Copies, lambda x: jax.tree_util.tree_flatten(dataclasses.asdict(x)), _unflatten
 )
 
-FAULTY = {
-    Sinkhorn: "momentum",
-    Cosine: "_ridge",
-    Unready: "_ridge",
-    Pair: "",
-    ConvertsToo: "",
-    Copies: "",
-    Relabels: "label.size",
-    ForgetsKernel: "kernel",
-    ForgetsRho: "rho",
-    ForgetsInKey: "rho",
-    HiddenScale: "scale",
-    Hides: "size",
-}
+FAULTY = {Sinkhorn: "momentum", Cosine: "_ridge", Unready: "_ridge", Pair: "", Copies: ""}
 """The classes with a fault, and the name of the attribute that it is about, if it is one."""

@@ -13,37 +13,23 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from tests.kit.specimens import Equinox
 
 import leafwise as lw
 
 from .conftest import Explained
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Config:
-    """A class of JAX's own, whose statics are compared by `==`."""
-
-    w: Any
-    flag: Any = dataclasses.field(default=True, metadata={"static": True})
-    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
+def declared(name: str) -> Any:
+    """Return a class of JAX's own, whose statics are compared by `==`."""
+    static = {"metadata": {"static": True}}
+    flag, shift = (dataclasses.field(default=value, **static) for value in (True, 0.0))
+    fields: list[Any] = [("w", Any), ("flag", Any, flag), ("shift", Any, shift)]
+    return jax.tree_util.register_dataclass(dataclasses.make_dataclass(name, fields))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Other:
-    """A class that treedefs take for `Config`."""
-
-    w: Any
-    flag: Any = dataclasses.field(default=True, metadata={"static": True})
-    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
-
-
-class Module(eqx.Module):
-    """A class of equinox."""
-
-    w: Any
-    n: Any = eqx.field(static=True)
+Config: Any = declared("Config")
+Other: Any = declared("Other")  # which treedefs take for the first one
 
 
 class Mode(enum.IntEnum):
@@ -239,7 +225,7 @@ def test_every_library_is_audited(explained: Explained) -> None:
         filtered = eqx.filter_jit(lambda module, by: module.w * by)
         listed = [1]
         for n, by in ((1, 2), (True, 2), (1, 2.0), (listed, 2), (listed, 2)):
-            filtered(Module(1.0, n), by)
+            filtered(Equinox(1.0, n), by)
             listed.append(2) if n is listed else None
         net, called = Net(), nnx.jit(lambda net, x: x * net.n)
         called(net, 1.0)
@@ -247,7 +233,7 @@ def test_every_library_is_audited(explained: Explained) -> None:
         called(net, 1.0)
         ours = lw.jit(lambda s: s.w)
         for n in (1, True):
-            ours(Module(1.0, n))
+            ours(Equinox(1.0, n))
 
     assert said(explained, script) == [
         of("<lambda>", "module.n=1", "`True`"),
@@ -308,7 +294,7 @@ def test_clean_programs_are_silent(explained: Explained) -> None:
             agent.step(agent.w, state)
             agent.count += 1
             agent.log.append(float(agent.scale))
-            filtered(Module(jnp.ones(2), ("a", n % 2)), 1.0)
+            filtered(Equinox(jnp.ones(2), ("a", n % 2)), 1.0)
         jax.lax.scan(lambda c, t: ((c[0] + t, c[1]), None), (0.0, {"a": x}), jnp.ones(2))
         jax.lax.cond(True, lambda: (optax.EmptyState(), x), lambda: (optax.EmptyState(), x))
 

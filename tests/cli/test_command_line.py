@@ -299,3 +299,11 @@ def test_where_an_import_fails(write: Write, check: Check) -> None:
         outcome = check(file)
         assert outcome.code == 2
         assert outcome.err.rstrip().endswith(f", at {place or file}:{line}")
+
+
+def test_json_of_a_module_that_goes_elsewhere(write: Write, check: Check) -> None:
+    """JSON is printed, and nothing else."""
+    file = write(f"import os, pathlib\npathlib.Path('away').mkdir()\nos.chdir('away')\n{GOOD}")
+    outcome = check(file, "--json")
+    assert outcome.code == 0
+    assert outcome.names == ["Good"]

@@ -40,14 +40,14 @@ def test_a_class_of_three_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(started) == 1
 
 
-def wide(fields: int) -> tuple[Any, list[None]]:
+def wide(fields: int, **more: Any) -> tuple[Any, list[None]]:
     """Return a class of many fields, and what grows with each construction."""
     made: list[None] = []
 
     def note(_: Any) -> None:
         made.append(None)
 
-    kinds = {f"x{number}": jax.Array for number in range(fields)}
+    kinds = {f"x{number}": jax.Array for number in range(fields)} | more
     body = {"__annotations__": kinds, "__post_init__": note, "__module__": __name__}
     return lw.pytree(type("Wide", (), body)), made
 
@@ -77,14 +77,8 @@ def test_many_fields_are_simplified_one_by_one() -> None:
 @pytest.mark.slow
 def test_a_field_in_which_no_number_can_be() -> None:
     """An instance with a number in each field is not looked for at length."""
-    made: list[None] = []
-
-    def note(_: Any) -> None:
-        made.append(None)
-
-    kinds = {"x": jax.Array, "nothing": None}
-    body = {"__annotations__": kinds, "__post_init__": note, "__module__": __name__}
-    Example(lw.pytree(type("Filled", (), body)))
+    cls, made = wide(1, nothing=None)
+    Example(cls)
     assert len(made) < 120
 
 

@@ -80,16 +80,6 @@ def test_fields_whose_types_cannot_be_constructed() -> None:
     }
 
 
-def test_a_type_that_cannot_be_constructed_without_a_default() -> None:
-    """The class is not checked, and the field is named."""
-    cls = dataclasses.make_dataclass("Needs", [("w", float), ("it", Refusing)])
-    jax.tree_util.register_dataclass(cls, ["w"], ["it"])
-    report = report_of(cls)
-    assert report.error.startswith("Needs.it: ")
-    assert report.unchecked
-    assert not report.failed
-
-
 def test_a_default_factory_that_raises() -> None:
     """The class is not checked, and its error is shown; what is given for it is drawn."""
     cls = dataclasses.make_dataclass(

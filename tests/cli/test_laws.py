@@ -27,7 +27,7 @@ from leafwise.testing._laws.run import LawTest
 from leafwise_cli import main
 
 from .asked import laws_of, report_of
-from .conftest import BROKEN, Check, Outcome, Write
+from .conftest import Check, Outcome, Write
 
 SOURCE = """
 @lw.pytree
@@ -146,18 +146,6 @@ def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
     refusing = "    def __post_init__(self): raise ValueError('no')\n"
     unbuilt = f"{SOURCE}\n@lw.pytree\nclass Bad:\n    x: float\n{refusing}"
     assert check_all(write(unbuilt), "--field", "zzz").code == 3
-
-
-def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
-    """A class that loses a static: the summary counts it, and the counterexample follows."""
-    outcome = check_all(write(BROKEN), "--law", "no-hidden-state", "--law", "key-paths")
-    assert outcome.code == 1
-    assert "1 law broken" in outcome.out
-    assert "1/2" in outcome.out
-    assert "broken: law no-hidden-state" in outcome.out
-    assert "Lossy.n" in outcome.out
-    assert "fix:" in outcome.out
-    assert outcome.out.rstrip().endswith("1 class, 2 laws: 1 law broken")
 
 
 @pytest.mark.parametrize(
@@ -288,20 +276,6 @@ class HoldsHeavy:
     heavy: lw.Static[Heavy]
 
 
-@pytest.mark.slow
-def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where others take long to make, each law is tried on a few instances, and says so."""
-    chosen = Law.COPIES, Law.NO_HIDDEN_STATE
-    fast = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
-    assert [law.message for law in fast.laws] == ["", ""]
-    monkeypatch.setattr(run_module, "SLOW", 0.02)
-    slow = laws_of(HoldsHeavy, *chosen, examples=EXAMPLES)
-    assert [law.message for law in slow.laws] == [
-        "tried on 1 instance, as others take long to make"
-    ] * 2
-    assert slow.passed
-
-
 @lw.pytree
 class MadeSlowly:
     x: jax.Array
@@ -313,13 +287,23 @@ class MadeSlowly:
             pass
 
 
-@pytest.mark.nightly
-def test_changes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is time for instances alone, each has a few changes, and the report says so."""
-    fast = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
-    assert [law.message for law in fast.laws] == [""]
-    monkeypatch.setattr(run_module, "SLOW", 0.4)
-    slow = laws_of(MadeSlowly, Law.STATIC_VALUES, examples=EXAMPLES)
-    assert [law.message for law in slow.laws] == [
-        "tried on few changes, as others take long to make"
-    ]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cls", "law", "seconds", "words"),
+    [
+        (HoldsHeavy, Law.COPIES, 0.02, "tried on 1 instance, as others take long to make"),
+        pytest.param(
+            *(MadeSlowly, Law.STATIC_VALUES, 0.4),
+            "tried on few changes, as others take long to make",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_what_takes_long(
+    cls: type, law: Law, seconds: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where instances take long to make, a law is tried on few, or on few changes, and says so."""
+    assert [each.message for each in laws_of(cls, law, examples=EXAMPLES).laws] == [""]
+    monkeypatch.setattr(run_module, "SLOW", seconds)
+    slow = laws_of(cls, law, examples=EXAMPLES)
+    assert ([each.message for each in slow.laws], slow.passed) == ([words], True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 from tests.kit.inside import CheckOptions, is_node
+from tests.kit.specimens import Chex, Equinox, Flax, Jdc, Plain
 
 import leafwise as lw
 from leafwise.testing import Law
@@ -18,21 +19,14 @@ from .asked import kinds, report_of, verdicts
 from .conftest import Check, Write
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Native:
-    x: jax.Array
-    n: int = dataclasses.field(default=2, metadata={"static": True})
-
-
 @jax.tree_util.register_pytree_node_class
 class Hand:
-    def __init__(self, x: float, n: int) -> None:
-        self.x = x
+    def __init__(self, w: float, n: int) -> None:
+        self.w = w
         self.n = n
 
     def tree_flatten(self) -> tuple[tuple[Any], int]:
-        return (self.x,), self.n
+        return (self.w,), self.n
 
     @classmethod
     def tree_unflatten(cls, n: int, children: tuple[Any]) -> "Hand":
@@ -42,7 +36,7 @@ class Hand:
 @jax.tree_util.register_pytree_with_keys_class
 class Keyed(Hand):
     def tree_flatten_with_keys(self) -> tuple[Any, int]:
-        return ((jax.tree_util.GetAttrKey("x"), self.x),), self.n
+        return ((jax.tree_util.GetAttrKey("w"), self.w),), self.n
 
 
 class State(NamedTuple):
@@ -50,14 +44,14 @@ class State(NamedTuple):
     count: int = 0
 
 
-@pytest.mark.parametrize("cls", [Native, Hand, Keyed], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [Plain, Hand, Keyed], ids=lambda cls: cls.__name__)
 def test_fields_of_foreign_classes(cls: type) -> None:
     """Each field is changed as for leafwise's own; an equal static of another type is a warning."""
     report = report_of(cls)
     assert report.passed, report
-    assert report.fields == ("x", "n")
+    assert report.fields == ("w", "n")
     seen = verdicts(report)
-    assert seen["x", "value"] == seen["x", "shape"] == seen["n", "value"] == "ok"
+    assert seen["w", "value"] == seen["w", "shape"] == seen["n", "value"] == "ok"
     assert seen["n", "type"] == "warning"
     assert (kinds(report, "n")["type"].predicted, kinds(report, "n")["type"].traces) == ("reuse", 0)
 
@@ -80,23 +74,13 @@ def test_a_field_that_jax_was_told_to_drop() -> None:
 
 def test_libraries() -> None:
     """The report says which library made a class a pytree class."""
-    chex = pytest.importorskip("chex")
-    equinox = pytest.importorskip("equinox")
-    struct = pytest.importorskip("flax.struct")
-    jdc = pytest.importorskip("jax_dataclasses")
-    body: dict[str, Any] = {"__annotations__": {"x": jax.Array}, "__module__": __name__}
-    made = {
-        "chex": chex.dataclass(type("A", (), dict(body))),
-        "equinox": type("B", (equinox.Module,), dict(body)),
-        "flax.struct": struct.dataclass(type("C", (), dict(body))),
-        "jax_dataclasses": jdc.pytree_dataclass(type("D", (), dict(body))),
-    }
+    made = {"chex": Chex, "equinox": Equinox, "flax.struct": Flax, "jax_dataclasses": Jdc}
     for library, cls in made.items():
         assert is_node(cls)
         report = report_of(cls)
         assert (report.library, report.passed) == (library, True), report
-        assert set(kinds(report, "x")) == {"value", "shape", "dtype", "weak type"}
-    assert [library_of(cls) for cls in (Native, Hand, State)] == ["JAX", "JAX", "NamedTuple"]
+        assert set(kinds(report, "w")) == {"value", "shape", "dtype", "weak type"}
+    assert [library_of(cls) for cls in (Plain, Hand, State)] == ["JAX", "JAX", "NamedTuple"]
 
 
 def test_leaves_that_only_filter_jit_takes() -> None:

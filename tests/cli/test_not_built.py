@@ -6,41 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from tests.kit.inside import CheckTarget, check_class
 
 import leafwise as lw
 
 from .asked import FIELDS, report_of
-
-
-class Opaque:
-    def __init__(self, a: Any, b: Any) -> None:
-        raise ValueError(a, b)
-
-
-class Unit:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-st.register_type_strategy(Unit, st.sampled_from([Unit("m"), Unit("km")]))
-
-
-def test_message_names_field_and_strategy() -> None:
-    """What nothing is known of is named with its field, and with the call that helps."""
-
-    @lw.pytree
-    class Lost:
-        n: lw.Static[int]
-        part: lw.Static[Opaque]
-
-    report = report_of(Lost)
-    assert not report.passed
-    assert not report.rows
-    assert "Lost.part" in report.error
-    assert "register_type_strategy(" in report.error
-    assert "Opaque" in report.error.partition("register_type_strategy(")[2]
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,27 @@ class Own(Base):
     )
     assert text.count("Base.tree_flatten") == 1
     assert text.count("breaks the law static-values") == 2
+
+
+SWAPPED = """
+@jax.tree_util.register_pytree_node_class
+class Swapped:
+    def __init__(self, a: float, b: float):
+        self.a, self.b = a, b
+    def tree_flatten(self): return (self.a, self.b), None
+    @classmethod
+    def tree_unflatten(cls, _, children): return cls(children[1], children[0])
+"""
+
+
+def test_one_fault_is_shown_once(write: Write, check_all: Check) -> None:
+    """Of a swapped pair the first law is shown in full, the others in one line."""
+    laws = [word for law in ("any-leaf", "round-trip", "identity-map") for word in ("--law", law)]
+    outcome = check_all(write(SWAPPED), *laws, "--examples", "5")
+    assert outcome.code == 1
+    assert "3 laws broken" in outcome.out
+    assert outcome.out.count("got: ") == 1
+    assert "broken: law round-trip\n  Swapped.a: breaks the law round-trip" in outcome.out
+    assert "\n  also breaks: identity-map, any-leaf\n" in outcome.out
+    alone = check_all(write(SWAPPED), "--law", "any-leaf", "--examples", "5").out
+    assert "fix: convert nothing in flatten, and restore in unflatten" in alone

@@ -11,14 +11,7 @@ import leafwise as lw
 from leafwise.testing import _subject
 
 from .asked import kinds, report_of
-from .conftest import Check, Write
-
-SOURCE = """
-@lw.pytree
-class P:
-    x: jax.Array
-    n: lw.Static[int] = 2
-"""
+from .conftest import GOOD, Check, Write
 
 
 @lw.pytree
@@ -32,14 +25,14 @@ def test_a_prediction_that_is_blind(
 ) -> None:
     """If all changes are predicted to reuse the program, each retrace is a mismatch."""
     monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
-    outcome = check(write(SOURCE), "--json")
+    outcome = check(write(GOOD), "--json")
     assert outcome.code == 1
     rows = outcome.document["classes"][0]["rows"]
     wrong = {(row["field"], row["kind"]) for row in rows if row["verdict"] == "mismatch"}
     everything = {(row["field"], row["kind"]) for row in rows}
     assert wrong == everything - {("x", "value")}
     assert all(row["note"] for row in rows if row["verdict"] == "mismatch")
-    assert "wrong" in check(write(SOURCE)).out.splitlines()[-1]
+    assert "wrong" in check(write(GOOD)).out.splitlines()[-1]
 
 
 @jax.tree_util.register_pytree_node_class

@@ -17,6 +17,13 @@ from .conftest import Explained
 WIDTH = 91
 
 
+def package(source: str) -> dict[str, Any]:
+    """Return the names of a module of a package."""
+    names: dict[str, Any] = {"__name__": "solver"}
+    exec(compile(source, "/env/site-packages/solver.py", "exec"), names)  # noqa: S102  # ours
+    return names
+
+
 def test_a_loop_that_only_compiles(explained: Explained) -> None:
     """Masks and fresh bodies outside jit are findings, each with its line and its time."""
 
@@ -31,7 +38,7 @@ def test_a_loop_that_only_compiles(explained: Explained) -> None:
     assert "compiled for 5 sizes, outside `jit`" in found["mask"]["what"]
     again = found["cond_fun, body_fun"]
     assert "4 of them again" in again["what"]
-    assert again["reasons"][0]["change"] == "a new lambda each call"
+    assert again["reasons"][0]["kind"] == "static"
     assert again["recompiles"] == 4
     places = {each["place"].rpartition(":")[0] for each in found.values()}
     assert all(each.endswith("test_recorded.py") for each in places)
@@ -52,7 +59,7 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     report = explained(script)
     (found,) = report["findings"]
     assert (found["what"], found["retraces"]) == ("step retraced 2 times", 2)
-    assert found["reasons"][0]["change"] == "a new function each call"
+    assert found["reasons"][0]["kind"] == "function"
     assert not report["warnings"]
     (row,) = (each for each in report["functions"] if not each["eager"])
     assert (row["name"], row["compiles"]) == ("step", 3)
@@ -173,18 +180,17 @@ def test_a_first_call_after_inner_traces(explained: Explained) -> None:
 def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
     """The line is the user's, who can change that one; the package's is named beside it."""
     source = "import jax\ndef solve(n):\n    return jax.jit(lambda x: x * n)(1.0)"
-    package: dict[str, Any] = {"__name__": "solver"}
-    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+    solver = package(source)
 
     def script() -> None:
         for n in range(3):
-            package["solve"](n)
+            solver["solve"](n)
         jax.jit(lambda x: x + WIDTH)(1.0)
 
     report = explained(script)
     (found,) = report["findings"]
     assert re.fullmatch(r".*test_recorded\.py:\d+", found["place"])
-    assert found["text"] == 'package["solve"](n)'
+    assert found["text"] == 'solver["solve"](n)'
     assert found["via"] == ["solver.py:3"]
     assert found["outside"], "the package makes the function, and the user calls the package"
     own = [each for each in report["events"] if "via" not in each]
@@ -200,18 +206,17 @@ def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
         "def scaled(rate, x):\n    return inner(rate, x)\n"
         "def counted(x):\n    return other(x, next(count))\n"
     )
-    package: dict[str, Any] = {"__name__": "solver"}
-    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+    solver = package(source)
 
     def script() -> None:
         x = jnp.ones(WIDTH)
         for speed in (0.5, 0.25):
-            package["scaled"](speed, x)
+            solver["scaled"](speed, x)
         for _ in range(2):
-            package["counted"](x)
+            solver["counted"](x)
 
     found = {each["text"]: each for each in explained(script)["findings"]}
-    named, silent = found['package["scaled"](speed, x)'], found['package["counted"](x)']
+    named, silent = found['solver["scaled"](speed, x)'], found['solver["counted"](x)']
     assert named["fixes"] == ["`jnp.asarray(speed)`: a Python number is static there"]
     assert silent["fixes"] == []
     assert silent["reasons"][0]["change"] == "0 -> 1"
@@ -220,12 +225,11 @@ def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
 def test_a_function_that_a_package_makes(explained: Explained) -> None:
     """It is named where the user jits it, and nobody is told to define it elsewhere."""
     source = "def make(n):\n    return lambda x: x * n\n"
-    package: dict[str, Any] = {"__name__": "solver"}
-    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+    solver = package(source)
 
     def script() -> None:
         for n in range(3):
-            jax.jit(package["make"](n))(1.0)
+            jax.jit(solver["make"](n))(1.0)
 
     (found,) = explained(script)["findings"]
     assert found["reasons"][0]["change"].startswith("a new lambda each call, with another `n`")

@@ -1,8 +1,10 @@
 """What other libraries do not promise: the law's own message, as a warning."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
+import pytest
 from tests.kit.inside import CheckVerdict
 
 import leafwise as lw
@@ -42,6 +44,17 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     assert (law["law"], law["verdict"], law["library"]) == ("static-types", "warning", "JAX")
     strict = check_all(*arguments, "--strict", "--json")
     assert (strict.code, strict.document["exit_code"]) == (1, 1)
+
+
+def test_the_line_of_the_field(write: Write, check_all: Check, tmp_path: Path) -> None:
+    """An annotation is at the line that declares the field."""
+    file = write(SOURCE)
+    options = ("--laws", "--law", "static-types", "--examples", "2")
+    outcome = check_all(file, *options, "--output-format=github")
+    lines = (tmp_path / file).read_text(encoding="utf-8").splitlines()
+    line = next(at for at, text in enumerate(lines, 1) if "n: int" in text)
+    (shown,) = outcome.out.splitlines()
+    assert shown.startswith(f"::warning file={file},line={line},title=static-types::Native.n: ")
 
 
 def test_fields_alone_warn_too(write: Write, check: Check) -> None:
@@ -97,3 +110,24 @@ def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:
     (entry,) = outcome.document["classes"]
     assert entry["rows"]
     assert {row["verdict"] for row in entry["rows"]} == {"ok"}
+
+
+TABLE = """
+import equinox as eqx
+
+class Table(eqx.Module):
+    w: jax.Array
+    table: jax.Array = eqx.field(static=True)
+"""
+
+
+@pytest.mark.slow
+def test_words_of_the_library(write: Write, check_all: Check) -> None:
+    """An array in a static field of equinox: it is to be dynamic, and nobody speaks of aux_data."""
+    laws = ("--law", "treedef-equality", "--law", "transformations")
+    outcome = check_all(write(TABLE), *laws, "--examples", "5")
+    assert outcome.code == 1
+    fix = "make `table` a dynamic field: drop `static=True`; or hold it as `lw.StaticArray`\n"
+    assert f"fix: {fix}" in outcome.out
+    assert "Traceback" not in outcome.out
+    assert "site-packages" not in outcome.out

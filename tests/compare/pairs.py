@@ -19,6 +19,24 @@ def call(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+def helper(n: int = 1) -> int:
+    return n
+
+
+def ones(*shape: int) -> Any:
+    return jax.numpy.ones(shape)
+
+
+def first_device(x: Any) -> Any:
+    return jax.device_put(x, jax.devices()[0])
+
+
+def deleted() -> Any:
+    array = jax.numpy.arange(3.0) + 1
+    array.delete()
+    return array
+
+
 @dataclasses.dataclass
 class Seen:
     """What JAX did with the second of two calls, and what leafwise says of it."""

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import pytest
 from tests.kit.inside import count_events
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 from leafwise._jax import frames
@@ -14,14 +15,8 @@ from leafwise._jax import frames
 NOTE = "leafwise: "
 
 
-@lw.pytree
-class Params:
-    x: Any
-    a: int = lw.static_field(default=2)
-
-
 def wrong(x: Any = 1.0) -> Any:
-    return jax.jvp(lambda p: p.x, (Params(x),), (Params(x, 3),))
+    return jax.jvp(lambda p: p.x, (Slotted(x),), (Slotted(x, 3),))
 
 
 def inside_jit() -> Any:
@@ -103,7 +98,7 @@ def test_only_a_note_is_added(mode: None, call: Callable[[], Any]) -> None:
     assert len(added) == (call is not from_cause)
     for note in added:
         assert note.startswith(NOTE)
-        assert "primals[0].a (static): 2 -> 3" in note
+        assert "primals[0].n (static): 2 -> 3" in note
 
 
 def test_nothing_raised() -> None:
@@ -118,14 +113,7 @@ def test_nothing_raised() -> None:
     assert (counts.traces, counts.compiles) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        *(KeyboardInterrupt(), StopIteration(4)),
-        *(ExceptionGroup("two", [ValueError(1), KeyError(2)]), RecursionError()),
-    ],
-    ids=lambda error: type(error).__name__,
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RecursionError()], ids=repr)
 def test_every_exception_passes(error: BaseException) -> None:
     """The very object passes, whatever it is, and nothing is said where nothing is known."""
     before = getattr(error, "__notes__", None)
@@ -147,19 +135,10 @@ def test_nested_blocks_say_it_once() -> None:
 
 
 def test_decorator() -> None:
-    """A block decorates functions, again and again, and refuses those that run later."""
+    """A block decorates functions, again and again."""
     guarded = lw.debug.explain_errors()(wrong)
     for _ in range(2):
-        assert "primals[0].a (static)" in "".join(notes(plainly(guarded)))
-
-    def later() -> Iterator[int]:
-        yield 1
-
-    async def much_later() -> None: ...
-
-    for function in (later, much_later):
-        with pytest.raises(TypeError, match=r"(?s)later.*fix: open the block inside"):
-            lw.debug.explain_errors()(function)
+        assert "primals[0].n (static)" in "".join(notes(plainly(guarded)))
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -67,55 +66,12 @@ def test_of_dtypes_and_weak_types() -> None:
         )
 
 
-def test_the_code_is_made_of_the_users_own() -> None:
-    """The code has the number that was passed, the name of the argument, or the way into it."""
-
-    @lw.jit
-    def f(x: Any, y: Any, state: Any) -> Any:
-        return x + y + state["lr"]
-
-    ones, lr = jnp.ones(2), {"lr": jnp.float32(0.1)}
-    f(1.5, ones, lr)
-    for given, fix in (
-        ((jnp.float32(2), ones, lr), "`jnp.float32(1.5)` in the earlier call"),
-        (
-            (2.5, ones.astype(int), lr),
-            "`y.astype(jnp.float32)` in this call",
-        ),
-        ((2.5, ones, {"lr": 0.25}), "`jnp.float32(0.25)` in this call"),
-        ((2.5, ones, {"lr": jnp.array(0.25)}), "`jnp.float32(state['lr'])` in this call"),
-        ((2.5, ones, {"lr": float("nan")}), "`jnp.float32(state['lr'])` in this call"),
-    ):
-        (reason,) = f.explain(*given).reasons
-        assert str(reason.fix) == fix
-    (reason,) = lw.explain(lw.signature(lr=1), lw.signature(lr=jnp.int32(1))).reasons
-    assert str(reason.fix) == "`jnp.int32(1)` in the earlier call"
-
-
 def test_leaves_that_differ_alike_are_one_line() -> None:
     """Though each has code of its own, leaves that need the same fix are one reason."""
     before, after = (lw.signature([kind(n) for n in range(5)]) for kind in (float, jnp.float32))
     found = lw.explain(before, after)
     assert len(found.reasons) == 5
     assert len(str(found).splitlines()) == 3
-    assert "args[0][0], args[0][1] and 3 more: weak type" in str(found)
-
-
-@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="JAX does not name its options")
-def test_calls_at_compile_time() -> None:
-    """A call under `jax.ensure_compile_time_eval` is told that, and no name of JAX's own."""
-    before = lw.signature(1.0)
-    with jax.ensure_compile_time_eval():
-        after = lw.signature(1.0)
-    (reason,) = lw.explain(before, after).reasons
-    assert "`jax.ensure_compile_time_eval`" in str(reason.fix)
-
-
-def test_keys_have_no_code() -> None:
-    """Where no conversion exists, none is offered."""
-    keys = [jax.random.key(0, impl=impl) for impl in ("threefry2x32", "rbg")]
-    (reason,) = lw.explain(*(lw.signature(each) for each in keys)).reasons
-    assert "`" not in str(reason.fix)
 
 
 def state_class(module: str) -> Any:
@@ -139,15 +95,6 @@ def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
     assert "envs.acrobot.State -> envs.pendulum.State" in str(difference)
 
 
-def test_statics_of_one_name() -> None:
-    """Static values of two types of one name are told with their modules."""
-    one, other = (type("Mode", (int,), {"__module__": name})(1) for name in ("a", "b"))
-    (reason,) = lw.explain(
-        lw.signature(one, static_argnums=0), lw.signature(other, static_argnums=0)
-    ).reasons
-    assert reason.change == "1 (a.Mode) -> 1 (b.Mode)"
-
-
 def test_numbers_of_operations_outside_jit() -> None:
     """JAX makes numbers with a dtype of Python's: their fix is code, too."""
     literals = pytest.importorskip("jax._src.literals", reason="a newer JAX has them")
@@ -156,27 +103,13 @@ def test_numbers_of_operations_outside_jit() -> None:
         literals.TypedFloat(0.5, jnp.dtype("float32")),
     )
     (reason,) = lw.explain(*(lw.signature(each) for each in numbers)).reasons
-    assert "`jnp.float32(x)` in the earlier call" in str(reason.fix)
-
-
-def test_a_long_static() -> None:
-    """Of a static too long to be shown whole, the part that differs is shown."""
-    names = [(f"name{number}", number) for number in range(30)]
-    long = [(*names, ("train", each)) for each in (True, False)]
-    signatures = [lw.signature(each, static_argnums=0) for each in long]
-    (reason,) = lw.explain(*signatures).reasons
-    assert reason.change == "`True` -> `False` (at ['train'])"
-    assert reason.words == ("...True...", "...False...")
+    assert set(reason.fix.code) == {"jnp.float32"}
 
 
 def test_by_position_and_by_keyword() -> None:
-    """An argument that is given in two ways is named once, and so is one that is static now."""
+    """An argument that is given in two ways is named once."""
     step = lw.jit(lambda x, lr: x * lr)
     step(1.0, 0.1)
     (reason,) = step.explain(1.0, lr=0.1).reasons
-    assert str(reason).startswith(
-        "lr (arguments): by position -> by keyword\n  fix: pass it in one"
-    )
-    calls = [lw.signature(1.0, 2), lw.signature(1.0, 2, static_argnums=1)]
-    (reason,) = lw.explain(*calls).reasons
-    assert str(reason) == "args[1] (arguments): traced before, static now"
+    assert (reason.path, reason.kind) == ("lr", lw.types.ReasonKind.ARGUMENTS)
+    assert reason.words == ("by position", "by keyword")

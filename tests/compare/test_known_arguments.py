@@ -12,7 +12,7 @@ import pytest
 
 from leafwise.types import Outcome
 
-from .pairs import Arguments, call, two_calls
+from .pairs import Arguments, call, deleted, first_device, helper, ones, two_calls
 
 pytestmark = pytest.mark.oracle
 
@@ -23,198 +23,123 @@ RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
 Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # the old way is a specimen, too
 
 
-def helper(n: int = 1) -> int:
-    return n
-
-
-def ones(*shape: int) -> Any:
-    return jnp.ones(shape)
-
-
-def first_device(x: Any) -> Any:
-    return jax.device_put(x, jax.devices()[0])
-
-
-def deleted() -> Any:
-    array = jnp.arange(3.0) + 1
-    array.delete()
-    return array
+def pair(before: Any, after: Any) -> tuple[Arguments, Arguments]:
+    """Return two calls with one argument each."""
+    return call(before), call(after)
 
 
 KNOWN: dict[str, tuple[Outcome, Callable[[], tuple[Arguments, Arguments]], str]] = {
-    "same avals": (REUSE, lambda: (call(ones(3)), call(jnp.zeros(3))), ""),
-    "NumPy after JAX": (
-        DISPATCH,
-        lambda: (call(ones(3)), call(np.ones(3, np.float32))),
-        "args[0]: kind jax array -> numpy array",
-    ),
-    "another Python number": (REUSE, lambda: (call(2.0), call(1.0)), ""),
+    "same avals": (REUSE, lambda: pair(ones(3), jnp.zeros(3)), ""),
+    "NumPy after JAX": (DISPATCH, lambda: pair(ones(3), np.ones(3, np.float32)), "args[0]: kind"),
+    "another Python number": (REUSE, lambda: pair(2.0, 1.0), ""),
     "NumPy scalar after a Python number": (
         RETRACE,
-        lambda: (call(1.0), call(np.float32(1))),
-        "args[0]: weak type float32[] (Python scalar, weakly typed) -> float32[] (numpy scalar)",
+        lambda: pair(1.0, np.float32(1)),
+        "args[0]: weak type",
     ),
     "weakly typed array after a strong one": (
         RETRACE,
-        lambda: (call(jnp.float32(1)), call(jnp.asarray(1.0))),
-        "args[0]: weak type float32[] (jax array) -> float32[] (jax array, weakly typed)",
+        lambda: pair(jnp.float32(1), jnp.asarray(1.0)),
+        "args[0]: weak type",
     ),
-    "int after float": (RETRACE, lambda: (call(1.0), call(1)), "args[0]: dtype float32 -> int32"),
+    "int after float": (RETRACE, lambda: pair(1.0, 1), "args[0]: dtype"),
     "committed after uncommitted": (
         RECOMPILE,
-        lambda: (call(ones(3)), call(first_device(ones(3)))),
-        "args[0] (commitment): on {0} -> committed to {0}".format(jax.devices()[0]),
+        lambda: pair(ones(3), first_device(ones(3))),
+        "args[0]: commitment",
     ),
-    "x64": (
-        RETRACE,
-        lambda: (call(1.0), call(1.0)),
-        "config.jax_enable_x64 (config): False -> True",
-    ),
+    "x64": (RETRACE, lambda: pair(1.0, 1.0), "config.jax_enable_x64: config"),
     "matmul precision": (
         RETRACE,
-        lambda: (call(ones(3)), call(ones(3))),
-        "config.jax_default_matmul_precision (config): None -> 'highest'",
+        lambda: pair(ones(3), ones(3)),
+        "config.jax_default_matmul_precision: config",
     ),
-    "shape": (
-        RETRACE,
-        lambda: (call({"w": ones(3)}), call({"w": ones(4)})),
-        "args[0]['w']: shape (3,) -> (4,)",
-    ),
-    "dtype": (
-        RETRACE,
-        lambda: (call(ones(3)), call(ones(3).astype(jnp.int32))),
-        "args[0]: dtype float32 -> int32",
-    ),
-    "deleted array": (
-        ERROR,
-        lambda: (call(ones(3)), call(deleted())),
-        "args[0] (invalid): float32[3] (jax array) -> an array that was deleted or donated",
-    ),
-    "string": (
-        ERROR,
-        lambda: (call(ones(3)), call("relu")),
-        "args[0] (invalid): float32[3] (jax array) -> 'relu' (str), which JAX refuses",
-    ),
+    "shape": (RETRACE, lambda: pair({"w": ones(3)}, {"w": ones(4)}), "args[0]['w']: shape"),
+    "dtype": (RETRACE, lambda: pair(ones(3), ones(3).astype(jnp.int32)), "args[0]: dtype"),
+    "deleted array": (ERROR, lambda: pair(ones(3), deleted()), "args[0]: invalid"),
+    "string": (ERROR, lambda: pair(ones(3), "relu"), "args[0]: invalid"),
     "ShapeDtypeStruct": (
         ERROR,
-        lambda: (call(ones(3)), call(jax.ShapeDtypeStruct((3,), jnp.float32))),
-        "args[0] (invalid): float32[3] (jax array) -> float32[3] (ShapeDtypeStruct)",
+        lambda: pair(ones(3), jax.ShapeDtypeStruct((3,), jnp.float32)),
+        "args[0]: invalid",
     ),
     "old key after a new one": (
         RETRACE,
-        lambda: (call(jax.random.key(0)), call(jax.random.PRNGKey(0))),
-        "args[0]: dtype key<fry>[] -> uint32[2]",
+        lambda: pair(jax.random.key(0), jax.random.PRNGKey(0)),
+        "args[0]: dtype",
     ),
-    "another key": (REUSE, lambda: (call(jax.random.key(0)), call(jax.random.key(1))), ""),
+    "another key": (REUSE, lambda: pair(jax.random.key(0), jax.random.key(1)), ""),
     "dict key missing": (
         RETRACE,
-        lambda: (call({"a": 1.0, "b": 1.0}), call({"a": 1.0})),
-        "args[0]['b'] (structure): there -> (absent)",
+        lambda: pair({"a": 1.0, "b": 1.0}, {"a": 1.0}),
+        "args[0]['b']: structure",
     ),
-    "dict order": (REUSE, lambda: (call({"a": 1.0, "b": 1}), call({"b": 1, "a": 1.0})), ""),
+    "dict order": (REUSE, lambda: pair({"a": 1.0, "b": 1}, {"b": 1, "a": 1.0}), ""),
     "OrderedDict order": (
         RETRACE,
-        lambda: (call(OrderedDict(a=1.0, b=1.0)), call(OrderedDict(b=1.0, a=1.0))),
-        "args[0] (structure): ['a'], ['b'] -> ['b'], ['a']",
+        lambda: pair(OrderedDict(a=1.0, b=1.0), OrderedDict(b=1.0, a=1.0)),
+        "args[0]: structure",
     ),
     "None became an array": (
         RETRACE,
-        lambda: (call({"bias": None, "w": 1.0}), call({"bias": ones(3), "w": 1.0})),
-        "args[0]['bias'] (structure): None became an array",
+        lambda: pair({"bias": None, "w": 1.0}, {"bias": ones(3), "w": 1.0}),
+        "args[0]['bias']: structure",
     ),
     "an array became None": (
         RETRACE,
-        lambda: (call((1.0, ones(3))), call((1.0, None))),
-        "args[0][1] (structure): an array became None",
+        lambda: pair((1.0, ones(3)), (1.0, None)),
+        "args[0][1]: structure",
     ),
-    "list length": (
-        RETRACE,
-        lambda: (call([1.0, 2.0]), call([1.0, 2.0, 3.0])),
-        "args[0] (structure): 2 elements -> 3 elements",
-    ),
+    "list length": (RETRACE, lambda: pair([1.0, 2.0], [1.0, 2.0, 3.0]), "args[0]: structure"),
     "namedtuple after tuple": (
         RETRACE,
-        lambda: (call((1.0, 2.0)), call(Pair(1.0, 2.0))),
-        "args[0] (structure): tuple -> Pair",
+        lambda: pair((1.0, 2.0), Pair(1.0, 2.0)),
+        "args[0]: structure",
     ),
     "keyword after position": (
         RETRACE,
         lambda: (call(1.0, 2.0), call(1.0, y=2.0)),
-        "args[1] (arguments): given before, and not now",
+        "args[1]: arguments",
     ),
-    "one more argument": (
-        RETRACE,
-        lambda: (call(1.0), call(1.0, 2.0)),
-        "args[1] (arguments): not given before",
-    ),
+    "one more argument": (RETRACE, lambda: (call(1.0), call(1.0, 2.0)), "args[1]: arguments"),
     "another optimizer's state": (
         RETRACE,
-        lambda: (call(optax.sgd(0.1).init(ones(3))), call(optax.adam(0.1).init(ones(3)))),
-        "args[0][0] (structure): EmptyState -> ScaleByAdamState",
+        lambda: pair(optax.sgd(0.1).init(ones(3)), optax.adam(0.1).init(ones(3))),
+        "args[0][0]: structure",
     ),
     "state of the optimizer built again": (
         REUSE,
-        lambda: (call(optax.adam(0.1).init(ones(3))), call(optax.adam(0.2).init(ones(3)))),
+        lambda: pair(optax.adam(0.1).init(ones(3)), optax.adam(0.2).init(ones(3))),
         "",
     ),
     "Partial of another function": (
         RETRACE,
-        lambda: (
-            call(jax.tree_util.Partial(helper, 1.0)),
-            call(jax.tree_util.Partial(jnp.sin, 1.0)),
-        ),
-        "args[0].func (static): another function",
+        lambda: pair(jax.tree_util.Partial(helper, 1.0), jax.tree_util.Partial(jnp.sin, 1.0)),
+        "args[0].func: static",
     ),
     "static_argnums 1 and True": (
         RETRACE,
         lambda: (call(1.0, 1), call(1.0, True)),
-        "args[1] (static): 1 (int) -> True (bool)",
+        "args[1]: static",
     ),
-    "static_argnums 1 and 2": (
-        RETRACE,
-        lambda: (call(1.0, 1), call(1.0, 2)),
-        "args[1] (static): 1 -> 2",
-    ),
+    "static_argnums 1 and 2": (RETRACE, lambda: (call(1.0, 1), call(1.0, 2)), "args[1]: static"),
     "static_argnames, another text": (
         RETRACE,
         lambda: (call(1.0, mode="a"), call(1.0, mode="b")),
-        "kwargs['mode'] (static): 'a' -> 'b'",
+        "kwargs['mode']: static",
     ),
     "static argument without a hash": (
         ERROR,
         lambda: (call(1.0, (1,)), call(1.0, [1])),
-        "args[1] (invalid): (1,) -> [1]",
+        "args[1]: invalid",
     ),
     "fresh lambda as a static argument": (
         RETRACE,
         lambda: (call(1.0, lambda x: x), call(1.0, lambda x: x)),
-        "args[1] (static): another function",
+        "args[1]: static",
     ),
 }
-"""What JAX does for the second of two calls, and the reason that is given."""
-
-FIXES = {
-    "old key after a new one": "or `PRNGKey` in every call",
-    "NumPy after JAX": "one slower call",
-    "NumPy scalar after a Python number": "jnp.float32(1.0)",
-    "weakly typed array after a strong one": "`jnp.float32(x)` in this call",
-    "int after float": "`1.0` in this call",
-    "committed after uncommitted": "commit it in every call",
-    "x64": "set `jax_enable_x64` once",
-    "matmul precision": "one setting",
-    "shape": "pad",
-    "dtype": "float32",
-    "deleted array": "use what the call that donated it returned",
-    "string": "mark it static",
-    "ShapeDtypeStruct": "eval_shape",
-    "dict key missing": "keep one set of keys",
-    "OrderedDict order": "order",
-    "list length": "length",
-    "one more argument": "default",
-    "static_argnums 1 and 2": "make it dynamic",
-    "static_argnames, another text": "keep one value, or a few",
-    "static argument without a hash": "tuple",
-}
+"""What JAX does for the second of two calls, and the path and the kind of the reason."""
 
 OPTIONS: dict[str, Any] = {
     "x64": {"context": lambda: jax.enable_x64(True)},
@@ -229,8 +154,8 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_known_situation(name: str) -> None:
-    """JAX does what the table says, and leafwise predicts it, with path, kind and fix."""
-    outcome, make, words = KNOWN[name]
+    """JAX does what the table says, and leafwise predicts it, with path and kind."""
+    outcome, make, place = KNOWN[name]
     seen = two_calls(*make(), **OPTIONS.get(name, {}))
     assert seen.outcome is outcome, "the table is wrong about JAX"
     assert seen.predicted.outcome is outcome, str(seen.predicted)
@@ -241,6 +166,5 @@ def test_a_known_situation(name: str) -> None:
         assert not seen.predicted.reasons
         return
     reason = seen.predicted.reasons[0]
-    assert str(reason).startswith(words)
-    assert FIXES.get(name, "") in str(reason.fix)
+    assert f"{reason.path}: {reason.kind}" == place
     assert reason.path in str(seen.predicted)

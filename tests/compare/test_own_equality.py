@@ -1,11 +1,11 @@
 """Objects with an ``==`` of their own share a program; what differs inside them is named."""
 
-import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.specimens import Plain, Slotted
 
 import leafwise as lw
 
@@ -26,20 +26,7 @@ class Scale:
         return hash(self.by)
 
 
-@lw.pytree
-class Ours:
-    x: Any
-    scale: lw.Static[Any]
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Plain:
-    x: Any
-    scale: Any = dataclasses.field(metadata={"static": True})
-
-
-@pytest.mark.parametrize("cls", [Ours, Plain])
+@pytest.mark.parametrize("cls", [Slotted, Plain])
 @pytest.mark.parametrize("wrap", [lambda each: each, lambda each: (0, each)], ids=["bare", "deep"])
 def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
     """The program of the first object answers, and `explain` says by which attribute."""
@@ -49,7 +36,7 @@ def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
     @lw.jit
     def step(params: Any) -> Any:
         traces.append(params)
-        return params.x
+        return params.w
 
     step(one)
     found = step.explain(other)
@@ -57,13 +44,13 @@ def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
     assert len(traces) == 1
     assert found.outcome is lw.types.Outcome.REUSE
     (reason,) = found.unsound
-    inner = "[1].by" if isinstance(one.scale, tuple) else ".by"
-    assert reason.path == f"params.scale{inner}"
+    inner = "[1].by" if isinstance(one.n, tuple) else ".by"
+    assert reason.path == f"params.n{inner}"
     assert (reason.before, reason.after) == (1, True)
     assert reason.change.startswith("equal by its own `==`, though attributes differ")
 
 
-@pytest.mark.parametrize("cls", [Ours, Plain])
+@pytest.mark.parametrize("cls", [Slotted, Plain])
 @pytest.mark.parametrize("caches", [(None, 3), ([], [1]), (object(), object())])
 def test_a_cache_is_no_difference(cls: Any, caches: tuple[Any, Any]) -> None:
     """What one object has computed so far, or compares by identity, is passed over."""
@@ -74,11 +61,11 @@ def test_a_cache_is_no_difference(cls: Any, caches: tuple[Any, Any]) -> None:
 @pytest.mark.hazard
 def test_keys_that_are_equal_to_jax_answer_for_their_values() -> None:
     """A static that changes later is no cause of a retrace: JAX compares the keys."""
-    one, other = (Ours(leaves, Scale(1)) for leaves in ((1.0,), (1.0, 2.0)))
-    other.scale.by = 2
-    assert jax.tree.structure(lw.replace(one, x=0)) == jax.tree.structure(
+    one, other = (Slotted(leaves, Scale(1)) for leaves in ((1.0,), (1.0, 2.0)))
+    other.n.by = 2
+    assert jax.tree.structure(lw.replace(one, w=0)) == jax.tree.structure(
         jax.tree.map(lambda _: 0, other, is_leaf=lambda each: isinstance(each, tuple))
     )
     found = lw.explain(lw.signature(one), lw.signature(other))
-    assert [each.path for each in found.reasons] == ["args[0].x"]
-    assert [each.path for each in found.unsound] == ["args[0].scale.by"]
+    assert [each.path for each in found.reasons] == ["args[0].w"]
+    assert [each.path for each in found.unsound] == ["args[0].n.by"]

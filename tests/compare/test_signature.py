@@ -1,6 +1,5 @@
 """What a signature holds, what it keeps alive, and when two are equal."""
 
-import dataclasses
 import gc
 import re
 import weakref
@@ -8,56 +7,18 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import chex
 import equinox as eqx
-import flax.struct
 import jax
 import jax.numpy as jnp
-import jax_dataclasses as jdc
 import numpy as np
 import pytest
 from tests.kit.inside import count_events
+from tests.kit.specimens import Chex, Equinox, Flax, Jdc, Plain, Slotted
 
 import leafwise as lw
 from leafwise.types import LeafKind, Outcome
 
 pytestmark = pytest.mark.oracle
-
-
-@lw.pytree
-class Sound:
-    w: Any
-    n: Any = lw.static_field(default=1)
-
-
-@flax.struct.dataclass
-class Flax:
-    w: Any
-    n: Any = flax.struct.field(pytree_node=False, default=1)
-
-
-class Equinox(eqx.Module):
-    w: Any
-    n: Any = eqx.field(static=True, default=1)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Native:
-    w: Any
-    n: Any = dataclasses.field(metadata={"static": True}, default=1)
-
-
-@jdc.pytree_dataclass
-class Jdc:
-    w: Any
-    n: jdc.Static[Any] = 1
-
-
-@chex.dataclass
-class Chex:
-    w: Any
-    n: Any = 1
 
 
 class Pair(NamedTuple):
@@ -69,7 +30,7 @@ def function(x: Any) -> Any:
     return x
 
 
-WITH_STATICS = [Sound, Flax, Equinox, Native, Jdc]
+WITH_STATICS = [Slotted, Flax, Equinox, Plain, Jdc]
 classes = pytest.mark.parametrize("cls", WITH_STATICS, ids=lambda cls: cls.__name__)
 
 
@@ -78,10 +39,7 @@ def test_classes_statics_and_leaves_by_path(cls: Any) -> None:
     """Class, static fields and leaves of an instance stand under its path, and deeper."""
     inner = cls(jnp.ones(2), "inner")
     signature = lw.signature({"model": cls([inner, 1.0], 7)})
-    assert signature.statics == {
-        "args[0]['model'].n": 7,
-        "args[0]['model'].w[0].n": "inner",
-    }
+    assert signature.statics == {"args[0]['model'].n": 7, "args[0]['model'].w[0].n": "inner"}
     assert list(signature.leaves) == ["args[0]['model'].w[0].w", "args[0]['model'].w[1]"]
     assert signature.classes == {
         "args[0]": dict,
@@ -92,14 +50,10 @@ def test_classes_statics_and_leaves_by_path(cls: Any) -> None:
 
 
 CONTAINERS: dict[str, tuple[Any, list[str], dict[str, Any]]] = {
-    "chex": (Chex(w=1.0, n=2), ["args[0].n", "args[0].w"], {}),
+    "chex": (Chex(w=1.0, b=2.0), ["args[0].b", "args[0].w"], {}),
     "dict": ({"b": 1.0, "a": 2.0}, ["args[0]['a']", "args[0]['b']"], {}),
     "OrderedDict": (OrderedDict(b=1.0, a=2.0), ["args[0]['b']", "args[0]['a']"], {}),
-    "defaultdict": (
-        defaultdict(list, a=1.0),
-        ["args[0]['a']"],
-        {"args[0].default_factory": list},
-    ),
+    "defaultdict": (defaultdict(list, a=1.0), ["args[0]['a']"], {"args[0].default_factory": list}),
     "namedtuple": (Pair(1.0, (2.0,)), ["args[0].a", "args[0].b[0]"], {}),
     "Partial": (
         jax.tree_util.Partial(function, 1.0, k=2.0),
@@ -192,7 +146,7 @@ def test_no_array_is_kept() -> None:
     """The arrays die with the caller's references, and so do those in classes."""
     array, other = jnp.arange(3.0) + 1, np.arange(3.0)
     refs = [weakref.ref(array), weakref.ref(other)]
-    made = lw.signature(array, {"a": Sound(array), "b": Equinox(array)}, other, k=(array,))
+    made = lw.signature(array, {"a": Slotted(array), "b": Equinox(array)}, other, k=(array,))
     text = repr(made)
     said = lw.explain(made, lw.signature(array))
     del array, other
@@ -205,7 +159,7 @@ def test_no_array_is_kept() -> None:
 
 def test_nothing_is_traced_or_compiled() -> None:
     """Recording and explaining are free of JAX events."""
-    value = {"a": Sound(jnp.ones(3)), "b": np.ones(2), "k": jax.random.key(0)}
+    value = {"a": Slotted(jnp.ones(3)), "b": np.ones(2), "k": jax.random.key(0)}
     with count_events() as counts:
         lw.explain(lw.signature(value), lw.signature(value, 1.0))
     assert (counts.traces, counts.lowerings, counts.compiles) == (0, 0, 0)
@@ -214,24 +168,16 @@ def test_nothing_is_traced_or_compiled() -> None:
 CALLS: list[Callable[[], Any]] = [
     lambda: lw.signature(),
     lambda: lw.signature(1.0),
-    lambda: lw.signature(2.0),
     lambda: lw.signature(jnp.float32(1)),
     lambda: lw.signature(np.float32(1)),
     lambda: lw.signature(jnp.asarray(1.0)),
-    lambda: lw.signature(x=1.0),
     lambda: lw.signature(1),
-    lambda: lw.signature(True),
-    lambda: lw.signature(jnp.ones(3)),
-    lambda: lw.signature(np.ones(3, np.float32)),
     lambda: lw.signature(jax.device_put(jnp.ones(3), jax.devices()[0])),
-    lambda: lw.signature(Sound(1.0, 1)),
-    lambda: lw.signature(Sound(1.0, True)),
-    lambda: lw.signature(Native(1.0, 1)),
-    lambda: lw.signature(Native(1.0, True)),
-    lambda: lw.signature(Native(1.0, [1])),
+    lambda: lw.signature(Slotted(1.0, 1)),
+    lambda: lw.signature(Slotted(1.0, True)),
+    lambda: lw.signature(Plain(1.0, 1)),
+    lambda: lw.signature(Plain(1.0, True)),
     lambda: lw.signature(Flax(1.0, float("nan"))),
-    lambda: lw.signature(1.0, 1, static_argnums=1),
-    lambda: lw.signature(1.0, True, static_argnums=1),
     lambda: lw.signature(1.0, 1.0, filter_jit=True),
     lambda: lw.signature("a string"),
 ]
@@ -261,27 +207,17 @@ def test_equality_is_an_equivalence_and_agrees_with_hash_and_explain() -> None:
     ("call", "words"),
     [
         (lambda: lw.signature(1, static_argnums="x"), "static_argnums takes integers, got 'x'"),
-        (lambda: lw.signature(1, static_argnums=(0, "x")), "static_argnums takes integers"),
         (lambda: lw.signature(1, static_argnames=(1,)), "static_argnames takes names, got 1"),
         (lambda: lw.explain(1, 2), "explain takes what leafwise.signature(...) returns, got 1"),
         (lambda: lw.explain(lw.signature(1), 2), "got 2 (int)"),
-        (lambda: lw.explain([lw.signature(1), None], lw.signature(1)), "got None"),
         (lambda: lw.explain(lw.signature(1)), "after"),
     ],
-    ids=["argnums", "one of them", "argnames", "numbers", "after", "a list", "one"],
+    ids=["argnums", "argnames", "numbers", "after", "one"],
 )
 def test_wrong_arguments(call: Callable[[], Any], words: str) -> None:
     """The error says what was expected, and what was given."""
     with pytest.raises(TypeError, match=re.escape(words)):
         call()
-
-
-def test_explain_against_nothing() -> None:
-    """With no earlier call it is the first one."""
-    said = lw.explain([], lw.signature(1.0))
-    assert said.outcome is Outcome.RETRACE
-    assert said.nearest is None
-    assert said.reasons == ()
 
 
 def test_options_of_jit() -> None:

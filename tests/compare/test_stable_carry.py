@@ -293,7 +293,7 @@ def test_static_arguments_stay_static() -> None:
         return carry + n if mode == "up" and n > 1 else carry * 1.0
 
     jitted = jax.jit(step, static_argnames=("n", "mode"))
-    for each in (step, jitted):
+    for each in (step, jitted, lw.jit(step, static_argnames=("n", "mode"))):
         assert lw.stable_carry(each, 0, 2, mode="up")[0].dtype == "int32"
         assert lw.stable_carry(each, 0, 2, mode="down")[0].dtype == "float32"
 
@@ -310,9 +310,3 @@ def test_a_weakly_typed_bool() -> None:
     for _ in range(3):
         carry = jitted(carry)
     assert jitted._cache_size() == 1
-
-
-def test_a_function_of_ours_is_a_step() -> None:
-    """As is one of `jax.jit`."""
-    carry, changes = lw.stable_carry(lw.jit(lambda carry, x: carry + x), 0, jnp.float32(1))
-    assert (carry.dtype, changes[0].path) == ("float32", "carry")

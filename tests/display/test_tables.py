@@ -9,18 +9,7 @@ import pytest
 from rich.console import Console
 from tests.kit.inside import clean, html_page, print_report, tables
 
-from .sample import (
-    FIRST,
-    HOSTILE,
-    call,
-    event,
-    explained,
-    function,
-    reason,
-    report,
-    site,
-    usual,
-)
+from .sample import FIRST, HOSTILE, call, event, explained, function, reason, report, site, usual
 
 
 def printed(given: Any, width: int = 80, *, terminal: bool = False) -> str:
@@ -143,12 +132,6 @@ def test_exit_and_warnings_are_last() -> None:
         printed(usual()).splitlines()[-1],
     ]
     assert "the program ended" not in printed(usual())
-
-
-def test_unsound_is_named() -> None:
-    """A static that JAX takes for equal, though it differs, is a reason."""
-    why = explained(unsound=(reason("state.act", change="shared, but unsound"),))
-    assert "  state.act (static): shared, but unsound" in printed(report([event(explanation=why)]))
 
 
 def test_a_crowd_is_cut_and_said_so() -> None:

@@ -1,9 +1,22 @@
 """The words and the sums that all forms of a report share."""
 
-import pytest
-from tests.kit.inside import clean, count, covered, cut, duration, findings
+from dataclasses import replace
 
-from .sample import FIRST, call, event, explained, reason, site
+import pytest
+from tests.kit.inside import (
+    AuditRecord,
+    WrongRecord,
+    annotation,
+    annotations_of,
+    clean,
+    count,
+    covered,
+    cut,
+    duration,
+    findings,
+)
+
+from .sample import FIRST, call, event, explained, reason, report, site, usual
 
 
 @pytest.mark.parametrize(
@@ -32,6 +45,26 @@ def test_what_cannot_be_shown_is_spelled_out(text: str) -> None:
     assert clean(f"a{text}b") == f"a{ascii(text)[1:-1]}b"
 
 
+def test_what_ends_a_part_is_escaped() -> None:
+    """Lines, and the marks between properties, do not end what they stand in."""
+    assert annotation("error", "100 %\ntwo", "a: b, c", "m.py", 3) == (
+        "::error file=m.py,line=3,title=a%3A b%2C c::100 %25%0Atwo"
+    )
+    assert annotation("notice", "text", "title") == "::notice title=title::text"
+
+
+def test_each_finding_is_a_warning_at_its_line() -> None:
+    """A report has a line for each finding, and one for each call that the audit found."""
+    wrong = WrongRecord("churn.py:7", "step answered for `n=1`", 1)
+    given = replace(usual(), audit=AuditRecord(3, 0.0, [wrong]))
+    assert annotations_of(given).splitlines() == [
+        "::warning file=churn.py,line=40,title=train_step retraced 2 times%2C 1.20 s::"
+        "state.opt.lr (static): 0.1 -> 0.2%0Afix: make it an array",
+        "::warning file=churn.py,line=7,title=another program answered::step answered for `n=1`",
+    ]
+    assert annotations_of(report()) == ""
+
+
 def test_long_texts_say_how_long() -> None:
     """What is cut says its length; what fits is whole."""
     assert cut("x" * 10, 10) == "x" * 10
@@ -55,14 +88,6 @@ def test_a_finding_ends_with_the_next_call() -> None:
     for why in (None, FIRST):
         (found,) = findings([*call(0, explained(reason())), *call(2, why)])
         assert found.seconds == pytest.approx(0.6)
-
-
-def test_a_recompile_is_a_finding() -> None:
-    """A lowering without a trace has an explanation of its own."""
-    why = explained(reason(kind="sharding"), outcome="recompile")
-    events = [event("lowering", 1, 0.5, explanation=why), event("compile", 1.5, 0.5)]
-    (found,) = findings(events)
-    assert (found.what, found.seconds) == ("train_step recompiled once", 1.0)
 
 
 @pytest.mark.parametrize(

@@ -185,14 +185,6 @@ def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("```python\n1 + 1  # raises: ZeroDivisionError\n```", AssertionError),
         ("```python\n1 / 0  # raises: ArithmeticError\nassert False\n```", AssertionError),
     ],
-    ids=[
-        "says_another",
-        "prints_another",
-        "raises",
-        "raises_another",
-        "does_not_raise",
-        "goes_on_and_fails",
-    ],
 )
 def test_failures_are_seen(
     block: str, failure: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -49,12 +49,6 @@ def test_code_of_the_figure_is_the_code_that_runs(figures: ModuleType) -> None:
     assert all(line.strip() in words for line in jaxpr.splitlines())
 
 
-def test_a_line_that_would_be_cut_is_refused(figures: ModuleType) -> None:
-    """Text that does not fit is an error for those who draw, not for those who read."""
-    with pytest.raises(ValueError, match="too long for the figure: 'wwww"):
-        figures.Figure("", "").text(0, 0, "w" * 60)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_figure_speaks_to_all(name: str) -> None:
     """A figure has a title and a description, colours for dark pages, and a page with alt text."""

@@ -28,97 +28,37 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 runs: list[object] = []
 
 
-def register_dataclass() -> type:
-    """Return a class with a dynamic and a static field, as JAX itself declares it."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Node:
-        w: Any
-        n: Any = dataclasses.field(metadata={"static": True})
-
-        def __post_init__(self) -> None:
-            runs.append(self)
-
-    return Node
-
-
-def flax_struct() -> type:
-    """Return the same class, as flax declares it."""
-
-    @struct.dataclass
-    class Node:
-        w: Any
-        n: Any = struct.field(pytree_node=False)
-
-        def __post_init__(self) -> None:
-            runs.append(self)
-
-    return Node
+def node(
+    decorate: Callable[[Any], Any] = lambda cls: cls,
+    base: type = object,
+    static: Any = Any,
+    **fields: Any,
+) -> Any:
+    """Return a class with a dynamic and a static field, as a library declares it."""
+    body = {
+        "__annotations__": {"w": Any, "n": static},
+        "__module__": __name__,
+        "__post_init__": lambda self: runs.append(self),
+        **fields,
+    }
+    return decorate(type("Node", (base,), body))
 
 
-def chex_dataclass() -> type:
-    """Return the same class, as chex declares it: it knows no static fields."""
-
-    @chex.dataclass
-    class Node:
-        w: Any
-        n: Any = dataclasses.field(metadata={"static": True})
-
-        def __post_init__(self) -> None:
-            runs.append(self)
-
-    return Node
+def of_jax(cls: Any) -> Any:
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(cls))
 
 
-def equinox_module() -> type:
-    """Return the same class, as equinox declares it."""
-
-    class Node(equinox.Module):
-        w: Any
-        n: Any = equinox.field(static=True)
-
-        def __post_init__(self) -> None:
-            runs.append(self)
-
-    return Node
-
-
-def jdc() -> type:
-    """Return the same class, as jax_dataclasses declares it."""
-
-    @jax_dataclasses.pytree_dataclass
-    class Node:
-        w: Any
-        n: jax_dataclasses.Static[Any]  # type: ignore[valid-type]
-
-        def __post_init__(self) -> None:
-            runs.append(self)
-
-    return Node
-
-
-def leafwise() -> type:
-    """Return the same class, as leafwise declares it."""
-
-    @lw.pytree
-    class Node:
-        w: Any
-        n: lw.Static[Any]
-
-        def __post_init__(self) -> None:
-            runs.append(self)
-
-    return Node
-
-
-LIBRARIES = {
-    "`register_dataclass`": register_dataclass,
-    "flax.struct": flax_struct,
-    "chex": chex_dataclass,
-    "equinox": equinox_module,
-    "jax_dataclasses": jdc,
-    "leafwise": leafwise,
+STATIC: Any = {"metadata": {"static": True}}
+LIBRARIES: dict[str, Callable[[], Any]] = {
+    "`register_dataclass`": lambda: node(of_jax, n=dataclasses.field(**STATIC)),
+    "flax.struct": lambda: node(struct.dataclass, n=struct.field(pytree_node=False)),
+    # It knows no static fields.
+    "chex": lambda: node(chex.dataclass, n=dataclasses.field(**STATIC)),
+    "equinox": lambda: node(base=equinox.Module, n=equinox.field(static=True)),
+    "jax_dataclasses": lambda: node(
+        jax_dataclasses.pytree_dataclass, static=jax_dataclasses.Static[Any]
+    ),
+    "leafwise": lambda: node(lw.pytree, static=lw.Static[Any]),
 }
 
 Declare = Callable[[], Any]

@@ -83,19 +83,6 @@ def test_every_call_after_the_first_is_explained(churn: tuple[dict[str, Any], st
     assert outcomes == ["retrace"] * 11 + ["recompile"]
 
 
-def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
-    """Each cause has words of its own."""
-    report, _ = churn
-    said = " ".join(
-        f"{reason['change']}, {reason['fix']}"
-        for event in report["events"]
-        if event["name"] == "train_step" and event["explanation"] is not None
-        for reason in event["explanation"]["reasons"]
-    )
-    causes = "a new lambda", "a new optax.Gradient", "choose one", "pad to one shape", "commit it"
-    assert [words for words in causes if words in said] == list(causes)
-
-
 @pytest.mark.slow
 def test_training_example_has_nothing_to_explain(tmp_path: Path) -> None:
     """The example as it should be: one trace, and one more for the optimizer recreated."""

@@ -1,8 +1,6 @@
 """Why JAX's persistent cache missed, on JAX itself."""
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,25 +10,9 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import leafwise as lw
 
-NAMES = (
-    "jax_compilation_cache_dir",
-    "jax_enable_compilation_cache",
-    "jax_persistent_cache_min_compile_time_secs",
-    "jax_persistent_cache_min_entry_size_bytes",
-)
+from .conftest import NAMES
 
-
-@pytest.fixture(autouse=True)
-def _cache_dir(tmp_path: Path) -> Iterator[None]:
-    """Let JAX have a cache of its own, which has no limits."""
-    before = {name: getattr(jax.config, name) for name in NAMES}
-    compilation_cache.reset_cache()
-    for name, value in zip(NAMES, (str(tmp_path), True, 0.0, -1), strict=True):
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+pytestmark = pytest.mark.usefixtures("cache_dir")
 
 
 def misses(*calls: tuple[Any, ...], **options: Any) -> list[str]:

@@ -334,8 +334,8 @@ def test_as_a_decorator() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [lw.budget(traces=0), lw.no_retrace(), lw.storm_guard(3)],
-    ids=["budget", "none", "storm_guard"],
+    [lw.budget(traces=0), lw.no_retrace(), lw.storm_guard(3), lw.debug.explain_errors()],
+    ids=["budget", "none", "storm_guard", "explain_errors"],
 )
 def test_what_runs_later_is_refused(block: Any) -> None:
     """A generator or a coroutine function would run outside the block, and count nothing."""

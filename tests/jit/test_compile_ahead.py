@@ -9,15 +9,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from tests.kit.inside import count_events
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 from leafwise.errors import RetraceStormWarning
-
-
-@lw.pytree
-class Params:
-    w: jax.Array
-    n: int = lw.static_field(default=3)
 
 
 def compile_ahead(*lowered: Any) -> None:
@@ -33,10 +28,10 @@ def test_the_first_call_traces_lowers_and_compiles_nothing(wrap: Any) -> None:
     functions = [wrap(lambda p, x, by=by: p.w * x + p.n * by) for by in (1, 2)]
     x = jnp.ones(3)
     given = x if wrap is eqx.filter_jit else jax.ShapeDtypeStruct((3,), jnp.float32)
-    compile_ahead(*(each.lower(Params(given), given) for each in functions))
+    compile_ahead(*(each.lower(Slotted(given), given) for each in functions))
     with count_events() as counts:
         for each in functions:
-            each(Params(x), x)
+            each(Slotted(x), x)
     assert (counts.traces, counts.lowerings, counts.compiles) == (0, 0, 0)
 
 

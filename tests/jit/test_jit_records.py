@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
 from tests.kit.inside import Advice
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 from leafwise.types import Outcome, ReasonKind
 
 pytestmark = pytest.mark.oracle
-
-
-@lw.pytree
-class State:
-    w: Any
-    n: Any = lw.static_field(default=1)
 
 
 def fresh(**options: Any) -> Any:
@@ -41,23 +36,14 @@ def ones(*shape: int) -> Any:
 
 
 SECOND_CALLS: dict[str, tuple[Callable[[], Arguments], Outcome]] = {
-    "same": (lambda: call(State(ones(3)), 1.0), Outcome.REUSE),
-    "NumPy": (lambda: call(State(np.ones(3, np.float32)), 1.0), Outcome.DISPATCH),
-    "committed": (lambda: call(State(first_device(ones(3))), 1.0), Outcome.RECOMPILE),
-    "shape": (lambda: call(State(ones(4)), 1.0), Outcome.RETRACE),
-    "rank": (lambda: call(State(ones(3, 1)), 1.0), Outcome.RETRACE),
-    "weak type": (lambda: call(State(ones(3)), jnp.float32(1)), Outcome.RETRACE),
-    "int": (lambda: call(State(ones(3)), 1), Outcome.RETRACE),
-    "static type": (lambda: call(State(ones(3), True), 1.0), Outcome.RETRACE),
-    "another class": (lambda: call((ones(3),), 1.0), Outcome.RETRACE),
-    "None": (lambda: call(State(None), 1.0), Outcome.RETRACE),
-    "nested": (lambda: call(State([ones(3)]), 1.0), Outcome.RETRACE),
-    "keyword": (lambda: call(State(ones(3)), y=1.0), Outcome.RETRACE),
-    "default": (lambda: call(State(ones(3))), Outcome.RETRACE),
-    "one more": (lambda: call(State(ones(3)), 1.0, 2.0), Outcome.RETRACE),
-    "key": (lambda: call(State(jax.random.key(0)), 1.0), Outcome.RETRACE),
-    "string": (lambda: call(State("relu"), 1.0), Outcome.ERROR),
-    "shapes alone": (lambda: call(State(jax.ShapeDtypeStruct((3,), "f4")), 1.0), Outcome.ERROR),
+    "same": (lambda: call(Slotted(ones(3)), 1.0), Outcome.REUSE),
+    "NumPy": (lambda: call(Slotted(np.ones(3, np.float32)), 1.0), Outcome.DISPATCH),
+    "committed": (lambda: call(Slotted(first_device(ones(3))), 1.0), Outcome.RECOMPILE),
+    "shape": (lambda: call(Slotted(ones(4)), 1.0), Outcome.RETRACE),
+    "weak type": (lambda: call(Slotted(ones(3)), jnp.float32(1)), Outcome.RETRACE),
+    "static type": (lambda: call(Slotted(ones(3), True), 1.0), Outcome.RETRACE),
+    "keyword": (lambda: call(Slotted(ones(3)), y=1.0), Outcome.RETRACE),
+    "string": (lambda: call(Slotted("relu"), 1.0), Outcome.ERROR),
 }
 
 
@@ -66,7 +52,7 @@ def test_explain_says_what_then_happens(name: str) -> None:
     """`.explain` of a second call is what JAX does with it; then it is a reuse."""
     second, outcome = SECOND_CALLS[name]
     function = fresh()
-    function(State(ones(3)), 1.0)
+    function(Slotted(ones(3)), 1.0)
     args, kwargs = second()
     said = function.explain(*args, **kwargs)
     seen = observed(function, (args, kwargs))
@@ -142,18 +128,6 @@ def test_a_recompile_is_recorded_apart() -> None:
     assert program.site.text == "function(first_device(ones(3)))"
 
 
-def test_the_nearest_earlier_call_is_named() -> None:
-    """Of three earlier calls, the reasons are those against the one that is most like it."""
-    function = fresh()
-    function(State(ones(3)), 1.0)
-    function(State(ones(5), 7), jnp.int32(2))
-    function({"a": 1}, 1.0)
-    said = function.explain(State(ones(5), 8), jnp.int32(2))
-    assert said.nearest == 1
-    assert [reason.path for reason in said.reasons] == ["x.n"]
-    assert (said.reasons[0].before, said.reasons[0].after) == (7, 8)
-
-
 def test_paths_begin_with_the_names_of_parameters() -> None:
     """Positional, variadic and keyword arguments are shown by name."""
 
@@ -192,20 +166,6 @@ def test_caches_of_the_process_cleared() -> None:
     assert reason.kind is ReasonKind.CACHE
     assert "cleared" in reason.change
     assert function.explain(1.0).outcome is Outcome.REUSE
-
-
-def test_inner_functions_are_recorded() -> None:
-    """A function that is traced inside another one has its own record."""
-    inner = lw.jit(lambda x: x * 2)
-    outer = lw.jit(lambda x: inner(x) + inner(x))
-    outer(ones(3))
-    (inlined,) = inner.traces
-    assert inlined.trace_seconds > 0
-    assert inlined.compile_seconds == 0
-    assert len(outer.traces) == 1
-    assert inner.explain(ones(3)).nearest is None
-    assert observed(inner, call(ones(3))) is Outcome.RETRACE  # the first of its own
-    assert inner.traces[-1].explanation.nearest is None
 
 
 def test_a_program_is_shown_on_one_line() -> None:

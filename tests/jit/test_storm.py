@@ -56,44 +56,33 @@ def storm(make: Callable[[int], Any], calls: int, jitted: Any = None) -> list[st
     return found
 
 
-CAUSES: dict[str, tuple[Callable[[Any, int], Any], list[str]]] = {
-    "fresh function": (
-        lambda cls, _: cls(1.0, lambda x: x),
-        ["Layer.act", "a new lambda each call", "define it once", "layer.act"],
-    ),
-    "changing number": (
-        lambda cls, n: cls(1.0, n / 10),
-        ["Layer.act", "0.7 -> 0.8", "make it dynamic", "layer.act"],
-    ),
-    "identity object": (
-        lambda cls, _: cls(1.0, Thing()),
-        ["Layer.act", "Thing", "compares by identity", "layer.act"],
-    ),
-    "nested": (
-        lambda cls, n: {"a": [cls(1.0, n)]},
-        ["Layer.act", "7 -> 8", "layer['a'][0].act"],
-    ),
-    "shape": (
-        lambda cls, n: cls(np.ones(n + 1)),
-        ["Layer.w", "the last one: shape ", "pad", "layer.w"],
-    ),
-    "argument": (
-        lambda cls, n: np.ones(n + 1),
-        ["layer has caused", "the last one: shape ", "pad"],
-    ),
+CAUSES: dict[str, tuple[Callable[[Any, int], Any], str]] = {
+    "fresh function": (lambda cls, _: cls(1.0, lambda x: x), "Layer.act"),
+    "changing number": (lambda cls, n: cls(1.0, n / 10), "Layer.act"),
+    "identity object": (lambda cls, _: cls(1.0, Thing()), "Layer.act"),
+    "nested": (lambda cls, n: {"a": [cls(1.0, n)]}, "Layer.act"),
+    "shape": (lambda cls, n: cls(np.ones(n + 1)), "Layer.w"),
+    "argument": (lambda cls, n: np.ones(n + 1), "layer"),
 }
 
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_one_warning_at_the_eighth_trace(name: str) -> None:
-    """The eighth trace that a field caused warns: of field, cause, fix and off-switch."""
-    make, words = CAUSES[name]
+    """The eighth trace that a field caused warns: of field and function."""
+    make, field = CAUSES[name]
     cls = define()
     (warning,) = storm(lambda n: make(cls, n), 20)
     number, _, text = warning.partition(": ")
     assert number == "8", "the first trace has no cause"
-    for word in [*words, "8 traces of step", "`with leafwise.storm_guard(None):` turns"]:
-        assert word in text
+    assert f"{field} has caused 8 traces of step" in text
+
+
+def test_the_warning() -> None:
+    """It has the last cause, its fix, and how it is turned off."""
+    cls = define()
+    (warning,) = storm(lambda n: cls(1.0, n / 10), 9)
+    for words in ("0.7 -> 0.8", "make it dynamic", "layer.act", "with leafwise.storm_guard(None):"):
+        assert words in warning
 
 
 def test_never_twice_for_one_field() -> None:
@@ -163,16 +152,6 @@ def test_it_warns_at_the_line_that_called() -> None:
     assert [Path(each.filename).name for each in given] == ["test_storm.py"]
 
 
-@pytest.mark.parametrize("threshold", [1, 3, 12])
-def test_the_threshold_can_be_set(threshold: int) -> None:
-    """It warns at that number."""
-    cls = define()
-    with lw.storm_guard(threshold):
-        (warning,) = storm(lambda n: cls(1.0, n), 20)
-    assert warning.startswith(f"{threshold}: ")
-    assert f"{threshold} trace" in warning
-
-
 def threshold() -> int | None:
     """Return after how many traces there is a warning now; None if not after 8."""
     cls = define()
@@ -208,19 +187,9 @@ def test_as_a_decorator() -> None:
     assert threshold() == 8
 
 
-@pytest.mark.parametrize(
-    ("wrong", "kind", "words"),
-    [
-        (0, ValueError, r"got 0 \(int\)\n  fix: .*write storm_guard\(None\)$"),
-        (-1, ValueError, r"got -1 \(int\)\n  fix: "),
-        (1.5, TypeError, r"got 1.5 \(float\)"),
-        ("8", TypeError, r"got '8' \(str\)"),
-        (True, TypeError, r"got True \(bool\)"),
-    ],
-    ids=str,
-)
-def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None:
-    """The error says what was given, and how the guard is turned off."""
-    wanted = f"storm_guard takes a positive number of traces, or None, {words}"
+@pytest.mark.parametrize(("wrong", "kind"), [(0, ValueError), (1.5, TypeError), (True, TypeError)])
+def test_wrong_thresholds(wrong: Any, kind: type[Exception]) -> None:
+    """The error says what was given."""
+    wanted = f"storm_guard takes a positive number of traces, or None, got {wrong}"
     with pytest.raises(kind, match=wanted):
         lw.storm_guard(wrong)
