@@ -96,7 +96,7 @@ def _structure(reason: Reason) -> Advice:
 
 def _shape(reason: Reason) -> Advice:
     is_padded = len(reason.before) == len(reason.after)
-    return fix("pad to one shape, or a few") if is_padded else Advice()
+    return fix("pad to one shape, or a few", Act.PAD) if is_padded else Advice()
 
 
 def _aux_data(reason: Reason) -> Advice:
@@ -461,9 +461,9 @@ class Cause(Enum):
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
     # Leaves.
     SHAPE = member(_shape)
-    BATCH = fix("pad to one size, or a few")
+    BATCH = fix("pad to one size, or a few", Act.PAD)
     AXES = fix("keep one choice of axes")
-    GROWING = fix("preallocate, or pad")
+    GROWING = fix("preallocate, or pad", Act.PAD)
     DTYPE = member(_dtype)
     RAW_KEY = fix(
         "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"

@@ -108,6 +108,8 @@ class Act(StrEnum):
     """Define the first part of `Fix.code` before the loops, and call the second one instead."""
     MAKE_DYNAMIC = "make dynamic"
     """Make the field dynamic."""
+    PAD = "pad"
+    """Pad the argument: no edit is known."""
     NOTHING = "nothing"
     """Nothing: the difference is intended."""
 

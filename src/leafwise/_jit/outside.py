@@ -19,7 +19,7 @@ from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, definition_of, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
-from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work
 from leafwise._objects.call_site import run_of, site_of, user_frame
@@ -181,9 +181,9 @@ def _sizes(
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.GROWING.value
     if call.is_masked:
-        name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape"))
+        name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
-        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`"))
+        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
