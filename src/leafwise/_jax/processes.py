@@ -1,23 +1,19 @@
 """Exchanging texts between all processes of a program, without a device.
 
 JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it: where JAX does not show it, the devices gather the texts.
+public name leads to it.
 """
 
 import contextlib
 import dataclasses
-import queue
 import threading
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 import jax
-import numpy as np
 
 from leafwise._jax.compat import inside
 from leafwise._objects.locks import new_lock
-
-T = TypeVar("T")
 
 _LONGEST: Final = 1e6
 """Seconds: of what is longer, a number of milliseconds may not fit."""
@@ -46,14 +42,8 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    with contextlib.suppress(AttributeError, TypeError):
-        state = _state()
-        if all(callable(getattr(state.client, name)) for name in _CLIENT):
-            return Processes(int(state.process_id), int(state.num_processes), state.client)
-    return Processes(jax.process_index(), jax.process_count(), None)
-
-
-_CLIENT: Final = ("wait_at_barrier", "key_value_set", "key_value_dir_get", "key_value_delete")
+    state = _state()
+    return Processes(int(state.process_id), int(state.num_processes), state.client)
 
 
 def _state() -> Any:
@@ -69,8 +59,6 @@ def exchange(
     """
     if here is _left:
         raise MissingError(None, "its JAX client is shut down: it must start again")
-    if here.client is None:
-        return _gathered(here, text, timeout)
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -90,7 +78,7 @@ def exchange(
 
 def announce(here: Processes, name: str, text: str, timeout: float, start: int = 0) -> None:
     """Take part in an exchange without waiting for the others, who may not come to it."""
-    if here.client is None:
+    if here is _left:
         return
     key, _ = _next_keys(here.client, name, start)
 
@@ -129,13 +117,11 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    shutdown: Any = jax.distributed.shutdown
-    if here.client is not None:
-        shutdown, _state().client = here.client.shutdown, None
+    _state().client = None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
-            shutdown()
+            here.client.shutdown()
 
     threading.Thread(target=shut, daemon=True, name="leafwise leaves").start()
 
@@ -163,35 +149,3 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
         _NUMBERS[name] = number = max(last + 1, start)
     folder = f"leafwise/{quote(name, safe='')}"
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
-
-
-def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
-    """Return the texts by way of the devices, in another thread, which may never end."""
-    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
-
-    def gather() -> None:
-        try:
-            answers.put(_allgather(text))
-        except Exception as error:  # noqa: BLE001  # raised below
-            answers.put(error)
-
-    threading.Thread(target=gather, daemon=True).start()
-    try:
-        answer = answers.get(timeout=timeout)
-    except queue.Empty:
-        raise MissingError(None, f"no answer within {timeout:g} s") from None
-    if isinstance(answer, Exception):
-        raise MissingError(None, str(answer)) from answer
-    return dict(enumerate(answer[: here.count]))
-
-
-def _allgather(text: str) -> list[str]:
-    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
-
-    data = np.frombuffer(text.encode(), np.uint8)
-    gather: Any = multihost_utils.process_allgather
-    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
-    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
-    padded[: data.size] = data
-    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
-    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]
