@@ -22,6 +22,7 @@ from jax import core
 from leafwise._classes.annotations import annotations_of
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
+from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, is_static_metadata
 from leafwise._compare.description import Record, describe_signature, describe_tree
 from leafwise._compare.signature import Signature
@@ -250,7 +251,7 @@ class DigestReader(PortableReader):
     def named(self, value: Any, path: str) -> Json:
         """Return the name that leads to a function, class or module, or what a function holds."""
         if isinstance(value, type):
-            if not value.__flags__ & _HEAP and value.__module__ == "builtins":
+            if native_base(value) is value and value.__module__ == "builtins":
                 return {"type": value.__qualname__}  # NoneType, which `builtins` does not have
             self.class_name(value)
         elif type(value) is types.FunctionType and not is_importable(value):
@@ -299,9 +300,6 @@ class DigestReader(PortableReader):
         finally:
             self._by_content = before
 
-
-_HEAP: Final = 1 << 9
-"""The flag of a class that Python made: those written in C are the same in every process."""
 
 _UNIONS: Final = (typing.Union, types.UnionType)
 
