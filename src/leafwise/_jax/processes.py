@@ -1,19 +1,29 @@
-"""Exchanging texts between all processes of a program, without a device.
+"""What processes of a program tell each other, and the messages that say how they differ.
 
-JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it.
+JAX's coordination service has a store of keys and values, and barriers with a time limit; no public
+name leads to it, and no device is needed. Digests are exchanged first, which are short; only where
+they differ does one process of each group send more.
 """
 
+import base64
 import contextlib
 import dataclasses
+import itertools
+import json
+import math
 import threading
-from typing import Any, Final
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import jax
 
 from leafwise._jax.compat import inside
 from leafwise._objects.locks import new_lock
+from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
+
+T = TypeVar("T")
 
 _LONGEST: Final = 1e6
 """Seconds: of what is longer, a number of milliseconds may not fit."""
@@ -149,3 +159,203 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
         _NUMBERS[name] = number = max(last + 1, start)
     folder = f"leafwise/{quote(name, safe='')}"
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
+
+
+# ------------------------------------------------------------------------ what differs
+
+_REASONS_TIMEOUT: Final = 60.0
+"""Seconds for the second exchange, to which all come at once."""
+
+_LONGEST_TEXT: Final = 3 << 20
+"""What is sent in one message, which gRPC limits to 4 MiB."""
+
+_TURNS: Final = 12
+
+
+Pairs = Iterable[tuple[str, str, str]]
+"""Paths, with the text of the largest group and that of another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """How messages name what is compared."""
+
+    head: str  # what compares
+    again: str  # what a process that did not come may do less often
+    equal: str  # how all processes get the same
+    later: str = "or give a longer timeout="
+
+
+def check_timeout(timeout: float, where: str) -> None:
+    """Raise `ValueError` for what is not a positive number of seconds."""
+    if not 0 < timeout < math.inf:
+        raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
+
+
+def check_same(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    make: Callable[[], T],
+    digest: Callable[[T], str],
+    differing: Callable[[T, T], Pairs],
+    timeout: float,
+    words: Words,
+) -> None:
+    """Raise in every process if some have something else than the others, by digest."""
+    try:
+        own = make()
+    except Exception as error:
+        exchange_json(here, name, error_answer(error), timeout, words)
+        raise
+    answers = exchange_json(here, name, {"digest": digest(own)}, timeout, words)
+    raise_errors(words.head, "could not describe the tree", answers)
+    groups = groups_of({index: answer["digest"] for index, answer in answers.items()})
+    if len(groups) > 1:
+        sent = exchange_in_groups(here, name, groups, lambda _: own)
+        lines, values = differences_between(groups, sent, differing)
+        head = f"{words.head}: {count_of(groups)} differ from the others"
+        raise DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {words.equal}", values)
+
+
+def error_answer(error: BaseException) -> dict[str, str]:
+    """Return what `exchange_json` sends to the others in place of an answer."""
+    return {"error": f"{type(error).__name__}: {message_of(error)}"[:_MOST_OF_ERROR]}
+
+
+_MOST_OF_ERROR: Final = 4000
+
+
+def raise_errors(
+    head: str, what: str, answers: Mapping[int, Mapping[str, str]], fix: str = ""
+) -> None:
+    """Raise if some process has sent an error."""
+    errors = {
+        index: answer["error"] for index, answer in sorted(answers.items()) if "error" in answer
+    }
+    if errors:
+        reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
+        reasons += f"\n  fix: {fix}" if fix else ""
+        raise DifferentProcessesError(f"{head}: {list_of([*errors])} {what}{reasons}")
+
+
+def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
+    """Return the processes that have the same, the largest group first."""
+    groups: dict[str, list[int]] = {}
+    for index, digest in sorted(by_process.items()):
+        groups.setdefault(digest, []).append(index)
+    return sorted(groups.values(), key=lambda group: (-len(group), group))
+
+
+def count_of(groups: Sequence[Sequence[int]]) -> str:
+    """Return how many processes are not in the largest group."""
+    counts = [*map(len, groups)]
+    return f"{sum(counts[1:])} of {sum(counts)} processes"
+
+
+def exchange_in_groups(
+    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
+) -> list[Any]:
+    """Return what the first process of each group has sent as JSON; None if it could not.
+
+    It is asked to make less of it, for a larger number, until all of them fit in one message.
+    """
+    text, limit = "", _LONGEST_TEXT // len(groups)
+    if any(here.index == group[0] for group in groups):
+        records = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
+        packed = (base64.b85encode(zlib.compress(record)).decode() for record in records)
+        text = next((record for record in packed if len(record) <= limit), "")
+    try:
+        answers = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
+    except MissingError:  # it has ended since
+        answers = {}
+    texts = [answers.get(group[0], "") for group in groups]
+    return [json.loads(zlib.decompress(base64.b85decode(text))) if text else None for text in texts]
+
+
+def exchange_json(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    value: dict[str, str],
+    timeout: float,
+    words: Words,
+    start: int = 0,
+) -> dict[int, dict[str, str]]:
+    """Return what all processes have sent under a name."""
+    try:
+        answers = exchange(here, name, json.dumps(value), timeout, start)
+    except MissingError as error:
+        message = _late(here, words, error, timeout)
+        raise ProcessTimeoutError(message, error.missing or ()) from error
+    return {index: json.loads(text) for index, text in answers.items()}
+
+
+def _late(here: Processes, words: Words, error: MissingError, timeout: float) -> str:
+    head = f"{words.head} in process {here.index} of {here.count}"
+    if error.missing is None:
+        detail = error.detail.splitlines()[0][:200]
+        return (
+            f"{head}: not all processes answered within {timeout:g} s: {detail}\n"
+            f"  fix: see whether process 0, which runs JAX's coordination service, has ended"
+        )
+    if not error.missing:
+        return (
+            f"{head}: the others have given up waiting\n"
+            f"  fix: give them a longer timeout=, or see why this process came late or failed"
+        )
+    return (
+        f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
+        f"  fix: see whether it has ended, or {words.again}; {words.later}"
+    )
+
+
+def list_of(indices: Sequence[int]) -> str:
+    """Return ``process 3`` or ``processes 0-2, 5``."""
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and index == spans[-1][-1] + 1:
+            spans[-1][1:] = [index]
+        else:
+            spans.append([index])
+    text = ", ".join("-".join(map(str, span)) for span in spans)
+    return f"process{'es' if len(indices) > 1 else ''} {text}"
+
+
+def differences_between(
+    groups: Sequence[list[int]],
+    sent: Sequence[T | None],
+    differing: Callable[[T, T], Pairs],
+    *,
+    is_shared: bool = True,
+) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
+    """Return what differs as lines, and by path: each value with the processes that have it.
+
+    Where a path is not shared, it means something else for each group.
+    """
+    differences: dict[str, dict[str, tuple[int, ...]]] = {}
+    largest = sent[0] if sent else None
+    for group, other in zip(groups[1:], sent[1:], strict=True):
+        pairs = differing(largest, other) if largest is not None and other is not None else ()
+        for path, usual, its in pairs:
+            texts = differences.setdefault(path, {})
+            texts[its] = (*texts.get(its, ()), *group)
+            texts.setdefault(usual, ())
+    known = [group for group, record in zip(groups, sent, strict=True) if record is not None]
+    for path, texts in differences.items():
+        apart = {index for group in texts.values() for index in group}
+        having = itertools.chain(*known) if is_shared else groups[0]
+        rest = tuple(sorted({*having} - apart))
+        by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
+        differences[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
+    lines: list[str] = []
+    for path, texts in list(differences.items())[:_MOST_SHOWN]:
+        lines += [f"\n  {path}:"]
+        lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
+    if (more := len(differences) - _MOST_SHOWN) > 0:
+        lines += [f"\n  and {more} more, which `differences` of this error has"]
+    missing = [group for group, record in zip(groups, sent, strict=True) if record is None]
+    lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
+    return lines, differences
+
+
+_MOST_SHOWN: Final = 20
+"""How many paths a message shows."""
