@@ -117,9 +117,10 @@ def test_rich_leaves_hidden_fields_out() -> None:
 
 
 @pytest.mark.works("rich", "colours for `lw.show` in a terminal")
-def test_rich_colours_a_diagram() -> None:
+def test_rich_colours_a_diagram(monkeypatch: pytest.MonkeyPatch) -> None:
     """The diagram is what `print` gives, in colours where the console has any."""
-    diagram = lw.show(Model([dense()]), width=60)
+    monkeypatch.setenv("COLUMNS", "60")
+    diagram = lw.show(Model([dense()]))
 
     def printed(**options: Any) -> str:
         stream = io.StringIO()
@@ -138,7 +139,7 @@ def test_rich_colours_a_diagram() -> None:
 
 @pytest.mark.works("rich", "colours for `lw.show` in a terminal")
 def test_rich_decides_on_width_and_letters() -> None:
-    """The console's width and encoding count where `show` was told no width."""
+    """The console's width and encoding count."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     console = rich.console.Console(file=stream, width=40)
     console.print(lw.show({"k" * 100: 1, "[bold]": 2}))
@@ -213,7 +214,7 @@ def test_ipython_prints_in_its_width() -> None:
     text = pretty({"a": [Model([dense()] * 3)]}, max_width=40)
     assert max(map(len, text.splitlines())) <= 45
     assert text.count("Dense(") == 3
-    assert pretty([lw.show(1.0, width=80)]) == f"[{lw.show(1.0, width=80)}]"
+    assert pretty([lw.show(1.0)]) == f"[{lw.show(1.0)}]"
 
 
 # ------------------------------------------------------------------ all

@@ -5,7 +5,6 @@ those of its fix, are made when they are read; what a later step needs is a fiel
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
@@ -348,10 +347,6 @@ class Explanation(ShownAsText):
             "reasons": [reason.as_dict() for reason in merged(self.reasons)],
             "unsound": [reason.as_dict() for reason in self.unsound],
         }
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return it as JSON."""
-        return json.dumps(self.as_dict(), indent=indent)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Explanation":
