@@ -43,9 +43,7 @@ class Diagram:
         text = "\n".join("".join(span.text for span in line) for line in lines)
         return _encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8")
 
-    def __repr__(self) -> str:
-        """Return the text, so that a prompt shows the diagram."""
-        return str(self)
+    __repr__ = __str__  # so that a prompt shows it
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield lines in colour, which rich asks for."""
