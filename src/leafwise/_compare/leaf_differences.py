@@ -134,7 +134,8 @@ def value_reasons(
     if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
         if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):  # of texts, of objects
             one, other = ((array.dtype.str, array.tolist()) for array in (one, other))
-        if _are_unequal(one, other):
+        differ = is_distinct(one, other)
+        if jax_equal(one, other) is not True if differ is None else differ:
             yield _value_reason(path, *texts)
         return
     plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
@@ -148,11 +149,6 @@ def value_reasons(
 def _value_reason(path: str, before: str, after: str) -> Reason:
     after = f"{after}, which is not equal" if before == after else after
     return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
-
-
-def _are_unequal(one: Any, other: Any) -> bool:
-    differ = is_distinct(one, other)
-    return jax_equal(one, other) is not True if differ is None else differ
 
 
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
