@@ -28,11 +28,7 @@ from leafwise._compare.description import Record, describe_signature, describe_t
 from leafwise._compare.signature import Signature
 from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
-from leafwise._objects.code import (
-    is_importable,
-    is_installed_module,
-    names_of,
-)
+from leafwise._objects.code import is_importable, is_installed_module, names_of
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
