@@ -1,7 +1,8 @@
 """The command ``leafwise``: its arguments.
 
-Only the standard library is imported here, and little of that, so that ``leafwise --help`` answers
-at once. `leafwise.cli.main` is imported once the command line makes sense.
+Only some of the standard library is imported here, and `leafwise` without its parts, so that
+``leafwise --help`` answers at once. `leafwise.cli.main` is imported once the command line makes
+sense.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
+import leafwise
+
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
 
@@ -24,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="leafwise",
         description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
     )
-    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version")
+    parser.add_argument("--version", action="version", version=leafwise.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _add_check(commands)
     _add_explain(commands)
@@ -62,16 +65,6 @@ def discard(stream: TextIO) -> None:
     """Send a stream nowhere: at exit Python flushes what is left, which would raise again."""
     with contextlib.suppress(OSError):  # a stream of a test
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-class _ShowVersion(argparse.Action):
-    """Prints the version, which takes longer to find than all else here."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib import metadata  # noqa: PLC0415
-
-        sys.stdout.write(f"{metadata.version('leafwise')}\n")
-        parser.exit()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args = files
     config.stash[_SELECTION] = CheckSelection(node_ids, whole)
     for name in ("leafwise_check", "leafwise_laws"):
-        _setting(config, name)  # pytest refuses it if it is not a list
+        config.getini(name)  # pytest refuses it if it is not a list
 
 
 def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:
@@ -83,12 +83,6 @@ def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:
     return not tests or any(path.is_relative_to(here) for path in tests)
 
 
-def _setting(config: pytest.Config, name: str) -> list[str]:
-    """Return the lines of a setting, without the quotes that an INI file keeps."""
-    lines: list[str] = config.getini(name)
-    return [text for line in lines if (text := line.strip("\"' "))]
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -100,7 +94,7 @@ def pytest_make_collect_report(
     if isinstance(collector, pytest.Session) and report.passed:
         texts: list[str] = [*(config.getoption("leafwise_check") or ())]
         if selection.whole or selection.node_ids:
-            texts += _setting(config, "leafwise_check")
+            texts += config.getini("leafwise_check")
         modules = (_Module.from_parent(collector, name=text) for text in dict.fromkeys(texts))
         report.result = [*report.result, *modules]
     return report
@@ -114,7 +108,7 @@ class _Module(pytest.Collector):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a check for each law of each class."""
-        selection, named = self.config.stash[_SELECTION], _setting(self.config, "leafwise_laws")
+        selection, named = self.config.stash[_SELECTION], self.config.getini("leafwise_laws")
         testing = importlib.import_module("leafwise.testing")
         try:
             testing.check_pytree  # noqa: B018  # it needs the extra, and says so

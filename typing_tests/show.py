@@ -14,7 +14,7 @@ class Params:
 
 
 def shown(params: Params, anything: Any) -> None:
-    diagram = lw.show(params, depth=2, children=10, width=80)
+    diagram = lw.show(params, depth=2, children=10)
     assert_type(diagram, lw.types.Diagram)
     assert_type(lw.show(anything), lw.types.Diagram)
     assert_type(diagram.nbytes, int)

@@ -100,7 +100,7 @@ import leafwise_cli
 try:
     leafwise_cli.main({argv})
 finally:
-    heavy = {{"jax", "jaxlib", "numpy", "hypothesis", "rich", "leafwise"}}
+    heavy = {{"jax", "jaxlib", "numpy", "hypothesis", "rich", "leafwise.errors"}}
     print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
 
@@ -118,7 +118,7 @@ finally:
     ],
 )
 def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
-    """Help and version load neither JAX nor leafwise: they answer at once."""
+    """Help and version load neither JAX nor the parts of leafwise: they answer at once."""
     done = run("-c", LIGHT.format(argv=argv))
     assert (done.returncode, done.stderr) == (0, "[]\n")
     assert done.stdout.startswith(words)

@@ -130,11 +130,10 @@ def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outco
 
 
 def test_a_field_that_no_class_has(two: Callable[..., Outcome]) -> None:
-    """It is refused, with a field that it may be, or with those that there are."""
-    for name, words in (("nn", "did you mean n?"), ("zzz", "they have x, n, y")):
-        outcome = two("--field", name)
-        assert outcome.code == 2
-        assert words in outcome.err
+    """It is refused, with those that there are."""
+    outcome = two("--field", "nn")
+    assert outcome.code == 2
+    assert "they have x, n, y" in outcome.err
 
 
 @pytest.mark.slow

@@ -175,11 +175,11 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "key": (jax.random.key(0), jax.random.key(1), "0 at [1] -> 1 (1 of 2"),
     "texts": (["a", 1.0, len], ["a", 1.0, len], ""),
     "same array of texts": (np.array(["a"]), np.array(["a"]), ""),
-    "texts as objects": (np.array(["a"]), np.array(["a"], object), "<U1 -> object"),
+    "texts as objects": (np.array(["a"]), np.array(["a"], object), "<U1[1] (numpy.ndarray) -> obj"),
     "lengths of texts": (np.array(["a"]), np.array(["a", "b"]), "<U1[1] (numpy.ndarray) -> <U1[2]"),
     "objects": (
         *(np.array([None, 1], object), np.array([None, 1.0], object)),
-        "1 (int) at [1] -> 1.0 (float) (1 of 2",
+        "object[2] (numpy.ndarray) -> object[2] (numpy.ndarray), which is not equal",
     ),
     "no words": (Same(), Same(), "same (tests.compare.test_diff.Same) -> same (tests"),
     "abstract": (F3, jnp.ones(3), "float32[3] -> float32[3] (jax array)"),

@@ -1,5 +1,6 @@
 """The fixes of reasons are code that runs, and after it there is one program."""
 
+import json
 import re
 from typing import Any
 
@@ -87,8 +88,9 @@ def states() -> tuple[Any, Any]:
 
 def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
     """Two classes of one name are named with their modules."""
-    (reason,) = lw.explain(*map(lw.signature, states)).reasons
-    for text in (str(reason), lw.explain(*map(lw.signature, states)).to_json()):
+    explanation = lw.explain(*map(lw.signature, states))
+    (reason,) = explanation.reasons
+    for text in (str(reason), json.dumps(explanation.as_dict())):
         assert "envs.acrobot.State" in text
         assert "envs.pendulum.State" in text
     (difference,) = lw.diff(*states)

@@ -50,8 +50,13 @@ jax.tree_util.register_pytree_node(
 )
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def drawn(tree: Any, **options: Any) -> str:
-    return str(lw.show(tree, **{"width": 80, **options}))
+    return str(lw.show(tree, **options))
 
 
 def names(text: str) -> list[str]:
@@ -119,7 +124,7 @@ def test_leaf(leaf: Any, expected: str, nbytes: int) -> None:
     """A leaf shows its dtype and shape, and what is out of the ordinary about it."""
     if getattr(leaf, "weak_type", False):
         expected += "  weak type"
-    diagram = lw.show(leaf, width=100)
+    diagram = lw.show(leaf)
     assert str(diagram) == f"{expected}  {nbytes} B"
     assert (diagram.nbytes, diagram.leaves) == (nbytes, 1)
 
@@ -159,7 +164,7 @@ def test_placement() -> None:
     ones, spread = jnp.ones(4), NamedSharding(mesh, PartitionSpec("x"))
     struct = jax.ShapeDtypeStruct((4,), jnp.float32, sharding=spread)
     placed = [jax.device_put(ones, place) for place in (one, other, spread)]
-    lines = names_and_notes(drawn([ones, *placed, struct], width=100))
+    lines = names_and_notes(drawn([ones, *placed, struct]))
     where = f"{PartitionSpec('x')} on a mesh (x: 2)"
     assert lines[1] == "[0]: float32[4]"
     assert lines[2] == "[1]: float32[4]"
@@ -197,7 +202,7 @@ def test_shared_array_counts_once() -> None:
     x, y = jnp.ones(100), np.ones(2)
     struct = jax.ShapeDtypeStruct((3,), jnp.float32)
     tree = {"a": Dense(x), "b": [x, y, y], "c": [struct, struct]}
-    diagram = lw.show(tree, width=80)
+    diagram = lw.show(tree)
     assert diagram.nbytes == 400 + 16 + 24
     found = names_and_notes(str(diagram))
     assert "[0]: float32[100]  the same as ['a'].w" in found
@@ -234,18 +239,20 @@ class Lines:
         return "one\n  two\x1b[31m\u202e\x00\ud800"
 
 
-def test_values_cannot_spoil_the_text() -> None:
+def test_values_cannot_spoil_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repr that raises, has newlines, controls or no end takes one line, without controls."""
     tree = [
         *(Raises(), Lines(), "a\nb", "x" * 10**6, {"k\x1b[2J\n": 1}),
         *(Dense(jnp.ones(1), act="y" * 10**6), Noted(1, "")),
     ]
-    for text in (drawn(tree), drawn(tree, width=20)):
+    wide = drawn(tree)
+    monkeypatch.setenv("COLUMNS", "20")
+    for text in (wide, drawn(tree)):
         assert len(text.splitlines()) == 14
         assert "\x1b" not in text
         assert "\u202e" not in text
-    assert "<Raises whose repr raises RuntimeError>" in drawn(tree)
-    assert all(len(line) <= 80 for line in drawn(tree).splitlines())
+    assert "<Raises whose repr raises RuntimeError>" in wide
+    assert all(len(line) <= 100 for line in wide.splitlines())
 
 
 # ------------------------------------------------------------------ text

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import leafwise as lw
-from leafwise._jax import host_differences, processes
-from leafwise._jax.host_differences import differences_between, exchange_in_groups, list_of
+from leafwise._jax import processes
+from leafwise._jax.processes import differences_between, exchange_in_groups, list_of
 
 from .processes import run
 
@@ -72,11 +72,6 @@ report(name="after", **outcome(P(x), name="after", timeout=20))
 folder = "leafwise/again/"
 from jax._src import distributed
 report(name="left", keys=[k for k, _ in distributed.global_state.client.key_value_dir_get(folder)])
-
-from leafwise._jax import processes
-processes.inside = lambda _: None
-report(name="gathered", **outcome(P(x), name="gathered", timeout=20))
-report(name="gathered other", **outcome(P(x, "n" * (3 + index)), name="gathered", timeout=20))
 """
 
 OF_ALL = {
@@ -101,7 +96,7 @@ def test_planted_differences_between_two_processes() -> None:
     done = run(PLANTED, 2)
     assert [status for status, _, _ in done] == [0, 0], done
     first, second = ({line["name"]: line for line in lines} for _, lines, _ in done)
-    for name in ("same", "again", "after", "gathered"):
+    for name in ("same", "again", "after"):
         assert first[name]["error"] is second[name]["error"] is None, (first[name], second[name])
     for name, (path, values) in OF_ALL.items():
         for each in (first[name], second[name]):
@@ -135,7 +130,6 @@ def test_planted_differences_between_two_processes() -> None:
     assert "process 1 did not come within" in first["late"]["message"]
     assert "the others have given up" in second["late"]["message"]
     assert len(first["left"]["keys"]) <= 2  # those of the last call alone
-    assert first["gathered other"]["error"] == second["gathered other"]["error"] == other
 
 
 def test_differences_of_three_groups() -> None:
@@ -159,8 +153,8 @@ def test_differences_of_three_groups() -> None:
 def test_less_is_sent_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that is too long is cut until all of them fit in one message."""
     alone = processes.Processes(0, 1, None)
-    monkeypatch.setattr(host_differences, "_LONGEST_TEXT", 300)
-    monkeypatch.setattr(host_differences, "exchange", lambda _here, _name, text, _: {0: text})
+    monkeypatch.setattr(processes, "_LONGEST_TEXT", 300)
+    monkeypatch.setattr(processes, "exchange", lambda _here, _name, text, _: {0: text})
     numbers = list(range(1000))
     (sent,) = exchange_in_groups(alone, "it", [[0]], lambda turn: numbers[: 1000 >> turn])
     assert 50 < len(sent) < 300

@@ -321,18 +321,9 @@ def test_differences_name_the_place_inside_of_a_static() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            {"format": "leafwise tree", "version": VERSION + 1},
-            "its format is 2, .*\n.*newer",
-        ),
-        ({"format": "other"}, "was not written by leafwise"),
-        ([], "was not written by leafwise"),
-    ],
-    ids=["newer", "other", "list"],
+    "content", [{"version": VERSION + 1}, {"format": "other"}, []], ids=["newer", "other", "list"]
 )
-def test_a_description_that_is_none_is_refused(content: Any, message: str) -> None:
+def test_a_description_that_is_none_is_refused(content: Any) -> None:
     """What is not a description of this version is an error that names the file."""
-    with pytest.raises(lw.errors.CheckpointError, match=f"the file: .*{message}"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"the file: (?s:.*)or a newer one"):
         from_json(content, "the file")

@@ -368,13 +368,12 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     return None
 
 
-def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
-    """Return a pytree as indented text.
+def pformat(tree: Any, *, width: int = _WIDTH) -> str:
+    """Return a pytree as indented text, its arrays as ``f32[3,4]``.
 
     Args:
         tree: Any pytree.
         width: The columns to fit into, where possible.
-        full: Whether to print the elements of arrays, instead of ``f32[3,4]``.
 
     Returns:
         The text, without a newline at its end.
@@ -383,8 +382,6 @@ def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
         >>> print(pformat({"w": jax.numpy.zeros((2, 3))}))
         {'w': f32[2,3]}
     """
-    if full:
-        return _print(tree, width=width, short_arrays=False)
     return _print(tree, width=width, custom=_document)
 
 

@@ -86,15 +86,11 @@ def spec_of(cls: type) -> ClassSpec:
     if spec is None:
         construct.check_decorated(cls)
         _, many_statics = cls.__dict__[MARK]
-        own_init = not _is_generated(cls)
+        made: Any = cls
+        own_init = not made.__init__.__code__.co_filename.startswith("<leafwise")
         spec = ClassSpec(cls, _fields_again(cls), has_own_init=own_init, many_statics=many_statics)
         install(spec)
     return spec
-
-
-def _is_generated(cls: Any) -> bool:
-    filename: str = cls.__init__.__code__.co_filename
-    return filename.startswith("<leafwise")
 
 
 def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:

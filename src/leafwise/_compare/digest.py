@@ -22,16 +22,13 @@ from jax import core
 from leafwise._classes.annotations import annotations_of
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
+from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, is_static_metadata
 from leafwise._compare.description import Record, describe_signature, describe_tree
 from leafwise._compare.signature import Signature
 from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
-from leafwise._objects.code import (
-    is_importable,
-    is_installed_module,
-    names_of,
-)
+from leafwise._objects.code import is_importable, is_installed_module, names_of
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
@@ -250,7 +247,7 @@ class DigestReader(PortableReader):
     def named(self, value: Any, path: str) -> Json:
         """Return the name that leads to a function, class or module, or what a function holds."""
         if isinstance(value, type):
-            if not value.__flags__ & _HEAP and value.__module__ == "builtins":
+            if native_base(value) is value and value.__module__ == "builtins":
                 return {"type": value.__qualname__}  # NoneType, which `builtins` does not have
             self.class_name(value)
         elif type(value) is types.FunctionType and not is_importable(value):
@@ -299,9 +296,6 @@ class DigestReader(PortableReader):
         finally:
             self._by_content = before
 
-
-_HEAP: Final = 1 << 9
-"""The flag of a class that Python made: those written in C are the same in every process."""
 
 _UNIONS: Final = (typing.Union, types.UnionType)
 

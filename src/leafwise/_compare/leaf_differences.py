@@ -132,9 +132,10 @@ def value_reasons(
         return
     texts = str(mine[0]), str(its[0])
     if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
-        if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
-            yield from _object_array_reasons(path, one, other)
-        elif _are_unequal(one, other):
+        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):  # of texts, of objects
+            one, other = ((array.dtype.str, array.tolist()) for array in (one, other))
+        differ = is_distinct(one, other)
+        if jax_equal(one, other) is not True if differ is None else differ:
             yield _value_reason(path, *texts)
         return
     plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
@@ -148,24 +149,6 @@ def value_reasons(
 def _value_reason(path: str, before: str, after: str) -> Reason:
     after = f"{after}, which is not equal" if before == after else after
     return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
-
-
-def _are_unequal(one: Any, other: Any) -> bool:
-    differ = is_distinct(one, other)
-    return jax_equal(one, other) is not True if differ is None else differ
-
-
-def _object_array_reasons(path: str, one: _Array, other: _Array) -> Iterator[Reason]:
-    """Compare arrays that are not arrays to JAX, such as those of texts, by their elements."""
-    flat = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
-    differing = [(place, *pair) for place, pair in enumerate(flat) if _are_unequal(*pair)]
-    if differing:
-        place, before, after = differing[0]
-        index = ", ".join(str(int(each)) for each in np.unravel_index(place, one.shape))
-        number = f"({len(differing)} of {one.size} elements differ)"
-        yield _value_reason(path, f"{got(before)} at [{index}]", f"{got(after)} {number}")
-    elif one.dtype != other.dtype:
-        yield _value_reason(path, str(one.dtype), str(other.dtype))
 
 
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:

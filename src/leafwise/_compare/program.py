@@ -67,31 +67,6 @@ class LoweredProgram:
         lines += [each.text for each in self.operations]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-    @cached_property
-    def inlined(self) -> str:
-        """A SHA-256 that does not depend on which calls share a private function."""
-        bodies: dict[str, list[str]] = {"": []}
-        name = ""
-        for each in self.operations:
-            if each.text.startswith("func.func"):
-                found = _OURS.search(each.text)
-                name = found[1] if found and each.text.startswith("func.func private") else "main"
-                bodies[name] = []
-            text = _OURS.sub("@", each.text) if each.text.startswith("func.func") else each.text
-            bodies[name].append(text)
-        digests: dict[str, str] = {}
-
-        def digest(name: str) -> str:
-            if name not in digests:
-                digests[name] = ""  # of one that calls itself
-                text = "\n".join(bodies.get(name, ()))
-                text = _OURS.sub(lambda each: f"@{digest(each[1])}", text)
-                digests[name] = hashlib.sha256(text.encode()).hexdigest()
-            return digests[name]
-
-        options = str(sorted(self.options.items()))
-        return hashlib.sha256(f"{options}{digest('')}{digest('main')}".encode()).hexdigest()
-
     def shown(self, operation: Operation) -> Operation:
         """Return an operation with the names of the functions that it calls."""
 

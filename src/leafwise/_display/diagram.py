@@ -36,30 +36,25 @@ class Diagram:
     nbytes: int
     leaves: int
     _rows: tuple["_Row", ...]
-    _width: int | None
 
     def __str__(self) -> str:
         """Return the text in the terminal's width, in characters that standard output has."""
-        lines = _lines_of(self._rows, self._width or shutil.get_terminal_size().columns)
+        lines = _lines_of(self._rows, shutil.get_terminal_size().columns)
         text = "\n".join("".join(span.text for span in line) for line in lines)
         return _encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8")
 
-    def __repr__(self) -> str:
-        """Return the text, so that a prompt shows the diagram."""
-        return str(self)
+    __repr__ = __str__  # so that a prompt shows it
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield lines in colour, which rich asks for."""
         from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
-        for line in _lines_of(self._rows, self._width or options.max_width):
+        for line in _lines_of(self._rows, options.max_width):
             spans = [(_encodable(span.text, options.encoding), _STYLES[span.role]) for span in line]
             yield Text.assemble(*spans, no_wrap=True, overflow="ignore")
 
 
-def show(
-    tree: Any, /, *, depth: int | None = None, children: int = 24, width: int | None = None
-) -> Diagram:
+def show(tree: Any, /, *, depth: int | None = None, children: int = 24) -> Diagram:
     """Draw any pytree: its classes, its leaves and statics, and the bytes of each branch.
 
     Takes nodes of any library, abstract values and tracers. Neither the data of arrays is
@@ -72,7 +67,6 @@ def show(
         depth: How many levels to show below the root. By default as many as make no more
             than 400 rows, and at most 20.
         children: How many children of one node to show: the first ones and the last ones.
-        width: The columns of the text, where possible; by default those of the terminal.
 
     Returns:
         The diagram.
@@ -82,7 +76,7 @@ def show(
         ... class Linear:
         ...     w: jax.Array
         ...     act: str = static_field(default="relu")
-        >>> show({"first": Linear(jnp.zeros((2, 3)))}, width=60)
+        >>> show({"first": Linear(jnp.zeros((2, 3)))})
         dict of 1  1 leaf         24 B
         └─ ['first']: Linear      24 B
            ├─ w: float32[2,3]     24 B
@@ -94,7 +88,7 @@ def show(
         while depth < _MOST_LEVELS and _count_rows(root, depth + 1, children) <= _MOST_ROWS:
             depth += 1
     rows = tuple(_rows_of(root, ("", ""), depth, children))
-    return Diagram(root.nbytes, root.leaves, rows, width)
+    return Diagram(root.nbytes, root.leaves, rows)
 
 
 # What is below each node, and how large it is.

@@ -5,7 +5,6 @@ those of its fix, are made when they are read; what a later step needs is a fiel
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
@@ -322,19 +321,6 @@ class Explanation(ShownAsText):
     nearest: int | None = None
 
     @property
-    def sentence(self) -> str:
-        """What JAX does, as a sentence."""
-        if self._is_first:
-            return _FIRST[self.outcome]
-        words = _SENTENCES[self.outcome]
-        return f"{words}; shared, but unsound" if self.unsound else words
-
-    @property
-    def _is_first(self) -> bool:
-        """Whether it is the first call, if nothing else decides."""
-        return self.nearest is None and self.outcome in _FIRST
-
-    @property
     def acted(self) -> list[Reason]:
         """The reasons that JAX acted upon, and then statics that only look equal."""
         cheap = (Outcome.REUSE, Outcome.DISPATCH)
@@ -343,7 +329,10 @@ class Explanation(ShownAsText):
 
     def __str__(self) -> str:
         """Return the outcome, and a line for each reason."""
-        lines = [f"{'first call' if self._is_first else self.outcome}: {self.sentence}"]
+        first = _FIRST.get(self.outcome) if self.nearest is None else None
+        unsound = "; shared, but unsound" if self.unsound else ""
+        words = f"{self.outcome}: {_SENTENCES[self.outcome]}{unsound}"
+        lines = [f"first call: {first}" if first else words]
         # A retrace or recompile makes a new dispatch entry anyway.
         shown = [reason for reason in self.reasons if reason.outcome is not Outcome.DISPATCH]
         every = _joined(merged((*(shown or self.reasons), *self.unsound)))
@@ -360,10 +349,6 @@ class Explanation(ShownAsText):
             "reasons": [reason.as_dict() for reason in merged(self.reasons)],
             "unsound": [reason.as_dict() for reason in self.unsound],
         }
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return it as JSON."""
-        return json.dumps(self.as_dict(), indent=indent)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Explanation":

@@ -190,7 +190,6 @@ class LoweredRecord:
     name: str
     fingerprint: str
     digest: str
-    inlined: str
     options: dict[str, str]
     functions: list[str]
     packed: str

@@ -9,8 +9,7 @@ answers with less where JAX's internals are not those that were tested (`compat.
 - `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
 - `compiles`: programs just before XLA compiles them.
 - `frames`: JAX's frames in the traceback of an error, and the two trees that it compared.
-- `processes`: texts exchanged between the processes of a program.
-- `host_differences`: which processes differ, and in what.
+- `processes`: texts exchanged between the processes of a program, and which of them differ.
 
-`_jit` uses the first three and the last two; `_compare` uses the others, to explain JAX's errors.
+`_jit` uses the first three and the last; `_compare` uses the others, to explain JAX's errors.
 """

@@ -1,21 +1,27 @@
-"""Exchanging texts between all processes of a program, without a device.
+"""What processes of a program tell each other, and the messages that say how they differ.
 
-JAX's coordination service has a store of keys and values, and barriers with a time limit. No
-public name leads to it: where JAX does not show it, the devices gather the texts.
+JAX's coordination service has a store of keys and values, and barriers with a time limit; no public
+name leads to it, and no device is needed. Digests are exchanged first, which are short; only where
+they differ does one process of each group send more.
 """
 
+import base64
 import contextlib
 import dataclasses
-import queue
+import itertools
+import json
+import math
 import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import jax
-import numpy as np
 
 from leafwise._jax.compat import inside
 from leafwise._objects.locks import new_lock
+from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 T = TypeVar("T")
 
@@ -46,14 +52,8 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    with contextlib.suppress(AttributeError, TypeError):
-        state = _state()
-        if all(callable(getattr(state.client, name)) for name in _CLIENT):
-            return Processes(int(state.process_id), int(state.num_processes), state.client)
-    return Processes(jax.process_index(), jax.process_count(), None)
-
-
-_CLIENT: Final = ("wait_at_barrier", "key_value_set", "key_value_dir_get", "key_value_delete")
+    state = _state()
+    return Processes(int(state.process_id), int(state.num_processes), state.client)
 
 
 def _state() -> Any:
@@ -69,8 +69,6 @@ def exchange(
     """
     if here is _left:
         raise MissingError(None, "its JAX client is shut down: it must start again")
-    if here.client is None:
-        return _gathered(here, text, timeout)
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -90,7 +88,7 @@ def exchange(
 
 def announce(here: Processes, name: str, text: str, timeout: float, start: int = 0) -> None:
     """Take part in an exchange without waiting for the others, who may not come to it."""
-    if here.client is None:
+    if here is _left:
         return
     key, _ = _next_keys(here.client, name, start)
 
@@ -129,13 +127,11 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    shutdown: Any = jax.distributed.shutdown
-    if here.client is not None:
-        shutdown, _state().client = here.client.shutdown, None
+    _state().client = None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
-            shutdown()
+            here.client.shutdown()
 
     threading.Thread(target=shut, daemon=True, name="leafwise leaves").start()
 
@@ -165,33 +161,201 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
 
 
-def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
-    """Return the texts by way of the devices, in another thread, which may never end."""
-    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+# ------------------------------------------------------------------------ what differs
 
-    def gather() -> None:
-        try:
-            answers.put(_allgather(text))
-        except Exception as error:  # noqa: BLE001  # raised below
-            answers.put(error)
+_REASONS_TIMEOUT: Final = 60.0
+"""Seconds for the second exchange, to which all come at once."""
 
-    threading.Thread(target=gather, daemon=True).start()
+_LONGEST_TEXT: Final = 3 << 20
+"""What is sent in one message, which gRPC limits to 4 MiB."""
+
+_TURNS: Final = 12
+
+
+Pairs = Iterable[tuple[str, str, str]]
+"""Paths, with the text of the largest group and that of another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """How messages name what is compared."""
+
+    head: str  # what compares
+    again: str  # what a process that did not come may do less often
+    equal: str  # how all processes get the same
+    later: str = "or give a longer timeout="
+
+
+def check_timeout(timeout: float, where: str) -> None:
+    """Raise `ValueError` for what is not a positive number of seconds."""
+    if not 0 < timeout < math.inf:
+        raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
+
+
+def check_same(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    make: Callable[[], T],
+    digest: Callable[[T], str],
+    differing: Callable[[T, T], Pairs],
+    timeout: float,
+    words: Words,
+) -> None:
+    """Raise in every process if some have something else than the others, by digest."""
     try:
-        answer = answers.get(timeout=timeout)
-    except queue.Empty:
-        raise MissingError(None, f"no answer within {timeout:g} s") from None
-    if isinstance(answer, Exception):
-        raise MissingError(None, str(answer)) from answer
-    return dict(enumerate(answer[: here.count]))
+        own = make()
+    except Exception as error:
+        exchange_json(here, name, error_answer(error), timeout, words)
+        raise
+    answers = exchange_json(here, name, {"digest": digest(own)}, timeout, words)
+    raise_errors(words.head, "could not describe the tree", answers)
+    groups = groups_of({index: answer["digest"] for index, answer in answers.items()})
+    if len(groups) > 1:
+        sent = exchange_in_groups(here, name, groups, lambda _: own)
+        lines, values = differences_between(groups, sent, differing)
+        head = f"{words.head}: {count_of(groups)} differ from the others"
+        raise DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {words.equal}", values)
 
 
-def _allgather(text: str) -> list[str]:
-    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
+def error_answer(error: BaseException) -> dict[str, str]:
+    """Return what `exchange_json` sends to the others in place of an answer."""
+    return {"error": f"{type(error).__name__}: {message_of(error)}"[:_MOST_OF_ERROR]}
 
-    data = np.frombuffer(text.encode(), np.uint8)
-    gather: Any = multihost_utils.process_allgather
-    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
-    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
-    padded[: data.size] = data
-    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
-    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]
+
+_MOST_OF_ERROR: Final = 4000
+
+
+def raise_errors(
+    head: str, what: str, answers: Mapping[int, Mapping[str, str]], fix: str = ""
+) -> None:
+    """Raise if some process has sent an error."""
+    errors = {
+        index: answer["error"] for index, answer in sorted(answers.items()) if "error" in answer
+    }
+    if errors:
+        reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
+        reasons += f"\n  fix: {fix}" if fix else ""
+        raise DifferentProcessesError(f"{head}: {list_of([*errors])} {what}{reasons}")
+
+
+def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
+    """Return the processes that have the same, the largest group first."""
+    groups: dict[str, list[int]] = {}
+    for index, digest in sorted(by_process.items()):
+        groups.setdefault(digest, []).append(index)
+    return sorted(groups.values(), key=lambda group: (-len(group), group))
+
+
+def count_of(groups: Sequence[Sequence[int]]) -> str:
+    """Return how many processes are not in the largest group."""
+    counts = [*map(len, groups)]
+    return f"{sum(counts[1:])} of {sum(counts)} processes"
+
+
+def exchange_in_groups(
+    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
+) -> list[Any]:
+    """Return what the first process of each group has sent as JSON; None if it could not.
+
+    It is asked to make less of it, for a larger number, until all of them fit in one message.
+    """
+    text, limit = "", _LONGEST_TEXT // len(groups)
+    if any(here.index == group[0] for group in groups):
+        records = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
+        packed = (base64.b85encode(zlib.compress(record)).decode() for record in records)
+        text = next((record for record in packed if len(record) <= limit), "")
+    try:
+        answers = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
+    except MissingError:  # it has ended since
+        answers = {}
+    texts = [answers.get(group[0], "") for group in groups]
+    return [json.loads(zlib.decompress(base64.b85decode(text))) if text else None for text in texts]
+
+
+def exchange_json(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    value: dict[str, str],
+    timeout: float,
+    words: Words,
+    start: int = 0,
+) -> dict[int, dict[str, str]]:
+    """Return what all processes have sent under a name."""
+    try:
+        answers = exchange(here, name, json.dumps(value), timeout, start)
+    except MissingError as error:
+        message = _late(here, words, error, timeout)
+        raise ProcessTimeoutError(message, error.missing or ()) from error
+    return {index: json.loads(text) for index, text in answers.items()}
+
+
+def _late(here: Processes, words: Words, error: MissingError, timeout: float) -> str:
+    head = f"{words.head} in process {here.index} of {here.count}"
+    if error.missing is None:
+        detail = error.detail.splitlines()[0][:200]
+        return (
+            f"{head}: not all processes answered within {timeout:g} s: {detail}\n"
+            f"  fix: see whether process 0, which runs JAX's coordination service, has ended"
+        )
+    if not error.missing:
+        return (
+            f"{head}: the others have given up waiting\n"
+            f"  fix: give them a longer timeout=, or see why this process came late or failed"
+        )
+    return (
+        f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
+        f"  fix: see whether it has ended, or {words.again}; {words.later}"
+    )
+
+
+def list_of(indices: Sequence[int]) -> str:
+    """Return ``process 3`` or ``processes 0-2, 5``."""
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and index == spans[-1][-1] + 1:
+            spans[-1][1:] = [index]
+        else:
+            spans.append([index])
+    text = ", ".join("-".join(map(str, span)) for span in spans)
+    return f"process{'es' if len(indices) > 1 else ''} {text}"
+
+
+def differences_between(
+    groups: Sequence[list[int]],
+    sent: Sequence[T | None],
+    differing: Callable[[T, T], Pairs],
+    *,
+    is_shared: bool = True,
+) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
+    """Return what differs as lines, and by path: each value with the processes that have it.
+
+    Where a path is not shared, it means something else for each group.
+    """
+    differences: dict[str, dict[str, tuple[int, ...]]] = {}
+    largest = sent[0] if sent else None
+    for group, other in zip(groups[1:], sent[1:], strict=True):
+        pairs = differing(largest, other) if largest is not None and other is not None else ()
+        for path, usual, its in pairs:
+            texts = differences.setdefault(path, {})
+            texts[its] = (*texts.get(its, ()), *group)
+            texts.setdefault(usual, ())
+    known = [group for group, record in zip(groups, sent, strict=True) if record is not None]
+    for path, texts in differences.items():
+        apart = {index for group in texts.values() for index in group}
+        having = itertools.chain(*known) if is_shared else groups[0]
+        rest = tuple(sorted({*having} - apart))
+        by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
+        differences[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
+    lines: list[str] = []
+    for path, texts in list(differences.items())[:_MOST_SHOWN]:
+        lines += [f"\n  {path}:"]
+        lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
+    if (more := len(differences) - _MOST_SHOWN) > 0:
+        lines += [f"\n  and {more} more, which `differences` of this error has"]
+    missing = [group for group, record in zip(groups, sent, strict=True) if record is None]
+    lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
+    return lines, differences
+
+
+_MOST_SHOWN: Final = 20
+"""How many paths a message shows."""

@@ -27,21 +27,25 @@ from leafwise._compare.program import LoweredProgram, first_differences, read_pr
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
-from leafwise._jax.host_differences import (
+from leafwise._jax.processes import (
     Pairs,
+    Processes,
     Words,
+    announce,
     check_same,
     check_timeout,
     count_of,
+    count_of_exchanges,
     differences_between,
     error_answer,
     exchange_in_groups,
     exchange_json,
     groups_of,
+    leave,
     list_of,
+    processes,
     raise_errors,
 )
-from leafwise._jax.processes import Processes, announce, count_of_exchanges, leave, processes
 from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh

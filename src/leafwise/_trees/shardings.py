@@ -13,8 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from leafwise._classes.fields import SHARDING
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
-from leafwise._jax.host_differences import Pairs, Words, check_same, check_timeout
-from leafwise._jax.processes import processes
+from leafwise._jax.processes import Pairs, Words, check_same, check_timeout, processes
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
 from leafwise._statics.findings import is_tracer

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import math
 import signal
 import sys
@@ -52,7 +51,6 @@ SLOW: Final = 1.5
 
 _WIDTH: Final = 200
 
-OnStep = Callable[[str], None]
 WarningKey = tuple[str, str]
 """A law and the library, or the part, of which a warning says that it does not keep it."""
 
@@ -106,7 +104,7 @@ def run_checks(
     interrupted = False
     with console.status("checking") as status:
         try:
-            for result in _results(targets, options, lambda step: status.update(Text(step))):
+            for result in _results(targets, options, lambda place: status.update(Text(place))):
                 results.append(result)
                 status.stop()  # it would be in between
                 on_result(result)
@@ -119,19 +117,14 @@ def run_checks(
 
 
 def _results(
-    targets: FoundTargets, options: CheckOptions, on_step: OnStep
+    targets: FoundTargets, options: CheckOptions, on_class: Callable[[str], None]
 ) -> Iterator[ClassResult]:
     for name, reason in targets.unloaded.items():
         yield ClassResult(name, error=reason, is_module=True)
     known: set[WarningKey] = set()
     for number, target in enumerate(targets.targets, 1):
-        place = f"{number} of {len(targets.targets)}: {target.name}"
-        on_step(place)
-
-        def on_step_of_class(step: str, place: str = place) -> None:
-            on_step(f"{place}: {step}")
-
-        yield check_class(target, options, on_step_of_class, known)
+        on_class(f"{number} of {len(targets.targets)}: {target.name}")
+        yield check_class(target, options, known)
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
@@ -150,22 +143,17 @@ def _refuse_unknown_fields(results: list[ClassResult], options: CheckOptions) ->
     names = list(dict.fromkeys(name for result in results for name in result.fields))
     for name in options.only:
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            they_have = f": they have {', '.join(names) or 'none'}"
-            hint = f"; did you mean {close[0]}?" if close else they_have
-            raise UsageError(f"--field {name}: no class has a field of that name{hint}")
+            they_have = ", ".join(names) or "none"
+            raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
 
 
 # ------------------------------------------------------------------------ one class
 
 
 def check_class(
-    target: CheckTarget,
-    options: CheckOptions,
-    on_step: OnStep = lambda _: None,
-    known: set[WarningKey] | None = None,
+    target: CheckTarget, options: CheckOptions, known: set[WarningKey] | None = None
 ) -> ClassResult:
-    """Check one class; `on_step` is called with what comes next: a field, a law.
+    """Check one class.
 
     What it warns of is added to the known warnings, and marked if it is among them.
     """
@@ -194,10 +182,10 @@ def check_class(
             if target.optional:
                 return dataclasses.replace(result, left_out=problem)
             return dataclasses.replace(result, error=problem)
-        rows = _change_fields(example, options, on_step) if options.fields else []
+        rows = _change_fields(example, options) if options.fields else []
         laws: list[LawResult] = []
         if options.laws:
-            laws = try_laws(cls, options, example.base, on_step, known)
+            laws = try_laws(cls, options, example.base, known)
     if options.strict:
         rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
     return dataclasses.replace(result, rows=tuple(rows), laws=tuple(_marked(laws, known)))
@@ -236,11 +224,11 @@ def _law_of_refusal(example: Example, options: CheckOptions) -> LawResult | None
     return next((law for law in results if law.verdict.is_bad), None)
 
 
-def _change_fields(example: Example, options: CheckOptions, on_step: OnStep) -> list[FieldChange]:
+def _change_fields(example: Example, options: CheckOptions) -> list[FieldChange]:
     rows: list[FieldChange] = []
     try:
         with time_limit(options.seconds):
-            rows.extend(check_fields(example, options.only, on_step))
+            rows.extend(check_fields(example, options.only))
     except TooLong:
         late, why = CheckVerdict.NOT_CHECKED, f"{example.cls.__name__}: {options.timeout_message}"
         rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
@@ -271,21 +259,16 @@ def _marked(laws: list[LawResult], known: set[WarningKey]) -> Iterator[LawResult
 
 
 def try_laws(
-    cls: Any,
-    options: CheckOptions,
-    base: Any,
-    on_step: OnStep = lambda _: None,
-    known: Container[WarningKey | None] = (),
+    cls: Any, options: CheckOptions, base: Any, known: Container[WarningKey | None] = ()
 ) -> list[LawResult]:
     """Try laws on the same instances, and find the smallest that breaks each.
 
     For what the library does not promise, and a known warning has said, none is searched.
     """
-    strategy, failures, note = _first_failures(cls, options, base, on_step)
+    strategy, failures, note = _first_failures(cls, options, base)
     results = {law: LawResult(str(law), CheckVerdict.OK, message=note) for law in options.laws}
     until = time.process_time() + 2 * options.slow
     for law, failure in failures.items():
-        on_step(f"law {law}")
         first = _result(cls, law, failure, options)
         if warning_key(first) in known and is_unpromised(cls, law, first.message):
             results[law] = first
@@ -307,24 +290,23 @@ _ROUNDS: Final = 3
 
 
 def _first_failures(
-    cls: Any, options: CheckOptions, base: Any, on_step: OnStep
+    cls: Any, options: CheckOptions, base: Any
 ) -> tuple[Any, dict[Law, BaseException], str]:
     """Return what instances are drawn from, what each broken law raised, and a note."""
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
     tried: list[Law] = []
-
-    def note_law(law: Law) -> None:
-        tried.append(law)
-        on_step(f"law {law}")
-
     for _ in range(_ROUNDS):
         laws = [law for law in options.laws if law not in failures]
         tried.clear()
         try:
             with time_limit(options.seconds):
                 broken, slow = broken_laws(
-                    strategy, laws, most_seconds=options.slow, on_law=note_law, **options.drawing
+                    strategy,
+                    laws,
+                    most_seconds=options.slow,
+                    on_law=tried.append,
+                    **options.drawing,
                 )
             return strategy, failures | broken, slow or note
         except CannotBuildError:

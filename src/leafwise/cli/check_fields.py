@@ -132,15 +132,12 @@ def untraceable(example: Example) -> str:
     return ""
 
 
-def check_fields(
-    example: Example, only: Collection[str] = (), on_step: Callable[[str], None] = lambda _: None
-) -> Iterator[FieldChange]:
+def check_fields(example: Example, only: Collection[str] = ()) -> Iterator[FieldChange]:
     """Change each field alone, or only some, and count what JAX does."""
     names = field_names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
             continue
-        on_step(f"field {name}")
         static = name not in names.dynamic
         try:
             for edit in _static_edits(example, name) if static else _dynamic_edits(example, name):

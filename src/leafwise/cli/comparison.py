@@ -194,12 +194,6 @@ class _Comparer:
         mine = "\n".join(_operation(pair.mine) for pair in pairs)
         its = "\n".join(_operation(pair.its) for pair in pairs)
         yield RunDifference("operation", _label(after), mine, its)
-        if before.program.inlined == after.program.inlined:
-            self._note(
-                "the same but for which calls share an inner function, which depends on what was "
-                "traced before",
-                after,
-            )
         for path, what in after.refused.items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
         forms = [

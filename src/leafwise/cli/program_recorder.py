@@ -199,7 +199,7 @@ def packed(program: LoweredProgram) -> LoweredRecord:
     record = program.to_json()
     text = base64.b64encode(zlib.compress(dump(record.pop("operations")).encode())).decode()
     packed = text if len(text) <= _MOST_BYTES else ""
-    return LoweredRecord(**record, inlined=program.inlined, digest=digest, packed=packed)
+    return LoweredRecord(**record, digest=digest, packed=packed)
 
 
 def unpacked(record: LoweredRecord) -> LoweredProgram | None:

@@ -32,7 +32,6 @@ ROOT: Final = "tree"
 VERSION: Final = 1
 """The version of the format: raised when an older leafwise could misread what is written."""
 
-_FORMAT: Final = "leafwise tree"
 _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
 """The Python scalars that JAX takes for arrays, by name."""
 
@@ -60,19 +59,15 @@ def reading(where: object) -> Generator[None, None, None]:
 
 def to_json(tree: Record) -> dict[str, Json]:
     """Return the JSON that stands in a checkpoint."""
-    return {"format": _FORMAT, "version": VERSION, "tree": tree}
+    return {"version": VERSION, "tree": tree}
 
 
 def from_json(content: Json, where: str) -> Record:
     """Return what `to_json` wrote."""
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    if not isinstance(content, dict) or content.get("version") != VERSION:
         raise CheckpointError(
-            f"{where}: what describes its tree was not written by leafwise\n  got: {got(content)}"
-        )
-    if content["version"] != VERSION:
-        raise CheckpointError(
-            f"{where}: its format is {shorten(content['version'])}, and this leafwise reads "
-            f"{VERSION}\n  fix: install the leafwise that wrote it, or a newer one"
+            f"{where}: this leafwise does not read how its tree is described\n"
+            f"  got: {got(content)}\n  fix: install the leafwise that wrote it, or a newer one"
         )
     tree: Record = content["tree"]
     return tree

@@ -176,7 +176,7 @@ def _find_named(name: str, path: str) -> Any:
     return found
 
 
-def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of cases
+def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
     match written:
         case None | bool() | int() | str():
             return written
@@ -196,14 +196,9 @@ def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one cha
             return _class_named(name, path, enum.Enum)(_rebuilt(value, path))
         case {"enum": str(name)}:
             home, _, members = name.rpartition(".")
-            kind, chosen = _class_named(home, path, enum.Enum), members.split("|")
-            gone = [name for name in chosen if name not in kind.__members__]
-            if gone:
-                raise PortableError(
-                    f"{path}: {kind.__name__}.{gone[0]} is in the file, and not here\n"
-                    f"  fix: write the file again, or keep the name"
-                )
-            return functools.reduce(operator.or_, [kind[each] for each in chosen])
+            _class_named(home, path, enum.Enum)
+            chosen = [_find_named(f"{home}.{member}", path) for member in members.split("|")]
+            return functools.reduce(operator.or_, chosen)
         case {"dtype": str(text)}:
             return np.dtype(written["char"]) if "char" in written else _dtype(text)
         case {"name": str(name)} | {"type": str(name)} if "opaque" not in written:

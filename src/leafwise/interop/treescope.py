@@ -1,4 +1,4 @@
-"""What treescope shows of an instance: dynamic and static fields, and the key.
+"""What treescope shows of an instance: dynamic and static fields.
 
 Needs treescope (``pip install leafwise[treescope]``), which loads this when it shows one.
 """
@@ -6,12 +6,7 @@ Needs treescope (``pip install leafwise[treescope]``), which loads this when it 
 import dataclasses
 from typing import Any, Final
 
-import jax
-
 from leafwise._classes.registry import spec_of
-from leafwise._display.words import clean
-from leafwise._objects.describe import describe
-from leafwise._objects.text import shorten
 from leafwise.interop._extra import import_extra
 
 __all__ = ["render"]
@@ -23,15 +18,12 @@ rendering_parts: Final[Any] = import_extra("treescope.rendering_parts", "treesco
 DYNAMIC: Final = "#2f8f4e"
 STATIC: Final = "#a06bd6"
 
-_KEY_WIDTH: Final = 100
-
 
 def render(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     """Return the rendering of an instance, which its ``__treescope_repr__`` asks for.
 
     The names of static fields are violet, in italics and underlined, those of dynamic ones
-    green. Behind stands the key that JAX compares. In roundtrip mode the text is code, as
-    treescope makes it of any dataclass.
+    green. In roundtrip mode the text is code, as treescope makes it of any dataclass.
 
     Args:
         self: An instance of a pytree class.
@@ -70,35 +62,10 @@ def render(self: Any, path: str | None, subtree_renderer: Any) -> Any:
         fields_or_attribute_names=dataclasses.fields(self),
         attr_style_fn=name_of,
     )
-    node = rendering_parts.build_foldable_tree_node_from_children(
+    return rendering_parts.build_foldable_tree_node_from_children(
         prefix=rendering_parts.render_dataclass_constructor(self),
         children=children,
         suffix=")",
         path=path,
         child_type_single_and_plural=("field", "fields"),
     )
-    if not static:
-        return node
-    # At the end of its line: inside a line that is folded treescope leaves it out.
-    return rendering_parts.siblings_with_annotations(node, extra_annotations=[_key(self)])
-
-
-def _key(self: Any) -> Any:
-    """Return the key as a comment, as JAX prints it but for what is not to be printed."""
-    try:
-        _, key = jax.tree_util.default_registry.flatten_one_level(self)
-        text = clean(_without_hidden(self, shorten(key, _KEY_WIDTH), key.values))
-    except Exception as error:  # noqa: BLE001  # a static that changed, a field not set
-        text = f"none: {type(error).__name__}"
-    return rendering_parts.comment_color(rendering_parts.text(f"  # key: {text}"))
-
-
-def _without_hidden(self: Any, text: str, values: tuple[Any, ...]) -> str:
-    fields = [field for field in spec_of(type(self)).fields if field.static]
-    if all(field.definition.repr for field in fields):
-        return text
-    parts = [
-        f"{field.name}={describe(value) if field.definition.repr else '...'}"
-        for field, value in zip(fields, values, strict=True)
-    ]
-    return f"{type(self).__name__}({', '.join(parts)})"

@@ -176,7 +176,7 @@ def test_node_ids_that_are_not_there(models: Project) -> None:
     [
         (
             "tox.ini",
-            '[pytest]\nleafwise_check =\n  "mypkg.models"\n  mypkg.models:Other\npythonpath=.',
+            "[pytest]\nleafwise_check =\n  mypkg.models\n  mypkg.models:Other\npythonpath=.",
         ),
         ("pyproject.toml", '[tool.pytest]\nleafwise_check = ["mypkg.models"]\npythonpath = ["."]'),
     ],

@@ -160,7 +160,6 @@ def arrays(
     dtype: Any = None,
     elements: Strategy | None = None,
     *,
-    special: bool = False,
     numpy: bool = False,
 ) -> Strategy:
     """Return a strategy for arrays that are cheap to draw: most are filled with one value.
@@ -171,7 +170,6 @@ def arrays(
         dtype: The dtype, or a strategy for dtypes; None for float32 mostly, int32 or bool
             now and then. The dtype of `jax.random.key` gives random keys.
         elements: A strategy for elements; None for small numbers that every dtype holds.
-        special: Whether floating-point elements may be NaN, infinite and negative zero.
         numpy: Whether to make numpy arrays, not jax arrays.
 
     Returns:
@@ -183,7 +181,7 @@ def arrays(
 
     Examples:
         >>> from leafwise.testing import strategies as lst
-        >>> weights = lst.arrays((3, 4), special=True)
+        >>> weights = lst.arrays((3, 4))
         >>> batches = lst.arrays(st.tuples(st.integers(0, 5), st.just(8)), "bfloat16")
     """
     shapes = _SHAPES if shape is None else _shape_strategy(shape)
@@ -198,19 +196,16 @@ def arrays(
             f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
         )
 
-    def draw_one(draw: st.DrawFn, /, **_arguments: Any) -> Any:
+    def draw_one(draw: st.DrawFn) -> Any:
         drawn = draw(dtypes)
         lengths = draw(shapes)
         lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
         if _is_key_dtype(drawn):
             return draw(keys(lengths))
-        made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements, special))
+        made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements))
         return made if numpy else put(made.astype(jax.dtypes.canonicalize_dtype(made.dtype)))
 
-    draw_one.__name__ = draw_one.__qualname__ = "arrays"  # what a strategy's repr begins with
-    said = {"shape": shape, "dtype": dtype, "elements": elements}
-    said |= {"special": special or None, "numpy": numpy or None}
-    return st.composite(draw_one)(**{n: each for n, each in said.items() if each is not None})
+    return drawn_by(draw_one)
 
 
 def _shape_strategy(shape: Any) -> Strategy:
@@ -232,14 +227,9 @@ def _is_key_dtype(dtype: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=500)  # it takes longer to make than to draw from
-def _numpy_arrays(
-    shape: tuple[int, ...],
-    dtype: Any,
-    elements: Strategy | None,
-    special: bool,  # noqa: FBT001
-) -> Strategy:
+def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy | None) -> Strategy:
     """Return a strategy for numpy arrays of a shape and dtype, most of them of one number."""
-    elements = _elements(dtype, special=special) if elements is None else elements
+    elements = _elements(dtype) if elements is None else elements
     drawn = dtype
     if type(dtype) not in vars(np.dtypes).values():  # of ml_dtypes: Hypothesis does not know it
         drawn = np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
@@ -249,10 +239,7 @@ def _numpy_arrays(
     return made if drawn == dtype else made.map(lambda array: array.astype(dtype))
 
 
-_SPECIAL: Final = (math.nan, math.inf, -math.inf, -0.0)
-
-
-def _elements(dtype: Any, *, special: bool) -> Strategy:
+def _elements(dtype: Any) -> Strategy:
     """Return a strategy for small numbers that a dtype holds exactly."""
     if dtype.kind == "b":
         return st.booleans()
@@ -264,8 +251,6 @@ def _elements(dtype: Any, *, special: bool) -> Strategy:
     floats: Strategy = st.integers(-8, 8).map(lambda number: number / 2)
     if dtype.itemsize == 1:
         floats = st.integers(-2, 2).map(float)
-    if special:
-        floats = floats | st.sampled_from(_SPECIAL)
     if jnp.issubdtype(dtype, np.complexfloating):
         return st.builds(complex, floats, floats)
     return floats if jnp.issubdtype(dtype, np.floating) else hnp.from_dtype(dtype)
