@@ -228,6 +228,7 @@ def _add_explain(commands: Any) -> None:
     add("--output-format", choices=("text", "github"), default="text", help=_FORMAT)
     add("--json", metavar="FILE", type=_no_script, help="write the report as JSON")
     add("--html", metavar="FILE", type=_no_script, help="write the report as one HTML page")
+    add("--progress", action="store_true", help="say in a pipe, too, what XLA compiles for long")
     add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
     add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
     add("--try", dest="tries", action="store_const", const=5, help=_TRY)

@@ -6,6 +6,7 @@ from leafwise._compare.diff import Diff
 from leafwise._compare.signature import Signature
 from leafwise._display.diagram import Diagram
 from leafwise._display.reasons import Act, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.report import FirstCompile, Origin
 from leafwise._jax.events import EventKind
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.jit import JitFunction, Programs
@@ -29,11 +30,13 @@ __all__ = [
     "Event",
     "EventKind",
     "Explanation",
+    "FirstCompile",
     "Fix",
     "JitFunction",
     "Leaf",
     "LeafKind",
     "Log",
+    "Origin",
     "Outcome",
     "Program",
     "Programs",

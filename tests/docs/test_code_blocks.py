@@ -22,7 +22,7 @@ from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
 ROOT = Path(__file__).parents[2]
-AT_NIGHT = ("property-tests.md", "slow-loop.md", "many-devices.md", "loops.md")
+AT_NIGHT = ("property-tests.md", "slow-loop.md", "slow-compile.md", "many-devices.md", "loops.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RAISES = re.compile(r"# raises: ([\w.]+)\s*$")
 

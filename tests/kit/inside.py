@@ -9,13 +9,21 @@ from leafwise._display.findings import (
     nothing_again,
     once_each,
 )
+from leafwise._display.first_compiles import (
+    FirstFinding,
+    cache_off_lines,
+    first_findings,
+    first_seconds,
+)
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._display.report import (
     AuditRecord,
     EventKindText,
     EventRecord,
+    FirstCompile,
     FunctionRecord,
     LoweredRecord,
+    Origin,
     Report,
     Seconds,
     SiteRecord,

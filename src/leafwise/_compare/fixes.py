@@ -20,6 +20,7 @@ from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
+from leafwise._objects.loops import Loop
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
@@ -402,6 +403,31 @@ def recreated_function(
     rest = f", and pass {names} as an argument if that changes" if names else ""
     how = once(is_in_module="<locals>" not in name)
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
+
+
+def fix_of_loop(loop: Loop, *, is_alike: bool) -> Fix:
+    """Return what to do about a loop that a trace unrolls; nothing where nothing was measured."""
+    match loop.kind:
+        case "unroll":
+            return Fix("leave out `unroll=`, or take a smaller one", Act.ROLL)
+        case "for" | "while" | "comprehension" | "reduce" | "functools.reduce" if not is_alike:
+            return Fix("its runs differ in shape: pad them, or `jax.lax.scan` over those alike")
+        case "for" | "while" | "comprehension" if loop.has_parts:
+            how = "stacked outside the jitted function"
+            return Fix(f"`jax.lax.scan` over the layers, {how}: it pays from some thirty on")
+        case "for" | "while" | "comprehension" | "reduce" | "functools.reduce":
+            return Fix("`jax.lax.scan` (or `fori_loop`), which traces and compiles the body once")
+        case "map" if is_alike:
+            return Fix("`jax.lax.map`, which traces and compiles the function once")
+        case _:
+            return Fix()
+
+
+def fix_of_constants(names: "Sequence[str]") -> Fix:
+    """Return what to do about large arrays that a program holds, by the names that it reads."""
+    which = _joined(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
+    plural = len(names) != 1
+    return Fix(f"pass {which} as {'arguments' if plural else 'an argument'}")
 
 
 def once(*, is_in_module: bool) -> str:

@@ -89,6 +89,20 @@ class Signature:
         """The options of JAX by name."""
         return dict(self.config)
 
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments with this record: for arrays a `jax.ShapeDtypeStruct`."""
+        struct: Any = jax.ShapeDtypeStruct
+        leaves = [
+            struct(leaf.aval.shape, leaf.aval.dtype, weak_type=leaf.aval.weak_type)
+            for leaf in self.leaf_records
+        ]
+        dynamic = jax.tree.unflatten(self.treedef, leaves)
+        names, values = self.root.names, self.root.values
+        given = dict(zip((*self.root.steps, *names), (*dynamic, *values), strict=True))
+        places = [f"args[{place}]" for place in range(len(given))]
+        args = [given.pop(place) for place in places if place in given]
+        return args, {path[len("kwargs['") : -len("']")]: value for path, value in given.items()}
+
     @cached_property
     def leaf_paths(self) -> Sequence[str]:
         """The paths of all leaves, without the names of parameters."""

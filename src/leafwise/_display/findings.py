@@ -15,7 +15,7 @@ from leafwise._display.report import (
     SiteRecord,
     TriedRecord,
 )
-from leafwise._display.words import count, paths_of, place
+from leafwise._display.words import count, duration, paths_of, place
 
 
 @dataclasses.dataclass(slots=True)
@@ -142,6 +142,16 @@ class Finding:
         times = "once" if number == 1 else f"{number:,} times"
         return f"{name} {verb} {times}{self._role()}"
 
+    @property
+    def headline(self) -> str:
+        """What JAX did, and how long that took."""
+        return f"{self.what}, {duration(self.seconds)}"
+
+    def effect(self, tried: TriedRecord) -> str:
+        """Return what an edit has changed that helped."""
+        before = count(tried.before, "retrace" if self.retraces else "recompile")
+        return f"{before} -> {tried.after:,}, {duration(tried.saved)} saved"
+
     def _role(self) -> str:
         roles = {program.first.role.rpartition(" ")[2] for program in self.programs}
         return f", {_ROLES[role]}" if len(roles) == 1 and (role := roles.pop()) in _ROLES else ""
@@ -254,7 +264,7 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
     recreated: dict[Any, list[ProgramEvents]] = {}
     for program in programs_of(events):
         first = program.first
-        line = _line(first.site)
+        line = line_of(first.site)
         if first.eager:
             finding = found.setdefault((line, "outside"), Finding(first.site, is_outside=True))
             finding.every.append(program)
@@ -282,7 +292,7 @@ _SMALL: Final = 1e-3
 def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
     """Return what the programs of one finding have in common."""
     causes = tuple((reason.path, reason.kind) for reason in program.reasons)
-    line, (name, defined, role) = _line(program.first.site), program.identity
+    line, (name, defined, role) = line_of(program.first.site), program.identity
     key = line, name, defined, role, causes
     if role.endswith("backward") and not causes:  # it is made for what the forward pass is
         return forward.get((line, name, defined), key)
@@ -293,11 +303,12 @@ def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
 
 def once_each(report: Report) -> list[tuple[str, int, float]]:
     """Return lines outside jitted functions without a finding, their programs and seconds."""
-    outside = [finding for finding in report.findings if finding.is_outside]
-    known = {(_line(finding.site), name) for finding in outside for name in finding.names}
+    every = (*report.findings, *report.first)
+    outside = [finding for finding in every if finding.is_outside]
+    known = {(line_of(finding.site), name) for finding in outside for name in finding.names}
     lines: dict[str, list[ProgramEvents]] = {}
     for program in programs_of(report.events):
-        at = _line(program.first.site), program.first.name
+        at = line_of(program.first.site), program.first.name
         if program.first.eager and program.is_compiled and at not in known:
             lines.setdefault(place(program.first.site), []).append(program)
     rows = [
@@ -336,7 +347,8 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def _line(site: SiteRecord | None) -> Any:
+def line_of(site: SiteRecord | None) -> Any:
+    """Return what two calls at one line have in common."""
     return (site.file, site.line, site.text) if site else None
 
 

@@ -105,6 +105,8 @@ class Act(StrEnum):
     """Move the definition of the function, or its `jax.jit`, before the loops around the call."""
     JIT_ONCE = "jit once"
     """Define the first part of `Fix.code` before the loops, and call the second one instead."""
+    ROLL = "roll"
+    """Leave out ``unroll=``."""
     MAKE_DYNAMIC = "make dynamic"
     """Make the field dynamic."""
     PAD = "pad"
@@ -140,6 +142,16 @@ class Fix(NamedTuple):
     def alike(self) -> tuple[Any, ...]:
         """What it has in common with the same fix for other arguments."""
         return self[:3]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which `json.dumps` takes."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Fix":
+        """Return the fix that `as_dict` made a record of."""
+        act = record["act"] and Act(record["act"])
+        return cls(record["words"], act, tuple(record["code"]), tuple(record["names"]))
 
 
 class Change(NamedTuple):
@@ -250,16 +262,13 @@ class Reason(NamedTuple):
         record: dict[str, Any] = {
             name: without_addresses(str(text)) for name, text in zip(names, texts, strict=True)
         }
-        return record | {"edit": fix._asdict()} if fix.act or fix.names else record
+        return record | {"edit": fix.as_dict()} if fix.act or fix.names else record
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Reason":
         """Return the reason that `as_dict` made a record of."""
         edit = record.get("edit")
-        fix = Fix(record["fix"])
-        if edit is not None:
-            act = edit["act"] and Act(edit["act"])
-            fix = Fix(edit["words"], act, tuple(edit["code"]), tuple(edit["names"]))
+        fix = Fix(record["fix"]) if edit is None else Fix.from_json(edit)
         values = Verbatim(record["before"]), Verbatim(record["after"])
         kind, outcome = ReasonKind(record["kind"]), Outcome(record["outcome"])
         return cls(record["path"], kind, outcome, *values, Advice(record["change"], fix))

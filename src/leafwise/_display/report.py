@@ -10,11 +10,13 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from leafwise._display.reasons import Explanation
+from leafwise._display.reasons import Explanation, Fix
+from leafwise._display.words import ShownAsText, count, place, size
 from leafwise._objects.call_site import Site, short_file
 
 if TYPE_CHECKING:
     from leafwise._display.findings import Finding
+    from leafwise._display.first_compiles import FirstFinding
 
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
 """What JAX did. A cache hit is a compilation that JAX's cache on disk saved."""
@@ -69,10 +71,80 @@ class SiteRecord:
 
 
 @dataclasses.dataclass
+class Origin:
+    """What many operations of a program are from.
+
+    Attributes:
+        kind: ``"loop"``, ``"unroll"`` or the name of a function that calls another one again and
+            again; ``"constants"``; ``"line"`` where none of these holds.
+        site: The line of the user's code.
+        via: The line of a package that has the loop; empty for the user's own.
+        share: The part of the operations that is from there.
+        runs: How often the body was traced in one trace, over all loops around it.
+        nbytes: The bytes of the constants.
+        fix: What to do; false where nothing is known to help.
+    """
+
+    kind: str
+    site: SiteRecord | None
+    via: str = ""
+    share: float = 0.0
+    runs: int = 0
+    nbytes: int = 0
+    fix: Fix = dataclasses.field(default_factory=Fix)
+
+
+@dataclasses.dataclass
+class FirstCompile(ShownAsText):
+    """What XLA got to compile.
+
+    Attributes:
+        total: The number of its operations, those of an inner jitted function at each call.
+        origins: What most of them are from: constants of a mebibyte or more, and the loop that a
+            trace unrolls; else up to three lines.
+    """
+
+    total: int
+    origins: list[Origin]
+
+    def words(self, origins: list[Origin]) -> str:
+        """Return what the operations are from, of some origins of one kind."""
+        operations = count(self.total, "operation")
+        if not origins:
+            return f"it has {operations}"
+        origin, *_ = origins
+        if origin.kind == "constants":
+            return f"it holds {size(origin.nbytes)} of constants"
+        if origin.kind == "line":
+            lines = (f"{line.share:.0%} from {place(line.site)}" for line in origins)
+            return f"of its {operations} {', '.join(lines)}"
+        called = "this call with `unroll=`" if origin.kind == "unroll" else f"`{origin.kind}` here"
+        what = "this loop" if origin.kind == "loop" else called
+        times = f"which ran {origin.runs:,} times in one trace"
+        return f"{origin.share:.0%} of its {operations} are from {what}, {times}"
+
+    def grouped(self) -> list[list[Origin]]:
+        """Return the origins one by one, but lines together, also where there is none."""
+        is_of_lines = all(origin.kind == "line" for origin in self.origins)
+        return [self.origins] if is_of_lines else [[origin] for origin in self.origins]
+
+    def __str__(self) -> str:
+        """Return what the operations are from, and what to do."""
+        lines: list[str] = []
+        for origins in self.grouped():
+            site = origins[0].site if origins else None
+            lines += [] if site is None else [place(site.shortened())]
+            lines += [f"  {self.words(origins)}"]
+            lines += [f"  fix: {origin.fix}" for origin in origins if origin.fix]
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass
 class EventRecord:
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
-    What is said of a program is on its first event.
+    What is said of a program is on its first event; what XLA got is on its compilation, which
+    is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs.
     """
 
     kind: EventKindText
@@ -92,6 +164,9 @@ class EventRecord:
     inner: bool = False
     miss: str = ""
     call: list[int] | None = None
+    first: FirstCompile | None = None
+    unfinished: bool = False
+    fix: Fix | None = None
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -220,7 +295,8 @@ class ProgramRecord:
 class Report:
     """What JAX did while a program ran; ``version`` is that of the layout of the JSON.
 
-    ``left_out`` has what JAX did not show, and what is not said for that.
+    ``left_out`` has what JAX did not show, and what is not said for that. ``second_run`` has the
+    seconds of a run that found its programs in JAX's cache on disk.
     """
 
     version: int
@@ -235,8 +311,10 @@ class Report:
     events: list[EventRecord]
     warnings: list[str]
     findings: list["Finding"]
+    first: list["FirstFinding"] = dataclasses.field(default_factory=list["FirstFinding"])
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     together: TogetherRecord | None = None
+    second_run: float | None = None
     audit: AuditRecord | None = None
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])
     processes: list[ProcessRecord] = dataclasses.field(default_factory=list[ProcessRecord])

@@ -18,6 +18,7 @@ from leafwise._display.findings import (
     once_each,
     seconds_of,
 )
+from leafwise._display.first_compiles import MOST_FIRST, cache_off_lines, first_seconds
 from leafwise._display.report import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
     annotation,
@@ -49,7 +50,7 @@ _LONGEST_PLACE: Final = 26
 
 def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings."""
-    for finding in report.findings[:MOST_FINDINGS]:
+    for finding in (*report.findings[:MOST_FINDINGS], *report.first[:MOST_FIRST]):
         _print_finding(finding, report, console)
     small = findings(report.events, small=True)
     for left, name in ((report.findings[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
@@ -70,7 +71,7 @@ def print_report(report: Report, console: Console) -> None:
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
     _print(_summary(report), console)
-    for line in (*together_lines(report), *left_out_lines(report)):
+    for line in (*cache_off_lines(report), *together_lines(report), *left_out_lines(report)):
         _print(line, console)
 
 
@@ -92,15 +93,18 @@ def _recorded(report: Report) -> Console:
 
 
 def _summary(report: Report) -> str:
-    ran, found = duration(report.seconds), report.findings
+    ran, findings = duration(report.seconds), report.findings
     if not (report.functions or report.events):
         return "JAX compiled nothing."
-    if found:
-        spent = duration(seconds_of(found))
-        return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"
-    what = "nothing was compiled again: " if nothing_again(report.events) else "no findings: "
-    what = "" if report.left_out else what
-    return f"{what}JAX worked {duration(busy(report.events))} of {ran}"
+    if findings:
+        spent = duration(seconds_of(findings))
+        return f"{count(len(findings), 'finding')}: {spent} of {ran} went into repeats"
+    what = "nothing was compiled again" if nothing_again(report.events) else "no findings"
+    worked = f"JAX worked {duration(busy(report.events))} of {ran}"
+    seconds = first_seconds(report.events)
+    separator = ":" if seconds < 1 else "."
+    worked += f": {duration(seconds)} in first compiles" if seconds >= 1 else ""
+    return worked if report.left_out else f"{what}{separator} {worked}"
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:
@@ -152,7 +156,7 @@ def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
     where = ""
     if finding.processes and len(finding.processes) < len(every):
         where = f", in {paths_of(finding.processes)}"
-    yield f"{cut(finding.what, _LONGEST)}, {duration(finding.seconds)}{where}"
+    yield f"{cut(finding.headline, _LONGEST)}{where}"
     reasons = finding.reasons()
     for reason, others in reasons[:_MOST_LINES]:
         if is_batch(reason):  # which the first line has said
@@ -208,8 +212,8 @@ def _print_once_each(report: Report, console: Console) -> None:
 def annotations_of(report: Report) -> str:
     """Return the lines that GitHub shows beside the code: of findings, and what the audit found."""
     lines: list[str] = []
-    for finding in report.findings:
-        title = f"{finding.what}, {duration(finding.seconds)}"
+    for finding in (*report.findings, *report.first[:MOST_FIRST]):
+        title = finding.headline
         reasons = [described(one.path, one.kind, one.change) for one, _ in finding.reasons()]
         text = "\n".join((*reasons, *(f"fix: {fix}" for fix in finding.fixes()))) or title
         where = (finding.site.file, finding.site.line) if finding.site else ("", 0)

@@ -207,9 +207,7 @@ def tried_lines(finding: "Finding") -> Iterator[str]:
     """Yield how an edit did that was tried, and the edit if it helped."""
     tried = finding.tried
     if tried is not None and tried.verdict in CONFIRMED:
-        before = count(tried.before, "retrace" if finding.retraces else "recompile")
-        seconds, output = duration(tried.saved), CONFIRMED[tried.verdict]
-        yield f"fix, tried: {before} -> {tried.after:,}, {seconds} saved, {output}"
+        yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
         yield from (f"  {line}" for line in tried.edit)
     elif tried is not None:
         yield f"tried: {tried.verdict}"
@@ -223,7 +221,8 @@ CONFIRMED: Final = {SAME: "output the same", UNKNOWN: "no output to compare"}
 def together_lines(report: "Report") -> Iterator[str]:
     """Yield how the edits that helped did together."""
     if together := report.together:
-        number, every = together.findings, count(len(report.findings), "finding")
+        every = count(len(report.findings) + len(report.first), "finding")
+        number = together.findings
         text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
         seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
         yield f"{text}: {seconds}. `--diff` prints the patch, `--write` applies it."

@@ -19,6 +19,7 @@ from jaxlib.mlir import ir, passmanager  # `jax.extend.mlir` has them; its impor
 
 from leafwise._jax.compat import JIT, Internal, inside
 from leafwise._jax.events import LOCK
+from leafwise._jax.operations import read_operations
 
 _TPU: Final = "LIBTPU_INIT_ARGS"
 _LARGE: Final = 32
@@ -130,9 +131,14 @@ def _listen(listener: Listener) -> bool:
         return True
 
 
+def shows_lines() -> bool:
+    """Return whether JAX shows of the operations of a program which lines they are from."""
+    return Internal.LOCATIONS.is_known(_probe)
+
+
 def _probe() -> dict[Internal, bool]:
-    """Return whether a listener gets the program of a call, which ends there."""
-    thread, found = threading.get_ident(), list[bool]()
+    """Return whether a listener gets the program of a call, which ends there, and its lines."""
+    thread, found, files = threading.get_ident(), list[bool](), set[str]()
 
     def leafwise_probe(x: Any) -> Any:
         return x + 1
@@ -141,6 +147,9 @@ def _probe() -> dict[Internal, bool]:
         if threading.get_ident() == thread:
             is_right = any("stablehlo.add" in line for line, _ in compiled.lines())
             found.append(is_right and bool(compiled.options()["platform"]))
+            with contextlib.suppress(AttributeError, TypeError):
+                statements = read_operations(compiled.module).counts
+                files.update(frame.file for one in statements for frame in one.frames)
             raise InterruptedError  # before the compile
 
     try:
@@ -149,7 +158,7 @@ def _probe() -> dict[Internal, bool]:
                 JIT(leafwise_probe)(1.0)
     finally:
         stop_listening_to_compiles(read)
-    return {Internal.COMPILES: found == [True]}
+    return {Internal.COMPILES: found == [True], Internal.LOCATIONS: __file__ in files}
 
 
 def stop_listening_to_compiles(listener: Listener) -> None:

@@ -200,7 +200,7 @@ class StaleCheckedFunction(JittedFunction):
     def _programs(self, outcome: Outcome) -> Programs:
         log = self._leafwise_log
         entries = [entry for entry in list(log.programs) if entry.outcome is outcome]
-        return Programs(entry.view(log.name) for entry in entries)
+        return Programs(entry.view(log.name, self._leafwise_jax.lower) for entry in entries)
 
     @property
     def traces(self) -> Programs:

@@ -6,7 +6,7 @@ import inspect
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
@@ -15,6 +15,7 @@ from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
+from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
@@ -23,6 +24,9 @@ from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.nodes import Node
 from leafwise.errors import message_of
+
+if TYPE_CHECKING:
+    from leafwise._display.report import FirstCompile
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -37,6 +41,7 @@ class Program:
         trace_seconds: How long the trace took; 0.0 for a recompile.
         lower_seconds: How long the lowering took; 0.0 if there was none so far.
         compile_seconds: How long the compile took; 0.0 if there was none so far.
+        lower: Lowers the function for these arguments again.
     """
 
     name: str
@@ -46,6 +51,18 @@ class Program:
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
+    lower: Callable[[], Any] = dataclasses.field(repr=False, compare=False)
+
+    @cached_property
+    def first(self) -> "FirstCompile | None":
+        """What XLA got to compile: an unrolled loop, constants, or the lines with most of it.
+
+        The function is lowered again when this is read. None for what was made under a
+        transformation, and where JAX does not show it.
+        """
+        from leafwise._compare.first_compile import first_compile  # noqa: PLC0415  # few ask
+
+        return first_compile(self.lower(), self.site)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -122,8 +139,16 @@ class ProgramEntry:
         """Whether JAX has compiled it for calls of the function itself."""
         return self.ran and not self.role and self.compile_seconds > 0
 
-    def view(self, name: str) -> Program:
-        """Return what is public of it."""
+    def view(self, name: str, lower: Callable[..., Any]) -> Program:
+        """Return what is public of it; the function is lowered by `lower` if that is asked for."""
+
+        def lower_again() -> Any:
+            if self.signature is None or self.role:
+                return None
+            args, kwargs = self.signature.arguments()
+            with ignore_events():
+                return lower(*args, **kwargs)
+
         return Program(
             name,
             self.outcome,
@@ -132,6 +157,7 @@ class ProgramEntry:
             self.trace_seconds,
             self.lower_seconds,
             self.compile_seconds,
+            lower_again,
         )
 
 

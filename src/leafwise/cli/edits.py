@@ -321,6 +321,26 @@ def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
             yield from edits if len(edits) == 1 else ()
 
 
+def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
+    """Leave ``unroll=`` out of the only call on the line that has it."""
+    code, line = place.code, place.finding.site.line if place.finding.site is not None else 0
+    if not any(fix.act is Act.ROLL for fix in place.finding.fixes()):
+        return
+    calls = [
+        (node, keyword)
+        for node in code.nodes
+        if isinstance(node, ast.Call) and node.lineno == line + place.above
+        for keyword in node.keywords
+        if keyword.arg == "unroll"
+    ]
+    if len(calls) == 1:
+        ((call, keyword),) = calls
+        parts = sorted(map(code.span, (call.func, *call.args, *call.keywords)))
+        start, end = code.span(keyword)
+        before = max(part_end for _, part_end in parts if part_end <= start)
+        yield Replacement(code, before, end, "")
+
+
 def _near(code: Code) -> Iterator[Code]:
     """Return a code and those of the user's modules that it imports from."""
     imports = (node for node in code.nodes if isinstance(node, ast.ImportFrom) and node.module)
@@ -340,7 +360,7 @@ _DYNAMIC: Final = (
 )
 """How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
 
-_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic)
+_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic, _leave_out_unroll)
 
 
 def edits_for(finding: Finding, script: str) -> list[Replacement]:

@@ -12,13 +12,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import leafwise_explain
+from leafwise._display.first_compiles import FirstFinding
 from leafwise._display.report import Report
+from leafwise._display.words import place
 from leafwise.cli import notebook, recorded
 
 
@@ -91,13 +94,15 @@ def run(
                 runner = ["-m", leafwise_explain.__name__]  # Python itself would read the file
         command = [sys.executable, *_options(), *runner, *target.command]
         began = time.time()
-        environment = {**os.environ, leafwise_explain.VARIABLE: folder}
-        pid, code = _run(command, options.get("limit"), env=environment, **streams)
-        seconds = time.time() - began
+        environment = {**os.environ, **options.get("environment", {})}
+        environment[leafwise_explain.VARIABLE] = folder
+        progress = CompileProgress(Path(folder), began, is_shown=options.get("progress", False))
+        pid, code = _run(command, options.get("limit"), progress, env=environment, **streams)
+        ended = time.time()
         processes = recorded.read(Path(folder))
     main = next((process for process in processes if process.pid == pid), None)
-    report = recorded.make_report(processes, main, version, str(target), began)
-    report.seconds = seconds
+    report = recorded.make_report(processes, main, version, str(target), began, ended=ended)
+    report.seconds = ended - began
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
     return report, report.exit
@@ -131,16 +136,77 @@ def _options() -> list[str]:
     return [*(flag for flag in flags if flag not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
 
-def _run(command: list[str], limit: float | None, **options: Any) -> tuple[int, int]:
+class CompileProgress:
+    """Says what XLA is compiling, where that takes long: no Python code of the script runs then."""
+
+    def __init__(self, folder: Path, began: float, *, is_shown: bool) -> None:
+        self._folder, self._began = folder, began
+        self._ended = threading.Event()
+        if is_shown:
+            threading.Thread(target=self._show, daemon=True).start()
+
+    def end(self) -> None:
+        """Say no more."""
+        self._ended.set()
+
+    def compiles(self) -> list[FirstFinding]:
+        """Return the compiles that XLA is at, as far as they are large."""
+        return recorded.unfinished(recorded.read(self._folder), self._began, time.time())
+
+    def _show(self) -> None:
+        """Write a line after ten seconds in one compile, and again after a minute."""
+        due: dict[float, float] = {}
+        while not self._ended.wait(1.0):
+            # Nothing is recorded during a compile.
+            times = [file.stat().st_mtime for file in recorded.files_in(self._folder)]
+            if not times or time.time() - max(times) < _PATIENCE[0]:
+                continue
+            for finding in self.compiles():
+                started = finding.largest.events[-1].start
+                first, later = _PATIENCE
+                after = due.setdefault(started, first)
+                if finding.seconds >= after:
+                    due[started] = after + later if after >= later else later
+                    sys.stderr.write(f"leafwise explain: {finding.so_far}\n")
+                    sys.stderr.flush()
+
+    def interrupt(self) -> bool:
+        """Say what XLA is compiling when Ctrl-C is pressed; return whether it is."""
+        compiles = self.compiles()
+        for finding in compiles:
+            lines = [f"{place(finding.site)}  {finding.text}", finding.headline]
+            lines += [f"fix: {fix}" for fix in finding.fixes()]
+            sys.stderr.write("\n  ".join(["", *lines]).replace("\n  ", "\n", 1) + "\n")
+        if compiles:
+            sys.stderr.write("XLA cannot be interrupted: Ctrl-C again ends the program\n")
+        return bool(compiles)
+
+
+_PATIENCE: Final = (10.0, 60.0)
+"""After so many seconds in one compile a line says so, and again after so many."""
+
+
+def _run(
+    command: list[str], limit: float | None, progress: CompileProgress, **options: Any
+) -> tuple[int, int]:
     """Run a command; return its process number and how it ended.
 
-    Ctrl-C reaches it from the terminal, and SIGTERM, which this process alone has got, by us.
+    Ctrl-C reaches it from the terminal, and SIGTERM, which this process alone has got, by us. In a
+    compile Ctrl-C reaches no Python code: then the second one ends the command.
     """
     process: subprocess.Popen[bytes] | None = None
+    is_warned = is_ended = False
 
     def handle(number: int, _: object) -> None:
-        if process is not None and number == signal.SIGTERM:
+        nonlocal is_warned, is_ended
+        if process is None:
+            return
+        was_warned, is_warned = is_warned, True  # it may be pressed again before this is done
+        if number == signal.SIGTERM or (was_warned and progress.compiles()):
+            is_ended = number == signal.SIGINT
             process.terminate()
+        else:
+            is_warned = progress.interrupt()
 
     # A handler is not inherited, unlike a signal that is ignored: one that is stays so.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -150,9 +216,11 @@ def _run(command: list[str], limit: float | None, **options: Any) -> tuple[int, 
                 signal.signal(number, handle)
         process = started = subprocess.Popen[bytes](command, **options)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return started.pid, started.wait(limit)
+            code = started.wait(limit)
+            return started.pid, -signal.SIGINT if is_ended and code == -signal.SIGTERM else code
         started.kill()
         return started.pid, started.wait()
     finally:
+        progress.end()
         for number, handler in before.items():
             signal.signal(number, handler)

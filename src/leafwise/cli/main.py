@@ -102,6 +102,7 @@ def explain(options: argparse.Namespace) -> int:
         text = f"{ours[0]} behind {script.name} is an option of the script"
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
     wanted = {"captures": options.captures, "audit": options.audit, "programs": bool(options.json)}
+    wanted["progress"] = options.progress or sys.stderr.isatty()
     if script.is_records:
         report, code = explain_script.read(Path(script.name), leafwise.__version__), 0
     else:

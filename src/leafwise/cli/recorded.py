@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display.findings import findings, functions_of
+from leafwise._display.first_compiles import FirstFinding, first_findings
 from leafwise._display.report import (
     AuditRecord,
     CapturesRecord,
@@ -65,14 +66,23 @@ def read(folder: Path) -> list[Process]:
 
 
 def make_report(
-    processes: Sequence[Process], main: Process | None, version: str, program: str, began: float
+    processes: Sequence[Process],
+    main: Process | None,
+    version: str,
+    program: str,
+    began: float,
+    *,
+    ended: float | None = None,
 ) -> Report:
-    """Return the report on a script, which has neither its duration nor its end yet."""
-    events = [
-        _event(record, "" if process is main else process.name, began)
-        for process in processes
-        for record in process.every("event")
-    ]
+    """Return the report on a script, which has neither its duration nor its end yet.
+
+    What was being compiled until the time at which the script ended counts up to then.
+    """
+    events: list[EventRecord] = []
+    for process in processes:
+        name = "" if process is main else process.name
+        events += [_event(record, name, began) for record in process.every("event")]
+        events += _unfinished(process, name, began, ended)
     events.sort(key=lambda event: event.start)
     versions = [record for process in processes for record in process.records if "jax" in record]
     left_out: dict[str, str] = {}
@@ -93,12 +103,37 @@ def make_report(
         events=events,
         warnings=_faults(processes),
         findings=findings(events),
+        first=first_findings(events),
         left_out=left_out,
         audit=_audit(processes),
         captures=_captures(processes),
         processes=of_processes,
         programs=programs,
     )
+
+
+def unfinished(processes: Sequence[Process], began: float, now: float) -> list[FirstFinding]:
+    """Return what XLA is compiling now, as far as it was written down before."""
+    events = (_unfinished(process, process.name, began, now) for process in processes)
+    return first_findings([event for several in events for event in several])
+
+
+def _unfinished(
+    process: Process, name: str, began: float, ended: float | None
+) -> Iterator[EventRecord]:
+    """Yield the compiles that had begun when a process was ended from outside."""
+    pending: dict[str, Record] = {}
+    for record in process.records:
+        if "compiling" in record:
+            pending[record["compiling"]["thread"]] = record["compiling"]
+        elif "event" in record and record["event"]["kind"] in ("compile", "cache hit"):
+            pending.pop(record["event"]["thread"], None)
+        elif "ended" in record:
+            pending.clear()
+    for compiling in pending.values():
+        event = _event(compiling, name, began)
+        event.seconds = max(0.0, (ended or 0.0) - compiling["start"])
+        yield event
 
 
 def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord:
@@ -108,6 +143,8 @@ def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord
     event.process = process
     event.site = event.site and event.site.shortened()
     event.defined, event.via = _short(event.defined), _short(event.via)
+    for origin in event.first.origins if event.first is not None else ():
+        origin.site, origin.via = origin.site and origin.site.shortened(), _short(origin.via)
     return event
 
 

@@ -14,6 +14,7 @@ import os
 import platform
 import sys
 import time
+import types
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,8 @@ import jax
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
 from leafwise._compare.fixes import definition_of, once, recreated_function
+from leafwise._compare.jitted_call import jit_once_fix
+from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._display.report import EventRecord, SiteRecord, StaleCaptureRecord, to_json
 from leafwise._jax.compat import left_out, shows_no_reasons
@@ -40,6 +43,7 @@ from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
 from leafwise._objects.call_site import Site, is_users_file, position_of, user_frame
 from leafwise._objects.stand_ins import MISSING
+from leafwise.cli.operations_recorder import OperationsRecorder
 
 Write: TypeAlias = Callable[..., None]
 """What takes a record, as keyword arguments."""
@@ -95,9 +99,11 @@ class Recorder(CaptureChecks):
             from leafwise.cli.program_recorder import ProgramRecorder  # noqa: PLC0415  # on demand
 
             self._programs = ProgramRecorder(write)
+        self._operations = OperationsRecorder(write)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, list[SeenFunction]] = {}
+        self._outside: Counter[Any] = Counter()
         self._lists_captures = checks_captures
         self._checks_calls = checks_captures or audit
         self._written = set[Any]()
@@ -123,6 +129,7 @@ class Recorder(CaptureChecks):
     def stop(self) -> None:
         """End, and put `jax.jit` back."""
         unwatch_events(self._record)
+        self._operations.stop()
         if self._programs is not None:
             self._programs.stop()
         switch_block(self, is_on=False)
@@ -174,7 +181,9 @@ class Recorder(CaptureChecks):
                 if self._programs is not None and is_compile:
                     spent = event.seconds - self._programs.seconds()
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                self._write(event=to_json(self._event(event)))
+                record = self._event(event)
+                self._operations.note(event, record)
+                self._write(event=to_json(record))
                 self._write_captures(event)
                 if (lost := left_out()) != self._left_out:
                     self._left_out = lost
@@ -209,6 +218,8 @@ class Recorder(CaptureChecks):
         if frame is not None and site is not None and frame.f_lineno == site.line:
             position = position_of(frame)
             record.call = None if position is None else list(position)
+        if event.eager and event.kind is EventKind.COMPILE:
+            record.fix = self._fix_of_start_up(event, frame)
         if why is None and program in self._known:
             return record
         record.via = "" if event.via is None else f"{event.via.file}:{event.via.line}"
@@ -219,6 +230,11 @@ class Recorder(CaptureChecks):
         if program is not None and why is not None and why.nearest is None:
             self._note_recreated(event, record, program)
         return record
+
+    def _fix_of_start_up(self, event: Event, frame: types.FrameType | None) -> Fix | None:
+        """Return how a line is jitted that has made many programs outside `jit` in this run."""
+        self._outside[event.site, event.run] += 1
+        return jit_once_fix(frame) if self._outside[event.site, event.run] == FEW_PROGRAMS else None
 
     def _note_recreated(self, event: Event, record: EventRecord, program: ProgramEntry) -> None:
         """Note whether a function is called for the first time whose like was called before."""

@@ -11,7 +11,13 @@ import warnings
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from leafwise._display.findings import Finding, findings
+from leafwise._display.findings import Finding, busy, findings
+from leafwise._display.first_compiles import (
+    CACHE_FOLDER,
+    MOST_FIRST,
+    FirstFinding,
+    cache_variables,
+)
 from leafwise._display.report import Report, TogetherRecord, TriedRecord
 from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
@@ -73,11 +79,14 @@ class Trials:
         """Try the costliest findings with an edit, note it in the report; return the new files."""
         with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
             every = [
-                (finding, edits_for(finding, self._script.name)) for finding in self.report.findings
+                (finding, edits_for(finding, self._script.name))
+                for finding in (*self.report.findings, *self.report.first[:MOST_FIRST])
             ]
         chosen = [edited for edited in every if edited[1]][:most]
-        if chosen:
-            runs = count(len(chosen) + (len(chosen) > 1), "time")
+        variables = cache_variables(self.report)
+        if chosen or variables is not None:
+            number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
+            runs = count(number, "time")
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
         kept: list[_Edited] = []
@@ -90,6 +99,8 @@ class Trials:
                     best = best or ([edited], tried)  # the costliest alone
             if len(kept) > 1 and (tried := self._tried(*kept)).verdict in CONFIRMED:
                 best = kept, tried
+            if variables is not None:
+                self.report.second_run = self._second_run(dict(variables))
         if best is None:
             return {}
         kept, tried = best
@@ -100,30 +111,42 @@ class Trials:
         """Run the script with the edits of some findings, and compare."""
         files = applied(edit for _, edits in every for edit in edits)
         report, printed = self._try(files)
-        before = sum(len(finding.programs) for finding, _ in every)
+        firsts = [finding for finding, _ in every if isinstance(finding, FirstFinding)]
+        again = [finding for finding, _ in every if finding not in firsts]
+        before = sum(len(finding.programs) for finding in again)
         after = max(0, before - _again(self.report) + _again(report))
+        quicker = busy(self.report.events) - busy(report.events)
+        is_quicker = 2 * quicker >= sum(finding.seconds for finding in firsts)
         if report.seconds > _LONGEST * self.report.seconds:
             verdict = "took too long"
         elif report.exit != self.report.exit:
             verdict = "changed the exit code"
         elif printed != self.printed and not self._output_varies:
             verdict = "changed the output"
-        elif after >= before:
+        elif (again and after >= before) or not (again or is_quicker):
             verdict = "did not help"
         else:
             verdict = SAME if printed == self.printed != b"" else UNKNOWN
-        saved = sum(finding.seconds for finding, _ in every) * (1 - after / before)
+        saved = sum(finding.seconds for finding in again) * (1 - after / max(1, before))
+        saved = max(0.0, quicker) if firsts else saved
         return TriedRecord(verdict, shown(files), before, after, saved, report.seconds)
+
+    def _second_run(self, variables: dict[str, str]) -> float:
+        """Return the seconds of a second run with JAX's cache on disk."""
+        with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
+            environment = variables | {CACHE_FOLDER: folder}
+            self._try({}, environment=environment)
+            return self._try({}, environment=environment)[0].seconds
 
     @cached_property
     def _output_varies(self) -> bool:
         """Whether two runs without an edit print different things."""
         return self._try({})[1] != self.printed
 
-    def _try(self, files: dict[Code, bytes]) -> tuple[Report, bytes]:
+    def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
         """Run the script with other files; its errors were shown by the first run."""
         changed = {code.path: code.file_with(text) for code, text in files.items()}
-        options = {"changed": changed, "limit": _LONGEST * self.report.seconds}
+        options = {"changed": changed, "limit": _LONGEST * self.report.seconds, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
             raise KeyboardInterrupt

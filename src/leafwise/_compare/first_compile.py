@@ -1,0 +1,172 @@
+"""What the operations of a program are from: an unrolled loop, constants, or a few lines.
+
+The number of runs of a loop is how often most primitives in its body are there, each at one piece
+of code: exact, as JAX traces the body once for each run. It is one more, if that holds of two: the
+first run may lack derivatives.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from leafwise._compare.fixes import fix_of_loop
+from leafwise._display.report import FirstCompile, Origin, SiteRecord
+from leafwise._display.words import place
+from leafwise._jax.compiles import module_of, shows_lines
+from leafwise._jax.operations import Frame, Frames, Operations, Statement, read_operations
+from leafwise._objects.call_site import Site, is_users_file
+from leafwise._objects.loops import Loop, loops_around
+
+_LEAST_SHARE: Final = 0.5
+_LEAST_RUNS: Final = 8
+LARGE_BYTES: Final = 1 << 20
+"""Constants of so many bytes are named."""
+
+_ALIKE: Final = 0.8
+"""The share of runs with results of one type, and of statements with them, in a loop that scans."""
+
+_MOST_LINES: Final = 3
+
+
+def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None:
+    """Return what XLA gets of a function, lowered at a line; None where JAX does not show it."""
+    module = module_of(lowered)
+    if module is None or not shows_lines():
+        return None
+    return describe_operations(read_operations(module, () if site is None else (site[:2],)))
+
+
+def describe_operations(operations: Operations) -> FirstCompile:
+    """Return what there is to say of the operations of a program."""
+    origins = [*_constants(operations), *_loops(operations)] or list(_lines(operations))
+    return FirstCompile(operations.total, origins)
+
+
+def _constants(operations: Operations) -> Iterator[Origin]:
+    if operations.nbytes >= LARGE_BYTES:
+        largest = max(operations.constants, key=lambda frames: operations.constants[frames])
+        yield Origin("constants", _site(_users_frame(largest)), nbytes=operations.nbytes)
+
+
+def _lines(operations: Operations) -> Iterator[Origin]:
+    """Yield the lines of the user's that most operations are from."""
+    lines = Counter[tuple[str, int]]()
+    for statement, number in operations.counts.items():
+        if (frame := _users_frame(statement.frames)) is not None:
+            lines[frame.file, frame.line] += number
+    for (file, line), number in lines.most_common(_MOST_LINES):
+        yield Origin("line", _site(Frame(file, line, 0)), share=number / operations.total)
+
+
+class _LoopOperations:
+    """The operations in a loop: those in no other loop inside it by the frames around the loop."""
+
+    def __init__(self, around: Loop | None) -> None:
+        self.around = around
+        self.total = 0
+        self.own: dict[Frames, dict[Statement, int]] = {}
+
+    @property
+    def largest(self) -> Frames:
+        """The frames around the loop; of a function with several callers those with most."""
+        return max(self.own, key=lambda frames: sum(self.own[frames].values()))
+
+    @property
+    def runs(self) -> int:
+        """How often the body was traced, over all runs of the loops around it."""
+        return _runs(self.own[self.largest]) if self.own else 0
+
+
+def _loops(operations: Operations) -> Iterator[Origin]:
+    """Yield the loop that multiplies most, of those that at least half of the operations are from.
+
+    A loop multiplies by its own runs, not by those of the loops around it: of a short loop in a
+    long one it is the long one.
+    """
+    least = operations.total * _LEAST_SHARE
+    often = [number for number in operations.counts.values() if number >= _LEAST_RUNS]
+    if sum(often) < least:
+        return  # no file is read
+    loops = _operations_by_loop(operations)
+    factors = {
+        loop: inside.runs / _runs_around(loop, loops)
+        for loop, inside in loops.items()
+        if inside.own and inside.total >= least
+    }
+    loop = max(factors, key=lambda loop: factors[loop], default=None)
+    if loop is None or factors[loop] < _LEAST_RUNS:
+        return
+    inside = loops[loop]
+    most = _ALIKE * inside.runs
+    numbers = [
+        (number, operations.alike[statement])
+        for statement, number in inside.own[inside.largest].items()
+        if statement.label
+    ]
+    every = [alike >= most for number, alike in numbers if number >= most]
+    is_alike = sum(every) >= _ALIKE * len(every)
+    frame = Frame(loop.file, loop.line, 0)
+    user = frame if is_users_file(loop.file) else _users_frame(inside.largest)
+    if user is None:  # a package of its own accord
+        return
+    yield Origin(
+        "loop" if loop.kind in ("for", "while", "comprehension") else loop.kind,
+        _site(user),
+        via="" if user is frame else place(_site(frame)),
+        share=inside.total / operations.total,
+        runs=inside.runs,
+        fix=fix_of_loop(loop, is_alike=is_alike),
+    )
+
+
+def _runs_around(loop: Loop, loops: Mapping[Loop, _LoopOperations]) -> int:
+    """Return the runs of the next loop around one that has operations of its own."""
+    around = loops[loop].around
+    while around is not None and not loops[around].runs:
+        around = loops[around].around
+    return 1 if around is None else loops[around].runs
+
+
+def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
+    loops: dict[Loop, _LoopOperations] = {}
+    for statement, number in operations.counts.items():
+        frames = statement.frames
+        around = list(_loops_of(frames[: operations.depth(frames)]))
+        for (_, loop), outer in itertools.zip_longest(around, around[1:]):
+            if loop not in loops:
+                loops[loop] = _LoopOperations(outer and outer[1])
+        for loop in {loop for _, loop in around}:
+            loops[loop].total += number
+        for depth, loop in around[:1]:
+            loops[loop].own.setdefault(frames[depth + 1 :], {})[statement] = number
+    return loops
+
+
+def _loops_of(frames: Frames) -> Iterator[tuple[int, Loop]]:
+    """Yield the loops around an operation, the innermost first, with the depth of their frame."""
+    for depth, frame in enumerate(frames):
+        for loop in loops_around(*frame, calls=depth > 0):
+            yield depth, loop
+
+
+def _runs(counts: Mapping[Statement, int]) -> int:
+    primitives: dict[tuple[Frames, str], int] = {}  # which may be several operations each time
+    for (frames, label), number in counts.items():
+        if label:
+            key = frames, label.rpartition(" ")[0]
+            primitives[key] = min(number, primitives.get(key, number))
+    numbers = Counter(primitives.values())
+    runs = max(numbers, key=lambda number: (numbers[number], -number), default=1)
+    runs += numbers[runs + 1] > 1
+    fitting = [number for number in numbers if abs(math.remainder(number, runs)) <= 1]
+    return runs if sum(numbers[number] for number in fitting) * 2 > numbers.total() else 0
+
+
+def _users_frame(frames: Frames) -> Frame | None:
+    return next((frame for frame in frames if is_users_file(frame.file)), None)
+
+
+def _site(frame: Frame | None) -> SiteRecord | None:
+    return None if frame is None else SiteRecord.of(Site(frame.file, frame.line, ""))

@@ -1,0 +1,192 @@
+"""What made first compiles long: a finding for each line and kind."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final
+
+from leafwise._display.findings import Finding, ProgramEvents, busy, line_of, programs_of
+from leafwise._display.reasons import Fix
+from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, Seconds, TriedRecord
+from leafwise._display.words import count, duration, paths_of, place, size
+
+MOST_FIRST: Final = 5
+_LEAST: Final = 1.0
+"""Programs that took less to trace, lower and compile are no finding."""
+
+_LEAST_PLAIN: Final = 5.0
+"""The seconds from which something is said for which there is no fix."""
+
+FEW_PROGRAMS: Final = 10
+"""So many programs of one line outside `jit` may as well be one."""
+
+_LONGEST_EACH: Final = 0.075
+"""Programs outside `jit` that take longer each gain little by being one."""
+
+
+@dataclasses.dataclass(slots=True)
+class FirstFinding(Finding):
+    """Programs whose first compile was long, for one cause at one line."""
+
+    origins: list[Origin] = dataclasses.field(default_factory=list[Origin])
+
+    @property
+    def largest(self) -> ProgramEvents:
+        """The program that took longest."""
+        return max(self.programs, key=lambda program: busy(program.events))
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the process ended before its compile."""
+        return self.largest.events[-1].unfinished
+
+    @property
+    def headline(self) -> str:
+        """What was compiled, for how long, and what it is from."""
+        spent, names = duration(self.seconds), paths_of(self.names)
+        if self.is_outside:
+            programs = count(len(self.programs), "program")
+            return f"{programs} compiled once each outside `jit`, {spent}"
+        nbytes = sum(origin.nbytes for origin in self.origins)
+        if nbytes and not self.is_unfinished:
+            compiled = duration(sum(self._seconds("compile", "cache hit")))
+            return f"{names} holds {size(nbytes)} of constants, which XLA folds: {compiled}"
+        several = len(self.names) > 1
+        took = f"the first compile{'s' * several} of {names} took {spent}"
+        if self.is_unfinished:
+            seconds = sum(self._seconds("compile"))
+            after = f" after {duration(seconds)}" if seconds else ""
+            took = f"XLA was not done with {names}{after}"
+        return f"{took}: {self._origin}"
+
+    @property
+    def so_far(self) -> str:
+        """What XLA is compiling, in one line."""
+        names, spent = paths_of(self.names), duration(sum(self._seconds("compile")))
+        return f"XLA has been compiling {names} for {spent}: {self._origin} ({place(self.site)})"
+
+    @property
+    def _origin(self) -> str:
+        first = self.largest.events[-1].first or FirstCompile(0, [])
+        return first.words(self.origins)
+
+    def effect(self, tried: TriedRecord) -> str:
+        """Return what an edit has saved that helped."""
+        after = duration(max(0.0, self.seconds - tried.saved))
+        return f"{duration(self.seconds)} -> {after} in first compiles"
+
+    @property
+    def via(self) -> list[str]:
+        """The line of a package that has the loop."""
+        return [origin.via for origin in self.origins[:1] if origin.via]
+
+    def fixes(self) -> list[Fix]:
+        """Return what to do, if anything was measured to help."""
+        fixes = [origin.fix for origin in self.origins]
+        fixes += [event.fix for event in self.events if event.fix is not None][:1]
+        return [fix for fix in fixes if fix]
+
+    def _seconds(self, *kinds: str) -> Iterator[float]:
+        return (event.seconds for event in self.events if event.kind in kinds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which `json.dumps` takes."""
+        spent = Seconds(
+            trace=sum(self._seconds("trace")),
+            lower=sum(self._seconds("lowering")),
+            compile=sum(self._seconds("compile", "cache hit")),
+        )
+        kind = "outside" if self.is_outside else "line"
+        origin, first = (*self.origins, Origin(kind, self.site))[0], self.largest.events[-1].first
+        return {
+            "place": place(self.site),
+            "text": self.text,
+            "via": self.via,
+            "kind": origin.kind,
+            "functions": self.names,
+            "programs": len(self.programs),
+            "what": self.headline,
+            "seconds": dataclasses.asdict(spent),
+            "operations": first.total if first is not None else None,
+            "share": origin.share,
+            "runs": origin.runs,
+            "bytes": origin.nbytes,
+            "unfinished": self.is_unfinished,
+            "fixes": list(map(str, self.fixes())),
+            "processes": self.processes,
+            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
+        }
+
+
+def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
+    """Return what made first compiles long, the longest first."""
+    groups: dict[Any, FirstFinding] = {}
+    outside: dict[Any, FirstFinding] = {}
+    for program in programs_of(events):
+        first, last = program.first, program.events[-1]
+        if program.is_repeat:
+            continue
+        spent = busy(program.events)
+        if last.first is not None and (spent >= _LEAST or last.unfinished):
+            for origins in last.first.grouped():
+                origin = (*origins, Origin("line", first.site))[0]
+                if origin.fix or spent >= _LEAST_PLAIN or last.unfinished:
+                    key = line_of(origin.site), origin.via, origin.kind
+                    finding = FirstFinding(origin.site, is_outside=False, origins=origins)
+                    groups.setdefault(key, finding).programs.append(program)
+        elif first.eager and program.is_compiled:
+            run = line_of(first.site), program.explained.run
+            finding = FirstFinding(first.site, is_outside=True)
+            outside.setdefault(run, finding).programs.append(program)
+    found = [*groups.values(), *filter(_is_start_up, outside.values())]
+    return sorted(found, key=lambda finding: -finding.seconds)
+
+
+def _is_start_up(finding: FirstFinding) -> bool:
+    """Return whether programs outside `jit` are many and small, so that one would be quicker."""
+    number, spent = len(finding.programs), finding.seconds
+    is_small = spent <= number * _LONGEST_EACH
+    return number >= FEW_PROGRAMS and spent >= _LEAST and is_small and bool(finding.fixes())
+
+
+def first_seconds(events: list[EventRecord]) -> float:
+    """Return how long JAX was busy with what it compiled for the first time."""
+    programs = programs_of(events)
+    first = [program for program in programs if program.is_compiled and not program.is_repeat]
+    return busy(event for program in first for event in program.events)
+
+
+def cache_off_lines(report: Report) -> Iterator[str]:
+    """Yield what JAX's cache on disk would save the next run, if it is off."""
+    variables = cache_variables(report)
+    if variables is not None:
+        names = " and ".join([CACHE_FOLDER, *(f"{name}={value}" for name, value in variables)])
+        what = duration(busy(_uncached(report)))
+        text = f"with {names} the next run reads from disk what took XLA {what}"
+        if report.second_run is not None:
+            text += f"; tried: {duration(report.seconds)} -> {duration(report.second_run)}"
+        yield text
+
+
+CACHE_FOLDER: Final = "JAX_COMPILATION_CACHE_DIR"
+
+
+def cache_variables(report: Report) -> list[tuple[str, str]] | None:
+    """Return what JAX's cache needs next to its folder; None where it would save little."""
+    compiles = _uncached(report)
+    spent = busy(compiles)
+    if spent < max(_LEAST_SAVED, _LEAST_PART * report.seconds):
+        return None
+    quick = sum(event.seconds for event in compiles if event.seconds < _NOT_WRITTEN)
+    return [("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")] if quick * 2 > spent else []
+
+
+def _uncached(report: Report) -> list[EventRecord]:
+    """Return the compiles that were finished with the cache off."""
+    compiles = (event for event in report.events if event.kind == "compile")
+    return [event for event in compiles if not (event.miss or event.unfinished)]
+
+
+_LEAST_SAVED: Final = 2.0
+_LEAST_PART: Final = 0.1
+_NOT_WRITTEN: Final = 1.0
+"""What takes fewer seconds to compile JAX does not write, unless it is told to."""

@@ -1,0 +1,196 @@
+"""Which lines made the operations of a program that XLA is about to compile.
+
+JAX gives each operation the Python frames that made it, without its own. A frame has a column, so
+that two calls in one line are two.
+"""
+
+import functools
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
+
+
+class Frame(NamedTuple):
+    """Where the expression begins that a function was evaluating; columns count from 0."""
+
+    file: str
+    line: int
+    column: int
+
+
+Frames: TypeAlias = tuple[Frame, ...]
+"""The frames around an operation, the innermost first."""
+
+
+class Statement(NamedTuple):
+    """What operations have in common that one piece of code made.
+
+    ``label`` has the primitive, its direction and the operation. It is empty for what functions of
+    JAX and its rules for derivatives made: how often these are there says nothing of the user's
+    code.
+    """
+
+    frames: Frames
+    label: str = ""
+
+
+class Operations(NamedTuple):
+    """The operations of a program.
+
+    Attributes:
+        counts: How many operations each statement has, those of a called function at each call:
+            XLA compiles it once for each.
+        alike: How many of these have results of one type, that of most of them.
+        constants: The bytes of constants, by the frames that they have.
+        around: The frames around the call of the jitted function; empty before JAX 0.11.
+        stack: The files and lines of some of these.
+    """
+
+    counts: Mapping[Statement, int]
+    alike: Mapping[Statement, int]
+    constants: Mapping[Frames, int]
+    around: Frames = ()
+    stack: Collection[tuple[str, int]] = ()
+
+    def depth(self, frames: Frames) -> int:
+        """Return how many of some frames are inside the jitted function."""
+        if self.around and frames[-len(self.around) :] == self.around:
+            return len(frames) - len(self.around)
+        inside = itertools.takewhile(lambda frame: frame[:2] not in self.stack, frames)
+        return len(list(inside))
+
+    @property
+    def total(self) -> int:
+        """How many operations there are in all."""
+        return sum(self.counts.values())
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the constants have."""
+        return sum(self.constants.values())
+
+
+def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
+    """Count the operations of a module of StableHLO by the code that made them.
+
+    It takes some 4 us for each operation. `stack` has files and lines around the call.
+    """
+    reader = _LocationReader()
+    constants, around = Counter[Frames](), tuple[Frame, ...]()
+    own: dict[str, Counter[tuple[Statement, Any]]] = {}
+    calls: dict[str, Counter[tuple[Frames, str]]] = {}
+    with module.context:
+        for function in module.body.operations:
+            name = str(function.attributes["sym_name"].value)
+            own[name], calls[name] = Counter(), Counter()
+            for (location, operation, callee, kind), number in reader.walk(function):
+                frames, primitive, is_rule = reader.read(location)
+                is_rule |= operation in _NO_PRIMITIVES
+                statement = Statement(frames, "" if is_rule else f"{primitive} {operation}")
+                own[name][statement, kind] += number
+                if callee:
+                    calls[name][frames, callee] += number
+                if operation == "stablehlo.constant":
+                    constants[frames] += number * _nbytes(kind)
+                if operation == "func.return" and name == "main":
+                    around = frames
+
+    @functools.cache
+    def expanded(name: str) -> Counter[tuple[Statement, Any]]:
+        counts = Counter(own.get(name, {}))
+        for (frames, callee), number in calls.get(name, {}).items():
+            for (statement, kind), times in expanded(callee).items():
+                joined = _joined(statement.frames, frames)
+                label = "" if joined == frames else statement.label  # a function of JAX
+                counts[Statement(joined, label), kind] += number * times
+        return counts
+
+    counts, alike = Counter[Statement](), dict[Statement, int]()
+    for (statement, _), number in expanded("main").items():
+        counts[statement] += number
+        alike[statement] = max(number, alike.get(statement, 0))
+    return Operations(counts, alike, constants, around, stack)
+
+
+_NO_PRIMITIVES: Final = ("func.func", "func.return", "stablehlo.constant")
+
+
+def _nbytes(kind: Any) -> int:
+    bits = re.search(r"\d+", str(kind.element_type))
+    return int(math.prod(kind.shape)) * max(1, int(bits[0]) // 8 if bits else 1)
+
+
+class _LocationReader:
+    """Reads the locations of one module, each part of them once."""
+
+    def __init__(self) -> None:
+        self._locations: dict[Any, Any] = {}  # by their attributes, which can be hashed
+        self._frames: dict[Any, tuple[Frames, bool]] = {}
+
+    def walk(self, function: Any) -> Any:
+        """Return the operations in a function: where from, what, which function they call, type."""
+        counts = Counter[tuple[Any, str, str, Any]]()
+
+        def count(operation: Any) -> Any:
+            name, results, location = operation.name, operation.results, operation.location
+            callee = operation.attributes["callee"].value if name == "func.call" else ""
+            self._locations.setdefault(location.attr, location)
+            counts[location.attr, name, callee, results[0].type if len(results) else None] += 1
+            return ir.WalkResult.ADVANCE
+
+        function.operation.walk(count, ir.WalkOrder.PRE_ORDER)
+        return counts.items()
+
+    def read(self, attribute: Any) -> tuple[Frames, str, bool]:
+        """Return the frames and the primitive, and whether a rule of JAX stands for a call.
+
+        Names of scopes are left out: flax gives each layer one of its own.
+        """
+        location = self._locations[attribute]
+        name = str(location.name_str) if _is(location, "name") else ""
+        primitive = name.rpartition("/")[2] + " backward" * ("transpose(" in name)
+        frames, is_rule = self._read_frames(location)
+        return frames, primitive, is_rule
+
+    def _read_frames(self, location: Any) -> tuple[Frames, bool]:
+        """Return the frames, of ``callsite(A at B)`` those of A and then those of B."""
+        if location.attr not in self._frames:
+            read: tuple[Frames, bool] = (), False
+            if _is(location, "name"):
+                read = self._read_frames(location.child_loc)
+            elif _is(location, "callsite"):
+                inside, _ = self._read_frames(location.callee)
+                call, is_rule = self._read_frames(location.caller)
+                frames = _joined(inside, call)
+                read = frames, is_rule or frames == call
+            elif _is(location, "file"):
+                frame = Frame(str(location.filename), location.start_line, location.start_col)
+                read = (frame,), False
+            self._frames[location.attr] = read
+        return self._frames[location.attr]
+
+
+_CLASSES: Final = {"name": "NameLoc", "callsite": "CallSiteLoc", "file": "FileLineColLoc"}
+
+
+def _is(location: Any, kind: str) -> bool:
+    """Return whether a location is of a kind: one class for all, or a class for each."""
+    is_a = getattr(location, f"is_a_{kind}", None)
+    return type(location).__name__ == _CLASSES[kind] if is_a is None else bool(is_a())
+
+
+def _joined(inside: Frames, call: Frames) -> Frames:
+    """Return the frames in a called function, and then those around the call.
+
+    A body that JAX calls goes on with the frames of the loop. Rules of JAX have all frames of the
+    call, or those of another place in it.
+    """
+    for start in range(len(inside)):
+        if inside[start:] == call[: len(inside) - start]:
+            return inside[:start] + call
+    return call if len(inside) > 1 and inside[-1] in call else inside + call

@@ -1,0 +1,176 @@
+"""The loops around a piece of code, read from the text of its file.
+
+What calls a function again and again counts as a loop: ``map``, ``reduce``, `jax.tree.map`, and a
+call with ``unroll=``. Loops through other functions in C, as those of `itertools`, and recursion
+are not seen.
+"""
+
+import ast
+import functools
+import linecache
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+_MAPPING: Final = re.compile(r"(.*\.)?tree[_.]map(_with_path)?|map|(functools\.)?reduce")
+_UNROLL: Final = "unroll"
+
+_Position: TypeAlias = tuple[int, int]
+
+
+class Loop(NamedTuple):
+    """A loop.
+
+    Attributes:
+        file: The file.
+        line: Its first line.
+        kind: ``for``, ``while``, ``comprehension``, ``unroll``, or the name of what is called.
+        has_parts: Whether it runs over objects with parts, such as layers, and not over arrays.
+    """
+
+    file: str
+    line: int
+    kind: str
+    has_parts: bool = False
+
+    @property
+    def is_call(self) -> bool:
+        """Whether a function is called that calls another one again and again."""
+        return self.kind not in _STATEMENTS
+
+
+_STATEMENTS: Final = ("for", "while", "comprehension")
+
+
+class _Body(NamedTuple):
+    """The body of a loop, or with no loop that of a function."""
+
+    start: _Position
+    end: _Position
+    loop: Loop | None
+
+
+def loops_around(file: str, line: int, column: int, *, calls: bool) -> Iterator[Loop]:
+    """Yield the loops that a function is in, the innermost first.
+
+    Args:
+        file: The file of the function.
+        line: The line of the expression that it evaluates, from 1.
+        column: Its column, in bytes from 0.
+        calls: Whether the expression calls a function whose operations are asked about.
+    """
+    bodies, callers = _loops_of(file)
+    at = line, column
+    caller = callers.get(at)
+    if caller is not None and (calls or caller.kind == _UNROLL):
+        yield caller
+    around = [body for body in bodies if body.start <= at < body.end]
+    for body in sorted(around, key=lambda body: body.start, reverse=True):
+        if body.loop is None:
+            return
+        yield body.loop
+
+
+@functools.cache
+def _loops_of(file: str) -> tuple[list[_Body], dict[_Position, Loop]]:
+    """Return the bodies of loops and functions in a file, and the calls that are loops."""
+    bodies: list[_Body] = []
+    callers: dict[_Position, Loop] = {}
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return bodies, callers
+    for node in ast.walk(tree):
+        loop, repeated = _repeated(node, file)
+        bodies += [_span(nodes, loop) for nodes in repeated]
+        if isinstance(node, ast.Call) and (kind := _repeating(node)):
+            callers[node.lineno, node.col_offset] = Loop(file, node.lineno, kind)
+    return bodies, callers
+
+
+def _repeated(
+    node: ast.AST, file: str
+) -> tuple[Loop | None, Sequence[list[ast.expr] | list[ast.stmt]]]:
+    """Return a loop, and what it evaluates again; the body of a function, which is no loop."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return None, [node.body]
+        case ast.Lambda():
+            return None, [[node.body]]
+        case ast.For() | ast.AsyncFor():
+            return Loop(file, node.lineno, "for", _has_parts(node)), [node.body]
+        case ast.While():
+            return Loop(file, node.lineno, "while"), [[node.test], node.body]
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            parts = [[part] for part in _repeated_parts(node)]
+            return Loop(file, node.lineno, "comprehension"), parts
+        case _:
+            return None, []
+
+
+def _repeating(call: ast.Call) -> str:
+    """Return the kind of loop that a call is; empty if it is none."""
+    if any(isinstance(part, ast.Call) and _dotted(part.func) == "map" for part in call.args):
+        return "map"  # which runs when this call takes its items
+    if any(keyword.arg == _UNROLL for keyword in call.keywords):
+        return _UNROLL
+    name = _dotted(call.func)
+    return name if _MAPPING.fullmatch(name) else ""
+
+
+def _span(nodes: list[ast.expr] | list[ast.stmt], loop: Loop | None) -> _Body:
+    first, last = nodes[0], nodes[-1]
+    end = last.end_lineno or 0, last.end_col_offset or 0
+    return _Body((first.lineno, first.col_offset), end, loop)
+
+
+def _repeated_parts(
+    node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
+) -> Iterable[ast.expr]:
+    """Return what a comprehension evaluates again: all but its first iterable."""
+    values = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+    inner = [generator.iter for generator in node.generators[1:]]
+    return [*values, *inner, *(test for generator in node.generators for test in generator.ifs)]
+
+
+def _has_parts(loop: ast.For | ast.AsyncFor) -> bool:
+    """Return whether the variable of a loop is called, or has attributes or items by name."""
+    target = loop.target
+    if isinstance(loop.iter, ast.Call) and _dotted(loop.iter.func) == "enumerate":
+        target = target.elts[-1] if isinstance(target, ast.Tuple) else target
+    elif isinstance(target, ast.Tuple):  # `for w, b in params`, and not over several arrays
+        return not isinstance(loop.iter, ast.Call)
+    name = target.id if isinstance(target, ast.Name) else None
+    for node in (node for statement in loop.body for node in ast.walk(statement)):
+        used: ast.AST | None = None
+        if isinstance(node, ast.Call):
+            used = node.func
+        elif isinstance(node, ast.Attribute) and node.attr not in _OF_ARRAYS:
+            used = node.value
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            used = node.value if isinstance(node.slice.value, str) else None
+        if isinstance(used, ast.Name) and used.id == name:
+            return True
+    return False
+
+
+_OF_ARRAYS: Final = (
+    "T",
+    "astype",
+    "at",
+    "dtype",
+    "mean",
+    "ndim",
+    "reshape",
+    "shape",
+    "size",
+    "sum",
+)
+"""Attributes of an array, which a loop over its leading axis may well read."""
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return ``tree.map`` for ``jax.tree.map``: at most two names."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value).rpartition('.')[2]}.{node.attr}".lstrip(".")
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,123 @@
+"""What XLA gets to compile, in a process of a script: which lines its operations are from.
+
+A large program is written down before its compile, which may take so long that the process is
+ended: then nothing else of it would be there.
+"""
+
+import ast
+import dataclasses
+import inspect
+import linecache
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from leafwise._captures.captures import Capture, captures
+from leafwise._compare.first_compile import LARGE_BYTES, describe_operations
+from leafwise._compare.fixes import fix_of_constants
+from leafwise._display.report import EventRecord, FirstCompile, SiteRecord, to_json
+from leafwise._jax.compiles import (
+    Compile,
+    listen_to_compiles,
+    shows_lines,
+    stop_listening_to_compiles,
+)
+from leafwise._jax.events import EventKind
+from leafwise._jax.operations import read_operations
+from leafwise._jit.recorder import Event
+from leafwise._objects.call_site import Site
+from leafwise.errors import message_of
+
+_SMALL: Final = 0.01
+"""A program that was lowered in fewer seconds is too small to be read: JAX takes 50 us or more for
+each operation, and this module some 4."""
+
+_LONG: Final = 1.0
+"""So many seconds a program takes, from trace to compile, whose operations are told."""
+
+_MANY: Final = 1000
+"""A program of so many operations is written down before its compile."""
+
+
+class _Program(threading.local):
+    """The program that a thread is at."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.lowered: tuple[Event, EventRecord] | None = None
+        self.first: FirstCompile | None = None
+
+
+class OperationsRecorder:
+    """Reads programs before they are compiled, and tells what their operations are from."""
+
+    def __init__(self, write: Callable[..., None]) -> None:
+        self._write = write
+        self._here = _Program()
+        self._listener = self._read  # one object: a bound method is another one each time
+
+    def stop(self) -> None:
+        """Read no more programs."""
+        stop_listening_to_compiles(self._listener)
+
+    def note(self, event: Event, record: EventRecord) -> None:
+        """Take an event of this thread; that of a long compile gets its operations."""
+        here = self._here
+        here.seconds += event.seconds
+        if event.kind is EventKind.LOWERING and event.seconds >= _SMALL:
+            here.lowered = event, record
+            if shows_lines():  # asked once JAX has chosen its devices
+                listen_to_compiles(self._listener)
+        elif event.kind is EventKind.COMPILE:
+            if here.seconds >= _LONG:
+                record.first = here.first
+            here.seconds, here.lowered, here.first = 0.0, None, None
+
+    def _read(self, compiled: Compile) -> None:
+        """Read a program on the thread that is about to compile it."""
+        lowered, self._here.lowered = self._here.lowered, None
+        if lowered is None:
+            return
+        event, record = lowered
+        try:
+            operations = read_operations(compiled.module, _stack())
+            described = self._here.first = describe_operations(operations)
+            for origin in described.origins:
+                if origin.kind == "constants":
+                    large = _large_captures(event.fun)
+                    origin.site = _site_of(large) or origin.site or record.site
+                    origin.fix = fix_of_constants([capture.name for capture in large])
+            if operations.total >= _MANY or operations.nbytes >= LARGE_BYTES:
+                facts: dict[str, Any] = {"kind": "compile", "start": time.time(), "seconds": 0.0}
+                facts |= {"first": described, "unfinished": True, "explanation": None}
+                self._write(compiling=to_json(dataclasses.replace(record, **facts)))
+        except Exception as error:  # noqa: BLE001  # the script goes on
+            self._write(fault=f"{compiled.name}: {type(error).__name__}: {message_of(error)}")
+
+
+def _stack() -> set[tuple[str, int]]:
+    """Return the files and lines that this thread is at."""
+    frame, lines = inspect.currentframe(), set[tuple[str, int]]()
+    while frame is not None:
+        lines.add((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return lines
+
+
+def _large_captures(fun: Callable[..., Any] | None) -> list[Capture]:
+    """Return what a function captures that has large arrays."""
+    if fun is None:
+        return []
+    return [capture for capture in captures(fun).own() if capture.nbytes >= LARGE_BYTES]
+
+
+def _site_of(large: Sequence[Capture]) -> SiteRecord | None:
+    """Return the only line that binds the first name, or else that where it is first read."""
+    if not large:
+        return None
+    where, name = large[0].where, large[0].name.partition(".")[0]
+    tree = ast.parse("".join(linecache.getlines(where.file)))
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+    lines = [node.lineno for node in names if isinstance(node.ctx, ast.Store)]
+    return SiteRecord.of(Site(where.file, lines[0] if len(lines) == 1 else where.line, ""))

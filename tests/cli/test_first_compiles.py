@@ -1,0 +1,235 @@
+"""`leafwise explain` says why a first compile is slow: when it is done, and while XLA is at it."""
+
+import json
+import os
+import signal
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from leafwise_explain import VARIABLE
+
+from .conftest import Explained, Runner
+from .test_notebooks import write as write_notebook
+
+WITHOUT_OPTIMIZATIONS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "COLUMNS": "100"}
+
+LOOP = """\
+import jax, jax.numpy as jnp
+
+def cell(h, x, w):
+    z = jax.nn.sigmoid(h @ w + x)
+    return (1 - z) * jnp.tanh(jax.nn.sigmoid(x @ w + h) * h @ w) + z * h
+
+def loss(w, xs):
+    h = jnp.zeros(8)
+    for x in xs:
+        h = cell(h, x, w)
+    return h.sum()
+
+step = jax.jit(jax.grad(loss))
+print(step(jnp.ones((8, 8)), jnp.ones((RUNS, 8))).shape)
+"""
+LONG = LOOP.replace("RUNS", "600")
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, **WITHOUT_OPTIMIZATIONS, **more}
+
+
+@pytest.mark.slow
+def test_a_loop(run: Runner) -> None:
+    """Its line, share and runs, the fix, and the cache; `--fail-on` does not count it."""
+    script = run.write(LOOP.replace("RUNS", "16"))
+    done, report = run.report("--fail-on", "recompile", script, env=environment())
+    assert (done.returncode, done.stdout) == (0, "(8, 8)\n")
+    (finding,) = report["first"]
+    assert (finding["place"], finding["kind"], finding["runs"]) == ("script.py:9", "loop", 16)
+    assert (finding["text"], finding["functions"]) == ("for x in xs:", ["loss"])
+    assert finding["share"] > 0.8
+    assert finding["seconds"]["compile"] > 0.5
+    assert not finding["unfinished"]
+    assert "script.py:9  for x in xs:\n  the first compile of loss took " in done.stderr
+    assert "  fix: `jax.lax.scan` (or `fori_loop`), which traces and compiles the" in done.stderr
+    assert "nothing was compiled again. JAX worked " in done.stderr
+
+
+@pytest.mark.nightly
+def test_constants(run: Runner) -> None:
+    """The array is named with the line that makes it, and is to be an argument."""
+    script = run.write(
+        """\
+        import jax, jax.numpy as jnp, numpy as np
+        TABLE = np.arange(1 << 23, dtype=np.float32).reshape(8, -1)
+        def look(x):
+            return jnp.cumsum(jnp.cos(TABLE), axis=1) * x
+        jax.jit(look)(2.0)
+        """
+    )
+    _, report = run.report(script, env=environment())
+    (finding,) = report["first"]
+    assert (finding["place"], finding["kind"]) == ("script.py:2", "constants")
+    assert finding["what"].startswith("look holds 32.0 MiB of constants, which XLA folds: ")
+    assert finding["fixes"] == ["pass `TABLE` as an argument"]
+
+
+@pytest.mark.nightly
+def test_a_loop_in_a_package(run: Runner) -> None:
+    """The user's line comes first, and the package's behind it."""
+    run.write(LOOP.partition("step =")[0], "site-packages/nets/__init__.py")
+    script = run.write(
+        """\
+        import sys
+        sys.path.insert(0, "site-packages")
+        import jax, jax.numpy as jnp, nets
+        def train(w, xs):
+            return jax.grad(nets.loss)(w, xs)
+        jax.jit(train)(jnp.ones((8, 8)), jnp.ones((20, 8)))
+        """
+    )
+    done, report = run.report(script, env=environment())
+    (finding,) = report["first"]
+    assert (finding["place"], finding["via"]) == ("script.py:5", ["nets/__init__.py:9"])
+    assert "script.py:5 [nets/__init__.py:9]  return jax.grad(nets.loss)" in done.stderr
+
+
+@pytest.mark.nightly
+def test_a_loop_in_a_notebook(run: Runner) -> None:
+    """The cell is the file."""
+    definition, _, call = LOOP.replace("RUNS", "20").partition("step =")
+    name = write_notebook(run.folder, definition, f"step ={call}")
+    _, report = run.report(name, env=environment())
+    (finding,) = report["first"]
+    assert (finding["place"], finding["runs"]) == ("Cell In[1]:9", 20)
+
+
+@pytest.mark.nightly
+def test_a_start_up(run: Runner) -> None:
+    """Many small programs that one line makes outside jitted functions may be one."""
+    body = "\n".join(f"    out.append(jnp.tile(x, {n}).sum())" for n in range(2, 40))
+    net = f"import jax.numpy as jnp\ndef init(x):\n    out = []\n{body}\n    return out\n"
+    run.write(net, "site-packages/nets.py")
+    script = run.write(
+        """\
+        import sys
+        sys.path.insert(0, "site-packages")
+        import jax, jax.numpy as jnp, nets
+        x = jnp.ones(3)
+        params = nets.init(x)
+        """
+    )
+    _, report = run.report(script, env=environment())
+    (finding,) = report["first"]
+    assert (finding["place"], finding["kind"]) == ("script.py:5", "outside")
+    assert finding["programs"] >= 38
+    assert "`jitted_init = jax.jit(lambda x: nets.init(x))` once" in finding["fixes"][0]
+
+
+def test_a_quick_loop(explained: Explained) -> None:
+    """What compiles in less than a second is no finding."""
+
+    def script() -> None:
+        def solve(x: Any) -> Any:
+            for _ in range(30):
+                x = jnp.sin(x)
+            return x
+
+        jax.jit(solve)(1.0)
+
+    assert not explained(script).get("first")
+
+
+# ------------------------------------------------------------------------ while XLA compiles
+
+
+def started(run: Runner, *options: str, **more: Any) -> Any:
+    """Start a script whose compile takes minutes; return once XLA is at it."""
+    script = run.write(LONG)
+    env = environment(TMPDIR=str(run.folder), **more.pop("env", {}))
+    process = run.popen("-m", "leafwise", "explain", *options, script, env=env, **more)
+    deadline = time.monotonic() + 120
+    while not any('"compiling"' in each.read_text() for each in run.folder.rglob("rank*.jsonl")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return process
+
+
+@pytest.mark.slow
+def test_ctrl_c(run: Runner) -> None:
+    """The first one says what XLA is at, the second one ends the program; the report is whole."""
+    process = started(run, "--json", "report.json", start_new_session=True)
+    os.killpg(process.pid, signal.SIGINT)
+    seen = ""
+    while "Ctrl-C again ends the program" not in seen:
+        seen += process.stderr.readline()
+    assert "script.py:9  for x in xs:\n  XLA was not done with loss after " in seen
+    assert "  fix: `jax.lax.scan` (or `fori_loop`)" in seen
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    report = json.loads((run.folder / "report.json").read_text())
+    (finding,) = report["first"]
+    assert (finding["unfinished"], finding["runs"]) == (True, 600)
+    assert "the program ended: interrupted" in err
+
+
+@pytest.mark.nightly
+def test_sigterm_and_progress(run: Runner) -> None:
+    """A scheduler's limit is met with a whole report; a line says after ten seconds what it is."""
+    process = started(run, "--progress")
+    line = process.stderr.readline()
+    assert line.startswith("leafwise explain: XLA has been compiling loss for 1")
+    assert line.endswith("from this loop, which ran 600 times in one trace (script.py:9)\n")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "script.py:9  for x in xs:\n  XLA was not done with loss after " in err
+    assert "the program ended: SIGTERM" in err
+
+
+@pytest.mark.nightly
+def test_a_folder_of_records(run: Runner) -> None:
+    """Of a process that was killed the folder has the compile that it was at."""
+    records = run.folder / "records"
+    process = run.popen(run.write(LONG), env=environment(**{VARIABLE: str(records)}))
+    while not any('"compiling"' in each.read_text() for each in records.rglob("rank*.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.kill()
+    process.communicate()
+    _, report = run.report("records")
+    (finding,) = report["first"]
+    assert finding["what"].startswith("XLA was not done with loss: ")
+    assert (finding["place"], finding["runs"]) == ("script.py:9", 600)
+
+
+# ------------------------------------------------------------------------ --try
+
+
+@pytest.mark.nightly
+def test_unroll_is_left_out(run: Runner) -> None:
+    """The edit is tried, and so is JAX's cache on disk: both with the seconds that they save."""
+    script = run.write(
+        """\
+        import jax, jax.numpy as jnp
+        def body(h, x):
+            return jax.nn.softmax(jnp.tanh(jnp.tanh(h @ h + x) @ h)), None
+        @jax.jit
+        @jax.grad
+        def step(h, xs):
+            return jax.lax.scan(body, h, xs, unroll=60)[0].sum()
+        print(step(jnp.ones((8, 8)), jnp.ones((60, 8, 8))).sum())
+        """
+    )
+    done, report = run.report("--try", script, env=environment())
+    (finding,) = report["first"]
+    assert finding["kind"] == "unroll"
+    assert finding["tried"]["verdict"] == "confirmed"
+    assert finding["tried"]["edit"][1].endswith("jax.lax.scan(body, h, xs)[0].sum()")
+    assert report["second_run"] < report["seconds"]
+    assert " in first compiles, output the same" in done.stderr
+    assert "with JAX_COMPILATION_CACHE_DIR" in done.stderr

@@ -1,0 +1,71 @@
+"""Which loop a program is from, how often that ran, and what to do: forty programs."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+from tests.first_compiles import rolled, unrolled
+from tests.kit.inside import Act, Site
+
+from leafwise._compare.first_compile import first_compile
+
+FIXES = {
+    "scan": "`jax.lax.scan` (or",
+    "map": "`jax.lax.map`",
+    "layers": "`jax.lax.scan` over the layers",
+    "unlike": "its runs differ in shape",
+    "unroll": "leave out `unroll=`",
+    "none": "",
+}
+
+
+def origins_of(make: Callable[[], Any]) -> Any:
+    """Return what the program is from that a function makes."""
+    function, args = make()
+    frame = inspect.currentframe()
+    assert frame is not None
+    site = Site(__file__, frame.f_lineno + 1, "")
+    first = first_compile(jax.jit(function).lower(*args), site)
+    assert first is not None
+    return first.origins
+
+
+def marked_lines(module: Any) -> dict[int, tuple[int, str]]:
+    """Return the lines of a module that say how often they run, and which fix there is."""
+    lines = enumerate(inspect.getsource(module).splitlines(), 1)
+    found = [(number, re.search(r"# runs (\d+): (\w+)$", line)) for number, line in lines]
+    return {number: (int(mark[1]), mark[2]) for number, mark in found if mark}
+
+
+MARKED = marked_lines(unrolled)
+
+
+@pytest.mark.parametrize("make", unrolled.PROGRAMS, ids=lambda make: make.__name__)
+def test_the_loop(make: Callable[[], Any]) -> None:
+    """The line is that of the loop, the runs are exact, and the fix is the one that holds."""
+    (origin,) = origins_of(make)
+    assert origin.site.file == unrolled.__file__
+    runs, fix = MARKED[origin.site.line]
+    assert origin.runs == runs
+    assert 0.5 <= origin.share <= 1
+    assert str(origin.fix).startswith(FIXES[fix])
+    assert bool(origin.fix) == bool(FIXES[fix])
+    assert (origin.fix.act is Act.ROLL) == (origin.kind == "unroll")
+
+
+def test_every_marked_line_was_found() -> None:
+    """No line that is marked is the loop of no program."""
+    found = {origins_of(make)[0].site.line for make in unrolled.PROGRAMS}
+    assert found == set(MARKED)
+
+
+@pytest.mark.parametrize("make", rolled.PROGRAMS, ids=lambda make: make.__name__)
+def test_no_loop(make: Callable[[], Any]) -> None:
+    """The program has no loop to name; the lines with most operations are those of the file."""
+    origins = origins_of(make)
+    assert {origin.kind for origin in origins} <= {"line"}
+    assert not any(origin.fix for origin in origins)
+    assert sum(origin.share for origin in origins) <= 1
