@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 from tests.first_compiles import rolled, unrolled
 from tests.kit.inside import Act, Site
 
+import leafwise as lw
 from leafwise._compare.first_compile import first_compile
+from leafwise._jax.compat import ANSWERS, Internal
 
 FIXES = {
     "scan": "`jax.lax.scan` (or",
@@ -69,3 +72,25 @@ def test_no_loop(make: Callable[[], Any]) -> None:
     assert {origin.kind for origin in origins} <= {"line"}
     assert not any(origin.fix for origin in origins)
     assert sum(origin.share for origin in origins) <= 1
+
+
+def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trace says what XLA got of it, statics and keywords as they were; no event is seen."""
+
+    @lw.jit
+    def solve(x: Any, steps: lw.Static[int], *, rate: float = 0.1) -> Any:
+        for _ in range(steps):
+            x = x + rate * jnp.sin(x)
+        return x
+
+    solve(jnp.ones(3), 20)
+    solve(jnp.ones(3), 30, rate=1.0)
+    with lw.watch() as log:
+        firsts = [trace.first for trace in solve.traces]
+    assert not log.events
+    assert [first.origins[0].runs for first in firsts if first is not None] == [20, 30]
+    assert "which ran 20 times in one trace\n  fix: `jax.lax.scan`" in str(firsts[0])
+    jax.vmap(solve, (0, None))(jnp.ones((2, 3)), 9)
+    assert solve.traces[-1].first is None
+    monkeypatch.setitem(ANSWERS, Internal.LOCATIONS, False)
+    assert solve.traces[0].first is None

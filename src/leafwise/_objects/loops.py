@@ -136,37 +136,16 @@ def _repeated_parts(
 def _has_parts(loop: ast.For | ast.AsyncFor) -> bool:
     """Return whether the variable of a loop is called, or has attributes or items by name."""
     target = loop.target
-    if isinstance(loop.iter, ast.Call) and _dotted(loop.iter.func) == "enumerate":
-        target = target.elts[-1] if isinstance(target, ast.Tuple) else target
-    elif isinstance(target, ast.Tuple):  # `for w, b in params`, and not over several arrays
-        return not isinstance(loop.iter, ast.Call)
-    name = target.id if isinstance(target, ast.Name) else None
-    for node in (node for statement in loop.body for node in ast.walk(statement)):
-        used: ast.AST | None = None
-        if isinstance(node, ast.Call):
-            used = node.func
-        elif isinstance(node, ast.Attribute) and node.attr not in _OF_ARRAYS:
-            used = node.value
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            used = node.value if isinstance(node.slice.value, str) else None
-        if isinstance(used, ast.Name) and used.id == name:
-            return True
-    return False
+    if isinstance(target, ast.Tuple) and not isinstance(loop.iter, ast.Call):
+        return True  # `for w, b in params`, and not over several arrays
+    if isinstance(target, ast.Tuple):  # of `enumerate`
+        target = target.elts[-1]
+    name, body = re.escape(ast.unparse(target)), "\n".join(map(ast.unparse, loop.body))
+    return re.search(rf"\b{name}{_USED}", body) is not None
 
 
-_OF_ARRAYS: Final = (
-    "T",
-    "astype",
-    "at",
-    "dtype",
-    "mean",
-    "ndim",
-    "reshape",
-    "shape",
-    "size",
-    "sum",
-)
-"""Attributes of an array, which a loop over its leading axis may well read."""
+_USED: Final = r"(\(|\[['\"]|\.(?!(T|at|dtype|mean|ndim|reshape|shape|size|sum)\b))"
+"""How an object with parts is used, and not how an array is."""
 
 
 def _dotted(node: ast.expr) -> str:

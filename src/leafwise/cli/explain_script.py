@@ -159,14 +159,12 @@ class CompileProgress:
         while not self._ended.wait(1.0):
             # Nothing is recorded during a compile.
             times = [file.stat().st_mtime for file in recorded.files_in(self._folder)]
-            if not times or time.time() - max(times) < _PATIENCE[0]:
+            if not times or time.time() - max(times) < _PATIENCE:
                 continue
             for finding in self.compiles():
-                started = finding.largest.events[-1].start
-                first, later = _PATIENCE
-                after = due.setdefault(started, first)
-                if finding.seconds >= after:
-                    due[started] = after + later if after >= later else later
+                event = finding.largest.events[-1]
+                if event.seconds >= due.get(event.start, _PATIENCE):
+                    due[event.start] = event.seconds + _LATER
                     sys.stderr.write(f"leafwise explain: {finding.so_far}\n")
                     sys.stderr.flush()
 
@@ -182,7 +180,8 @@ class CompileProgress:
         return bool(compiles)
 
 
-_PATIENCE: Final = (10.0, 60.0)
+_PATIENCE: Final = 10.0
+_LATER: Final = 60.0
 """After so many seconds in one compile a line says so, and again after so many."""
 
 
