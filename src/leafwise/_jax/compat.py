@@ -34,7 +34,7 @@ class Internal(Enum):
     PROGRAMS = "what it lowers", "interpreters.pxla.lower_sharding_computation", _REASONS
     CONTEXT = "all that a trace depends on", "config.trace_context", "reasons without a public name"
     COMPILES = "programs before their compile", "compiler.compile_or_get_cached", "their operations"
-    LOCATIONS = "the lines of operations", "", "what first compiles are from"
+    LOCATIONS = "the lines of operations", "", ""
     EXCHANGES = "the trees of a loop", "lax.control_flow.loops._check_carry_type", "exchanges"
     REUSED = "traces that it takes up in others", "core.trace_ctx", ""
     NAMES = "the names of what a trace depends on", "config.trace_context_names", ""
