@@ -36,20 +36,20 @@ def budgets_of(
     """Hold a test to its budgets; if it fails itself, that is what is reported."""
     running: list[tuple[budget, list[Allowance]]] = []
     for group in _groups(marks):
-        counted: dict[str, Any] = {each.events: each.most for each in group}
+        counted: dict[str, Any] = {limit.events: limit.most for limit in group}
         of = group[0].of
         # An operation of JAX itself counts if the marker names it.
         running.append((budget(**counted, of=of, eager=callable(of)), group))
     with watch() as log:
-        for each, _ in running:
-            each.__enter__()
+        for counter, _ in running:
+            counter.__enter__()
         try:
             yield
         except BaseException:
-            for each, _ in running:
-                each.__exit__(*sys.exc_info())
+            for counter, _ in running:
+                counter.__exit__(*sys.exc_info())
             raise
-    error = _over(running) or _misspelt(log, [each for _, group in running for each in group])
+    error = _over(running) or _misspelt(log, [limit for _, group in running for limit in group])
     if error is not None:
         on_error(error)
         raise error
@@ -65,7 +65,7 @@ def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:
         # A marker on top of another, or on a parameter set, comes behind it.
         if group.setdefault(events, (nodeid, allowance))[0] == nodeid:
             group[events] = nodeid, allowance
-    return [[each for _, each in group.values()] for group in groups.values()]
+    return [[limit for _, limit in group.values()] for group in groups.values()]
 
 
 def _over(running: list[tuple[budget, list[Allowance]]]) -> RetraceError | None:
