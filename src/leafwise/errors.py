@@ -47,7 +47,7 @@ class _Linked:
     def __str__(self) -> str:
         """Return the message, and the link that tells more."""
         # A subclass leads to the section of a class above it.
-        named = next(each.__name__ for each in type(self).__mro__ if each.__name__ in __all__)
+        named = next(cls.__name__ for cls in type(self).__mro__ if cls.__name__ in __all__)
         return f"{self.message}\nSee {DOCS}reference/errors/#{named.lower()}"
 
 

@@ -117,8 +117,8 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
 
     def own(self) -> "Captures":
         """Return what the user's own code reads, without that of packages and of generated code."""
-        found = (each for each in self if is_users_file(each.where.file))
-        return Captures(found, self.function)
+        items = (capture for capture in self if is_users_file(capture.where.file))
+        return Captures(items, self.function)
 
     @property
     def total_nbytes(self) -> int:
@@ -192,32 +192,32 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
 
 def captures_of(fn: Callable[..., Any], bindings: Iterable[Binding]) -> Captures:
     """Return what is in some places that a function reads."""
-    shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    found = [_capture(each) for each in shown if each.place.read() is not GONE]
-    return Captures(found, name_of(fn))
+    shown = [binding for binding in bindings if not (binding.place.is_member or binding.itself)]
+    items = [_capture(binding) for binding in shown if binding.place.read() is not GONE]
+    return Captures(items, name_of(fn))
 
 
 def _capture(binding: Binding) -> Capture:
     value, where = binding.place.read(), _captured_at(binding)
     if value is MISSING:
         return Capture(binding.place.name, where, Treatment.STATIC, None, is_bound=False)
-    found = contents_of(value)
-    treatment, inside = treatment_of_leaf(value), {leaf.treatment for leaf, _ in found}
+    contents = contents_of(value)
+    treatment, inside = treatment_of_leaf(value), {leaf.treatment for leaf, _ in contents}
     is_pytree = is_tree(value) and inside & {Treatment.LITERAL, Treatment.CONSTANT}
     if treatment is None and is_pytree:
         treatment = Treatment.PYTREE
     if treatment is None and callable(value):
         treatment = Treatment.FUNCTION
     treatment = treatment or Treatment.STATIC
-    arrays = {id(each): each for leaf, each in found if leaf.treatment is Treatment.CONSTANT}
+    arrays = {id(array): array for leaf, array in contents if leaf.treatment is Treatment.CONSTANT}
     return Capture(
         binding.place.name,
         where,
         treatment,
         value,
-        leaves=tuple(leaf for leaf, _ in found if leaf.path),
+        leaves=tuple(leaf for leaf, _ in contents if leaf.path),
         arrays=tuple(
-            (key, math.prod(each.shape) * each.dtype.itemsize) for key, each in arrays.items()
+            (key, math.prod(array.shape) * array.dtype.itemsize) for key, array in arrays.items()
         ),
     )
 

@@ -164,7 +164,7 @@ def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
     one, other, path = was.form, now.form, ""
     while isinstance(one, Form) and isinstance(other, Form) and one.text == other.text:
         mine, its = one.named(), other.named()
-        step = next((each for each in {**mine, **its} if mine.get(each) != its.get(each)), None)
+        step = next((step for step in {**mine, **its} if mine.get(step) != its.get(step)), None)
         if step is None:
             break
         path, one, other = path + step, mine.get(step), its.get(step)
@@ -213,7 +213,7 @@ class Observation:
         }
         if not inside:
             return []
-        return [each for each in self.bindings.values() if each.code in inside or each.itself]
+        return [entry for entry in self.bindings.values() if entry.code in inside or entry.itself]
 
     def is_unchanged(self) -> bool:
         """Return whether all places have what they had."""

@@ -56,13 +56,13 @@ class Observer:
             return
         if jax.config.jax_check_tracer_leaks:  # which a frame would be
             return
-        given = {name: seen[name] for name in parameters(code) if name in seen}
+        args = {name: seen[name] for name in parameters(code) if name in seen}
         held = [seen[name] for name in code.co_freevars if name in seen]
         # What is traced is no capture, whichever it is.
-        key = code, *[id(type(each) if is_a(each, Tracer) else each) for each in given.values()]
+        key = code, *[id(type(value) if is_a(value, Tracer) else value) for value in args.values()]
         key = *key, *map(id, held)
         if key not in self._runs:
-            self._runs[key] = frame, Run(code, None, frame.f_globals, given, set())
+            self._runs[key] = frame, Run(code, None, frame.f_globals, args, set())
             self._frames[id(frame)] = code
         self._runs[key][1].inside.update(self._around(frame.f_back))
 
@@ -83,12 +83,12 @@ class Observer:
 
     def so_far(self) -> list[Run]:
         """Return what has started."""
-        found: list[Run] = []
+        runs: list[Run] = []
         for frame, run in self._runs.values():
             behind = filter(inspect.isfunction, gc.get_referents(frame))
-            function = next((each for each in behind if each.__code__ is run.code), None)
-            found.append(run._replace(function=function))
-        return found
+            function = next((fun for fun in behind if fun.__code__ is run.code), None)
+            runs.append(run._replace(function=function))
+        return runs
 
 
 def holds_tracers(value: Any) -> bool:

@@ -41,12 +41,12 @@ def annotations_of(owner: Any) -> dict[str, Any]:
     if annotationlib is None:
         return inspect.get_annotations(owner)
     form = annotationlib.Format
-    found: dict[str, Any] = annotationlib.get_annotations(owner, format=form.FORWARDREF)
-    late = [name for name, annotation in found.items() if _has_forward_name(annotation)]
+    annotations: dict[str, Any] = annotationlib.get_annotations(owner, format=form.FORWARDREF)
+    late = [name for name, annotation in annotations.items() if _has_forward_name(annotation)]
     if late:
         texts = annotationlib.get_annotations(owner, format=form.STRING)
-        found |= {name: texts[name] for name in late}
-    return found
+        annotations |= {name: texts[name] for name in late}
+    return annotations
 
 
 def written_annotations(cls: type) -> dict[str, tuple[type, Any]]:
@@ -78,13 +78,13 @@ def signature_of(value: Any) -> inspect.Signature:
     if annotationlib is None:
         return inspect.signature(value)
     read: Any = inspect.signature
-    found: inspect.Signature = read(value, annotation_format=annotationlib.Format.FORWARDREF)
-    late = [each.name for each in found.parameters.values() if _has_forward_name(each.annotation)]
+    signature: inspect.Signature = read(value, annotation_format=annotationlib.Format.FORWARDREF)
+    late = [arg.name for arg in signature.parameters.values() if _has_forward_name(arg.annotation)]
     if late:
         texts = read(value, annotation_format=annotationlib.Format.STRING).parameters
-        parameters = {**found.parameters, **{name: texts[name] for name in late}}
-        found = found.replace(parameters=list(parameters.values()))
-    return found
+        parameters = {**signature.parameters, **{name: texts[name] for name in late}}
+        signature = signature.replace(parameters=list(parameters.values()))
+    return signature
 
 
 def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
@@ -101,13 +101,13 @@ def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
     def annotate(wanted: Any, /) -> dict[str, Any]:
         if wanted == annotationlib.Format.VALUE_WITH_FAKE_GLOBALS:
             raise NotImplementedError  # as the protocol of `__annotate__` asks
-        found: dict[str, Any] = dict(kinds)
+        annotations: dict[str, Any] = dict(kinds)
         for base in reversed(cls.__mro__ if late else ()):
             own = annotationlib.get_annotations(base, format=wanted)
-            found |= {name: without_initvar(own[name]) for name in late & own.keys()}
+            annotations |= {name: without_initvar(own[name]) for name in late & own.keys()}
         if wanted == annotationlib.Format.STRING:
-            found = annotationlib.annotations_to_string(found)
-        return found
+            annotations = annotationlib.annotations_to_string(annotations)
+        return annotations
 
     init.__annotate__ = annotate
 
@@ -297,9 +297,9 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
 def alias_of(annotation: Any) -> Any:
     """Return the alias of a ``type`` statement that an annotation is, or subscripts; or None."""
     origin = typing.get_origin(annotation)
-    found: Any = annotation if origin is None else origin
+    alias: Any = annotation if origin is None else origin
     # By name: there is one of typing, from Python 3.12 on, and one of typing_extensions.
-    return found if type(found).__name__ == "TypeAliasType" else None
+    return alias if type(alias).__name__ == "TypeAliasType" else None
 
 
 def named_by(annotation: Any) -> Any:
@@ -310,16 +310,16 @@ def named_by(annotation: Any) -> Any:
     if alias is None:
         return None
     value = _value_of(alias)
-    given: tuple[Any, ...] = typing.get_args(annotation)
+    args: tuple[Any, ...] = typing.get_args(annotation)
     own: tuple[Any, ...] = alias.__type_params__
     wanted = (value,) if isinstance(value, typing.TypeVar) else getattr(value, "__parameters__", ())
-    if not given or not wanted:
+    if not args or not wanted:
         return value
     if own != wanted:  # in another order, or not all of them
-        arguments = dict(zip(own, given, strict=False))
-        given = tuple(arguments.get(each, each) for each in wanted)
+        arguments = dict(zip(own, args, strict=False))
+        args = tuple(arguments.get(variable, variable) for variable in wanted)
     try:
-        return given[0] if isinstance(value, typing.TypeVar) else value[given]
+        return args[0] if isinstance(value, typing.TypeVar) else value[args]
     except TypeError:  # variables of other kinds, in another order
         return value
 
@@ -391,7 +391,7 @@ def has_buried_mark(annotation: Any, seen: Sequence[Any] = ()) -> bool:
         return False
     for part in typing.get_args(inner):  # those of Callable start with a list
         parts: list[Any] = part if isinstance(part, list) else [part]
-        if any(has_mark(each) or has_buried_mark(each, seen) for each in parts):
+        if any(has_mark(argument) or has_buried_mark(argument, seen) for argument in parts):
             return True
     return False
 

@@ -134,10 +134,10 @@ def make_init(
     for definition in order:
         if definition.name in fields or definition.name in names:
             prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
-    given = [f.name for f in spec.fields if f.definition.init or f.has_default]
-    dynamic = [f"_lw_put({name!r}, {name})" for name in given if name in spec.dynamic_names]
-    static = [f"_lw_put({name!r}, {name})" for name in given if name in spec.static_names]
-    later = hasattr(cls, "__post_init__") or len(given) < len(spec.fields)
+    attributes = [f.name for f in spec.fields if f.definition.init or f.has_default]
+    dynamic = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.dynamic_names]
+    static = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.static_names]
+    later = hasattr(cls, "__post_init__") or len(attributes) < len(spec.fields)
     post: list[str] = []
     if hasattr(cls, "__post_init__"):
         post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"]

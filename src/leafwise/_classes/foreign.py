@@ -71,7 +71,7 @@ def seal(instance: object) -> None:
     state = dict_of(instance)
     # A default that no constructor has assigned is on the class only.
     values = [state[name] if name in state else getattr(instance, name) for name in names]
-    values = [each.value if isinstance(each, Boxed) else each for each in values]
+    values = [value.value if isinstance(value, Boxed) else value for value in values]
     key = _shared(table, key_of(table, tuple(values)))
     state.update(zip(names, key.values, strict=True))
     state[KEY] = key

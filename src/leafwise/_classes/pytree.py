@@ -162,28 +162,28 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
     names = [f.name for f in fields]
-    reserved = next((each for each in names if each.startswith((RESERVED, "__leafwise"))), None)
+    reserved = next((name for name in names if name.startswith((RESERVED, "__leafwise"))), None)
     if reserved is not None:
         raise DefinitionError(
             f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
         )
-    made: Any = _with_room_for_key(cls, fields, options)
-    _attach_methods(made, options, own)
+    result: Any = _with_room_for_key(cls, fields, options)
+    _attach_methods(result, options, own)
     spec = ClassSpec(
-        made,
+        result,
         fields,
         has_own_init="__init__" in own or not options.init,
         many_statics=options.many_statics,
     )
-    _attach_statics(made, spec)
-    instance.attach_init(made, spec, scopes, own.get("__init__"), init=options.init)
-    bind_methods(made, frozenset(made.__dataclass_fields__), is_decorated)
-    abc.update_abstractmethods(made)
-    guard_subclasses(made)
+    _attach_statics(result, spec)
+    instance.attach_init(result, spec, scopes, own.get("__init__"), init=options.init)
+    bind_methods(result, frozenset(result.__dataclass_fields__), is_decorated)
+    abc.update_abstractmethods(result)
+    guard_subclasses(result)
     # A new tuple for each class: cloudpickle drops attributes identical to those of a base.
-    setattr(made, MARK, (made.__qualname__, options.many_statics))
+    setattr(result, MARK, (result.__qualname__, options.many_statics))
     install(spec)  # last, so that JAX never holds a class that could not be finished
-    return made
+    return result
 
 
 def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: PytreeOptions) -> Any:

@@ -86,8 +86,8 @@ def spec_of(cls: type) -> ClassSpec:
     if spec is None:
         construct.check_decorated(cls)
         _, many_statics = cls.__dict__[MARK]
-        made: Any = cls
-        own_init = not made.__init__.__code__.co_filename.startswith("<leafwise")
+        owner: Any = cls
+        own_init = not owner.__init__.__code__.co_filename.startswith("<leafwise")
         spec = ClassSpec(cls, _fields_again(cls), has_own_init=own_init, many_statics=many_statics)
         install(spec)
     return spec
@@ -181,10 +181,10 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
     positions = None if fields is None else [(*dynamic, *static).index(name) for name in fields]
 
     def key(self: Any) -> StaticKey:
-        found = key_of(table, tuple([getattr(self, name) for name in static]))
+        static_key = key_of(table, tuple([getattr(self, name) for name in static]))
         if is_checking():
-            verify(found)
-        return found
+            verify(static_key)
+        return static_key
 
     def flatten(self: Any) -> tuple[tuple[Any, ...], StaticKey]:
         return tuple([getattr(self, name) for name in dynamic]), key(self)
@@ -216,7 +216,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         raise DefinitionError(f"register takes a class, got {cls!r} ({type(cls).__name__})")
     name = cls.__name__
     names = [*dynamic, *static]
-    twice = [given for given in names if names.count(given) > 1]
+    twice = [field for field in names if names.count(field) > 1]
     if twice:
         raise DefinitionError(
             f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
@@ -226,7 +226,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
     declared = _declared(cls)
     if declared is not None and set(declared) != set(names):
         lost = [field for field in declared if field not in names]
-        unknown = [given for given in names if given not in declared]
+        unknown = [field for field in names if field not in declared]
         detail = (
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )

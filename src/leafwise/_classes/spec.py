@@ -111,7 +111,7 @@ class ClassSpec:
         if self.content_names:
             # Now, not at the first instance: a forked child may wait for ever for an import.
             importlib.import_module("leafwise._statics.content")
-        self.uncompared = frozenset(each.name for each in fields if not each.definition.compare)
+        self.uncompared = frozenset(field.name for field in fields if not field.definition.compare)
         if self.uncompared:
             ClassSpec.any_uncompared = True
         self.table: KeyTable = table_of(cls)
@@ -141,14 +141,14 @@ def declaration(
         kind = _frozen(kind)
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     default, factory = definition.default, definition.default_factory
-    given = {
+    parts = {
         "default": default,
         "default_factory": factory,
         "converter": options.converter or dataclasses.MISSING,
         "check": options.check or dataclasses.MISSING,
     }
     missing = dataclasses.MISSING
-    arguments = [f"{key}={_as_code(value)}" for key, value in given.items() if value is not missing]
+    arguments = [f"{key}={_as_code(value)}" for key, value in parts.items() if value is not missing]
     inside = ", ".join([*arguments, *([more] if more else [])])
     return f"{definition.name}: {kind} = lw.{'static_' * static}field({inside})"
 
@@ -330,8 +330,8 @@ def contradictions(
     """Return what is contradictory in the declaration of the field `where`."""
     name = where.rpartition(".")[2]
     if isinstance(annotation, dataclasses.Field):
-        found = typing.cast("Any", annotation).metadata
-        static = is_static_metadata(found) is True
+        entries = typing.cast("Any", annotation).metadata
+        static = is_static_metadata(entries) is True
         return [
             f"{where}: its annotation is the declaration of a field, as if `:` were `=`\n"
             f"  fix: `{name}: ... = lw.{'static_' * static}field(...)`"
@@ -435,10 +435,10 @@ def written_default(cls: type, name: str, value: Any) -> str:
     owner, _ = written_annotations(cls).get(name, (cls, None))
     with contextlib.suppress(OSError, SyntaxError, TypeError):
         body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        for each in body.body:
-            if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == name and each.value:
-                given = {word.arg: word.value for word in getattr(each.value, "keywords", ())}
-                code = given.get("default", given.get("default_factory", each.value))
+        for node in body.body:
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name and node.value:
+                options = {word.arg: word.value for word in getattr(node.value, "keywords", ())}
+                code = options.get("default", options.get("default_factory", node.value))
                 return shorten(Verbatim(ast.unparse(code)), _LONGEST)
     if hasattr(value, "dtype"):
         return f"{'jnp' if isinstance(value, jax.Array) else 'np'}.array({value.tolist()})"

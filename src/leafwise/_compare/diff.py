@@ -69,15 +69,15 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
         ['w']: shape (3,) -> (4,)
     """
     tolerance = Tolerance(rtol, atol)
-    if any(each != 0 and not values for each in tolerance) or not min(tolerance) >= 0:
+    if any(number != 0 and not values for number in tolerance) or not min(tolerance) >= 0:
         raise ValueError(
             f"lw.diff compares numbers within rtol={rtol!r}, atol={atol!r} if both are 0 or more "
             f"and values are compared\n  fix: lw.diff(a, b, values=True, rtol=1e-6)"
         )
     root = "tree"  # which the paths of a Diff leave out
-    found = compare(root, a, b, tolerance=tolerance if values else None)
+    reasons = compare(root, a, b, tolerance=tolerance if values else None)
     return Diff(
-        each._replace(path=each.path.removeprefix(root).removeprefix(".")) for each in found
+        reason._replace(path=reason.path.removeprefix(root).removeprefix(".")) for reason in reasons
     )
 
 

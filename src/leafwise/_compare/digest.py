@@ -310,13 +310,13 @@ def _sha(made: Json) -> str:
 def _fields_of(cls: Any) -> dict[str, str] | None:
     """Return the fields of a class in order, each with its annotation and options as text."""
     if dataclasses.is_dataclass(cls):
-        return {each.name: _field(each) for each in dataclasses.fields(cls)}
+        return {field.name: _field(field) for field in dataclasses.fields(cls)}
     if (own := getattr(cls, "__attrs_attrs__", None)) is not None:
-        return {each.name: _annotation(each.type) for each in own}
+        return {field.name: _annotation(field.type) for field in own}
     names: Any = getattr(cls, "_fields", None)
     if issubclass(cls, tuple) and names is not None:
-        found = annotations_of(cls)
-        return {each: _annotation(found.get(each)) for each in names}
+        annotations = annotations_of(cls)
+        return {name: _annotation(annotations.get(name)) for name in names}
     return None
 
 

@@ -63,32 +63,32 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
 
 def differences(before: Signature, after: Signature, *, placed: bool = False) -> Explanation:
     """Compare two calls; a function that is placed moves its arguments, and does not compile."""
-    found = list(_config_reasons(before, after))
-    config_differs = bool(found)
-    found += _refused_leaf_reasons(before, after)
-    found += _device_reasons(before, after)
-    found += _argument_reasons(before, after)
-    found += _static_argument_reasons(before, after)
-    found += _undecided(before, after)
+    reasons = list(_config_reasons(before, after))
+    config_differs = bool(reasons)
+    reasons += _refused_leaf_reasons(before, after)
+    reasons += _device_reasons(before, after)
+    reasons += _argument_reasons(before, after)
+    reasons += _static_argument_reasons(before, after)
+    reasons += _undecided(before, after)
     trees = paired(before, after)
-    found += TreeComparison(config_differs=config_differs).reasons(trees)
-    found = _with_reached_comparisons(found, after.root.names, raises=trees.same is None)
+    reasons += TreeComparison(config_differs=config_differs).reasons(trees)
+    reasons = _with_reached_comparisons(reasons, after.root.names, raises=trees.same is None)
     if after.labels:
-        found = [_with_labels(reason, after) for reason in found]
+        reasons = [_with_labels(reason, after) for reason in reasons]
     if placed:
-        found = [
-            each._replace(outcome=Outcome.DISPATCH)
-            if each.outcome is Outcome.RECOMPILE and each.kind is not ReasonKind.LEAF_KIND
-            else each
-            for each in found
-            if each.kind is not ReasonKind.DEVICES
+        reasons = [
+            reason._replace(outcome=Outcome.DISPATCH)
+            if reason.outcome is Outcome.RECOMPILE and reason.kind is not ReasonKind.LEAF_KIND
+            else reason
+            for reason in reasons
+            if reason.kind is not ReasonKind.DEVICES
         ]
-    acted = [each for each in found if each.outcome is not Outcome.REUSE]
-    unsound = tuple(each for each in found if each.outcome is Outcome.REUSE)
-    severity = max((each.outcome.severity for each in acted), default=0)
+    acted = [reason for reason in reasons if reason.outcome is not Outcome.REUSE]
+    unsound = tuple(reason for reason in reasons if reason.outcome is Outcome.REUSE)
+    severity = max((reason.outcome.severity for reason in acted), default=0)
     outcome = tuple(Outcome)[severity]
-    reasons = tuple(sorted(acted, key=lambda each: each.rank))
-    return Explanation(outcome, reasons, unsound, 0)
+    ranked = tuple(sorted(acted, key=lambda reason: reason.rank))
+    return Explanation(outcome, ranked, unsound, 0)
 
 
 def _with_labels(reason: Reason, call: Signature) -> Reason:

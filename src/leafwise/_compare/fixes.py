@@ -292,7 +292,7 @@ _PAIR: Final = 2
 
 
 def _static_fix(one: Any, other: Any) -> Advice:
-    if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
+    if all(is_a(value, float) and math.isnan(value) for value in (one, other)):
         return fix("keep one NaN object, or use None: NaN is not equal to itself")
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
@@ -341,7 +341,7 @@ def definition_of(value: Any, depth: int = 5) -> Any:
 def changed_part(one: Any, other: Any) -> list[Change]:
     """Return what two recreated functions hold that differs, if it has a name."""
     with contextlib.suppress(Exception):  # code of the values' own classes
-        if all(hasattr(each, "__wrapped__") for each in (one, other)):
+        if all(hasattr(function, "__wrapped__") for function in (one, other)):
             one, other = inspect.unwrap(one), inspect.unwrap(other)
         path, mine, its = first_difference(one, other, by="content")
         name = re.sub(r".*__(closure|kwdefaults)__\['(\w+)'\]", r"\2", path).lstrip(".")

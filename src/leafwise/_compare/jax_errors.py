@@ -81,9 +81,9 @@ def add_uses(
     """Add a note to an error of a call, if a dynamic value was used as a static one."""
     # Whatever goes wrong here, the user's exception is the one to see.
     with contextlib.suppress(Exception):
-        found = uses_in(error, named_arguments(fun, args, kwargs))
-        if found and not _is_explained(error):
-            error.add_note(_Explained(_HEADER + "\n".join(found)))
+        uses = uses_in(error, named_arguments(fun, args, kwargs))
+        if uses and not _is_explained(error):
+            error.add_note(_Explained(_HEADER + "\n".join(uses)))
 
 
 def _is_explained(error: Exception) -> bool:
@@ -104,11 +104,11 @@ def _is_refused(reason: Reason, pair: Refusal) -> bool:
     return not (reason.outcome is Outcome.REUSE or is_weak or is_zero)
 
 
-def _fixes_for(found: list[Reason]) -> Iterator[str]:
-    for reason in found:
+def _fixes_for(reasons: list[Reason]) -> Iterator[str]:
+    for reason in reasons:
         if reason.kind is ReasonKind.STRUCTURE and "None" in (reason.before, reason.after):
             yield str(reason._replace(cause=Cause.STRUCTURE).fix)
-    if any(reason.kind is ReasonKind.STATIC for reason in found):
+    if any(reason.kind is ReasonKind.STATIC for reason in reasons):
         yield "a static has one value while JAX traces: keep it, or make the field dynamic"
 
 
@@ -232,15 +232,15 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
     field, library = _fields(cls).get(name), library_of(cls)
     if name in getattr(cls, "_fields", ()):
         field = dataclasses.field(default=cls._field_defaults.get(name, dataclasses.MISSING))
-        found = map(annotations_of, cls.__mro__)
-        field.type = next((kinds[name] for kinds in found if name in kinds), "Any")
+        tables = map(annotations_of, cls.__mro__)
+        field.type = next((kinds[name] for kinds in tables if name in kinds), "Any")
     if field is None and library == "flax.nnx":
         return f"`self.{name} = nnx.static(...)`"
     if field is None:
         return f"aux_data, not a child, where {cls.__name__} is flattened"
     is_made = field.default_factory is not dataclasses.MISSING
-    given = field.default_factory if is_made else field.default
-    value = "" if given is dataclasses.MISSING else written_default(cls, name, given)
+    default = field.default_factory if is_made else field.default
+    value = "" if default is dataclasses.MISSING else written_default(cls, name, default)
     option = f"default{'_factory' * is_made}={value}"
     kind = without_marks(field.type)
     has_none = not ours and (issubclass(cls, tuple) or library == "chex")

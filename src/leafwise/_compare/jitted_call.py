@@ -37,12 +37,12 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
             return _IN_WORDS  # a value that is part of the program, and may change
     module = next((name for name, value in frame.f_globals.items() if value is jax), None)
     called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
-    given = ", ".join(arguments)
-    code = f"jitted_{called} = {module}.jit(lambda {given}: {text})"
-    if not (module and given) or frame.f_code.co_name == "<lambda>" or len(code) > _LONGEST:
+    parameters = ", ".join(arguments)
+    code = f"jitted_{called} = {module}.jit(lambda {parameters}: {text})"
+    if not (module and parameters) or frame.f_code.co_name == "<lambda>" or len(code) > _LONGEST:
         return _IN_WORDS
     how = once(is_in_module=frame.f_code.co_name == "<module>")
-    call = f"jitted_{called}({given})"
+    call = f"jitted_{called}({parameters})"
     words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
     return Fix(words, Act.JIT_ONCE, (code, call))
 

@@ -70,9 +70,9 @@ class LoweredProgram:
     def shown(self, operation: Operation) -> Operation:
         """Return an operation with the names of the functions that it calls."""
 
-        def name(found: re.Match[str]) -> str:
-            place = int(found[1][1:])
-            return f"@{self.functions[place]}" if place < len(self.functions) else found[0]
+        def name(match: re.Match[str]) -> str:
+            place = int(match[1][1:])
+            return f"@{self.functions[place]}" if place < len(self.functions) else match[0]
 
         return dataclasses.replace(operation, text=_OURS.sub(name, operation.text))
 

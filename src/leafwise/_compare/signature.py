@@ -98,10 +98,10 @@ class Signature:
         ]
         dynamic = jax.tree.unflatten(self.treedef, leaves)
         names, values = self.root.names, self.root.values
-        given = dict(zip((*self.root.steps, *names), (*dynamic, *values), strict=True))
-        places = [f"args[{place}]" for place in range(len(given))]
-        args = [given.pop(place) for place in places if place in given]
-        return args, {path[len("kwargs['") : -len("']")]: value for path, value in given.items()}
+        by_path = dict(zip((*self.root.steps, *names), (*dynamic, *values), strict=True))
+        places = [f"args[{place}]" for place in range(len(by_path))]
+        args = [by_path.pop(place) for place in places if place in by_path]
+        return args, {path[len("kwargs['") : -len("']")]: value for path, value in by_path.items()}
 
     @cached_property
     def leaf_paths(self) -> Sequence[str]:

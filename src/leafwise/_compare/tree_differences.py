@@ -129,21 +129,21 @@ class TreeComparison:
         if not (isinstance(mine, Node) and isinstance(its, Node)):
             return [self.mismatch(part)]
         is_compared = not same and path  # the root is no node of the user's
-        found = list(self._node_reasons(part, mine, its)) if is_compared else []
-        for each in below:
-            found += self.reasons(each)
+        reasons = list(self._node_reasons(part, mine, its)) if is_compared else []
+        for child in below:
+            reasons += self.reasons(child)
         if same:
-            found += self._unsound_reasons(path, mine, its)
+            reasons += self._unsound_reasons(path, mine, its)
         # Treedefs that differ retrace, which nothing milder explains.
-        elif path and all(each.outcome.severity < Outcome.RETRACE.severity for each in found):
+        elif path and all(reason.outcome.severity < Outcome.RETRACE.severity for reason in reasons):
             aux = mine.aux, its.aux
             reason = Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, Cause.AUX_DATA)
             if same is None:  # JAX raises what comparing them does
                 _, one, other = first_difference(*aux)
                 cause = Cause.FAILING_COMPARISON
                 reason = Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, one, other, cause)
-            found.insert(0, reason)
-        return found
+            reasons.insert(0, reason)
+        return reasons
 
     def _node_reasons(self, part: Part, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""

@@ -258,7 +258,7 @@ _ROLES: Final = {
 
 def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]:
     """Return what JAX made again, the longest first; or what of it is too small to be one."""
-    found: dict[Any, Finding] = {}
+    rows: dict[Any, Finding] = {}
     forward: dict[Any, Any] = {}
     key: Any
     recreated: dict[Any, list[ProgramEvents]] = {}
@@ -266,12 +266,12 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
         first = program.first
         line = line_of(first.site)
         if first.eager:
-            finding = found.setdefault((line, "outside"), Finding(first.site, is_outside=True))
+            finding = rows.setdefault((line, "outside"), Finding(first.site, is_outside=True))
             finding.every.append(program)
             finding.programs += [program] if program.is_repeat else []
         elif program.is_repeat:
             key = _line_and_cause(program, forward)
-            found.setdefault(key, Finding(first.site, is_outside=False)).programs.append(program)
+            rows.setdefault(key, Finding(first.site, is_outside=False)).programs.append(program)
         elif program.explained.recreated:
             key = line, program.identity, first.process
             recreated.setdefault(key, []).append(program)
@@ -279,9 +279,9 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
         # A function that is jitted for two objects is not recreated all the time.
         if len(several) > 1 or several[0].explained.recreated != "new":
             finding = Finding(several[0].first.site, is_outside=False)
-            found.setdefault((line, identity, "recreated"), finding).programs.extend(several)
+            rows.setdefault((line, identity, "recreated"), finding).programs.extend(several)
     least = min(_SMALL, _SMALL * busy(events))
-    again = [each for each in found.values() if each.programs and (each.seconds < least) is small]
+    again = [row for row in rows.values() if row.programs and (row.seconds < least) is small]
     return sorted(again, key=lambda finding: -finding.seconds)
 
 
@@ -328,9 +328,9 @@ def nothing_again(events: list[EventRecord]) -> bool:
     return len(compiled) == len(set(compiled)) and not findings(events, small=True)
 
 
-def seconds_of(found: Iterable[Finding]) -> float:
+def seconds_of(group: Iterable[Finding]) -> float:
     """Return the time that went into repeats."""
-    return busy([event for finding in found for event in finding.events])
+    return busy([event for finding in group for event in finding.events])
 
 
 def busy(events: Iterable[EventRecord]) -> float:

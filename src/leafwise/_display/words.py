@@ -116,10 +116,10 @@ def cache_lines(report: "Report") -> list[str]:
     for event in misses:
         names.setdefault(clean(event.miss), []).append(clean(event.name))
     return [
-        f"cache miss of {paths_of(each)}: {why}"
-        if len(each) == 1
-        else f"{len(each):,} cache misses of {paths_of(each)}: {why}"
-        for why, each in names.items()
+        f"cache miss of {paths_of(group)}: {why}"
+        if len(group) == 1
+        else f"{len(group):,} cache misses of {paths_of(group)}: {why}"
+        for why, group in names.items()
     ]
 
 

@@ -73,7 +73,7 @@ ANSWERS: Final[dict[Internal, bool]] = {}
 
 def left_out() -> dict[str, str]:
     """Return what JAX does not show, by what was asked so far, and what is left out for that."""
-    missing = [each.value for each, answer in ANSWERS.items() if not answer]
+    missing = [row.value for row, answer in ANSWERS.items() if not answer]
     return {shown: lost for shown, _, lost in missing if lost}
 
 
@@ -157,7 +157,7 @@ def dropped_fields(cls: Any) -> frozenset[str]:
         names = {*kept["data_fields"], *kept["meta_fields"]}
     except (AttributeError, KeyError, TypeError):
         return frozenset()
-    return frozenset(each.name for each in dataclasses.fields(cls) if each.init) - names
+    return frozenset(field.name for field in dataclasses.fields(cls) if field.init) - names
 
 
 def forget_exported_class(cls: type, name: str) -> None:

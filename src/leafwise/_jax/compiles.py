@@ -95,10 +95,10 @@ class Compile(NamedTuple):
 
     def cache_key(self) -> str | None:
         """Return the key in the persistent cache, by JAX's own rules; None if it shows none."""
-        found = self.settings, self.backend, self.module, self.devices
+        arguments = self.settings, self.backend, self.module, self.devices
         key: str | None = None
         with contextlib.suppress(AttributeError, TypeError):
-            key = inside("compiler")._get_cache_key(*found)  # noqa: SLF001
+            key = inside("compiler")._get_cache_key(*arguments)  # noqa: SLF001
         return key
 
 
@@ -138,7 +138,7 @@ def shows_lines() -> bool:
 
 def _probe() -> dict[Internal, bool]:
     """Return whether a listener gets the program of a call, which ends there, and its lines."""
-    thread, found, files = threading.get_ident(), list[bool](), set[str]()
+    thread, answers, files = threading.get_ident(), list[bool](), set[str]()
 
     def leafwise_probe(x: Any) -> Any:
         return x + 1
@@ -146,7 +146,7 @@ def _probe() -> dict[Internal, bool]:
     def read(compiled: Compile) -> None:
         if threading.get_ident() == thread:
             is_right = any("stablehlo.add" in line for line, _ in compiled.lines())
-            found.append(is_right and bool(compiled.options()["platform"]))
+            answers.append(is_right and bool(compiled.options()["platform"]))
             with contextlib.suppress(AttributeError, TypeError):
                 statements = read_operations(compiled.module).counts
                 files.update(frame.file for one in statements for frame in one.frames)
@@ -158,14 +158,14 @@ def _probe() -> dict[Internal, bool]:
                 JIT(leafwise_probe)(1.0)
     finally:
         stop_listening_to_compiles(read)
-    return {Internal.COMPILES: found == [True], Internal.LOCATIONS: __file__ in files}
+    return {Internal.COMPILES: answers == [True], Internal.LOCATIONS: __file__ in files}
 
 
 def stop_listening_to_compiles(listener: Listener) -> None:
     """Stop calling `listener`; the last one takes the hook with it."""
     global _listeners  # noqa: PLW0603  # replaced
     with LOCK:
-        _listeners = tuple(each for each in _listeners if each != listener)
+        _listeners = tuple(other for other in _listeners if other != listener)
         if not _listeners:
             with contextlib.suppress(AttributeError):
                 compiler = inside("compiler")
@@ -199,11 +199,11 @@ _MARK: Final = "_leafwise_original"
 
 def _digest(operation: Any) -> str:
     """Return a digest of the constants in an operation."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
-        for each in operation.attributes.values():
-            found.update(memoryview(each).cast("B"))
+        for value in operation.attributes.values():
+            digest.update(memoryview(value).cast("B"))
     # Not of numbers, or not in Python's formats; in JAX 0.8 there are no `values`.
     except (AttributeError, ValueError, TypeError, BufferError):
-        found.update(str(operation.get_asm()).encode())
-    return found.hexdigest()
+        digest.update(str(operation.get_asm()).encode())
+    return digest.hexdigest()

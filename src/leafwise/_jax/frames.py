@@ -138,42 +138,42 @@ def _tangents_of(primals: Any) -> Any:
     return _tangents(jax.tree.structure(primals), map(jax.typeof, jax.tree.leaves(primals)))
 
 
-def _backward(found: _Locals) -> Refusal:
-    before = _tangents(found["in_tree"], found["in_avals"])
-    after = found["py_cts_in"]
+def _backward(variables: _Locals) -> Refusal:
+    before = _tangents(variables["in_tree"], variables["in_avals"])
+    after = variables["py_cts_in"]
     after = tuple(after) if isinstance(after, list) else after
     check = "the backward rule does not return a cotangent for each argument (argument -> returned)"
     return Refusal(check, "args", before, after, none_is_zero=True)
 
 
-def _forward(found: _Locals) -> Refusal:
-    before = _tangents_of(found["py_primals_out"])
+def _forward(variables: _Locals) -> Refusal:
+    before = _tangents_of(variables["py_primals_out"])
     check = "the rule of custom_jvp does not return a tangent for each output (output -> tangent)"
-    return Refusal(check, "out", before, found["py_tangents_out"])
+    return Refusal(check, "out", before, variables["py_tangents_out"])
 
 
-def _jvp(found: _Locals) -> Refusal:
+def _jvp(variables: _Locals) -> Refusal:
     check = "jax.jvp takes a tangent for each primal (primal -> tangent)"
-    return Refusal(check, "primals", _tangents_of(found["primals"]), found["tangents"])
+    return Refusal(check, "primals", _tangents_of(variables["primals"]), variables["tangents"])
 
 
-def _linearized(found: _Locals) -> Refusal:
-    if "in_avals" in found:
-        given, leaves = found["in_avals"], found["tangents"]
-        before = _tangents(given.tree, list(given))
+def _linearized(variables: _Locals) -> Refusal:
+    if "in_avals" in variables:
+        avals, leaves = variables["in_avals"], variables["tangents"]
+        before = _tangents(avals.tree, list(avals))
     else:  # before JAX 0.11
-        before = _tangents(found["io_tree"][0], found["primal_avals"])
-        leaves = found["py_args"]
+        before = _tangents(variables["io_tree"][0], variables["primal_avals"])
+        leaves = variables["py_args"]
     check = "the function of jax.linearize takes a tangent for each primal (primal -> tangent)"
     return Refusal(check, "primals", before, leaves)
 
 
-def _transposed(found: _Locals) -> Refusal:
-    before = _tangents(found["out_tree"](), found["out_avals"])
+def _transposed(variables: _Locals) -> Refusal:
+    before = _tangents(variables["out_tree"](), variables["out_avals"])
     check = (
         "the function of linear_transpose takes a cotangent for each output (output -> cotangent)"
     )
-    return Refusal(check, "out", before, found["out_cotangent"])
+    return Refusal(check, "out", before, variables["out_cotangent"])
 
 
 _CHECKS: Final[Mapping[tuple[str, str], Callable[[_Locals], Refusal]]] = {

@@ -109,14 +109,14 @@ def _running_calls() -> Iterator[RunningCall]:
 def _call_in(place: str, name: str, frame: types.FrameType) -> RunningCall | None:
     if place != "pjit" or (runs := _MISSES.get(name)) is None:
         return None
-    found = frame.f_locals
-    fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
+    variables = frame.f_locals
+    fun = variables.get("fun")  # compared with None: its `bool` may be code of the user's
     if fun is None:
-        fun = getattr(found.get("jit_func"), "_fun", None)
-    if fun is None or "args" not in found or "kwargs" not in found:
+        fun = getattr(variables.get("jit_func"), "_fun", None)
+    if fun is None or "args" not in variables or "kwargs" not in variables:
         return None
-    call = found["args"], found["kwargs"], frame.f_back, runs
-    return RunningCall(fun, *call, found.get("jit_info"))
+    call = variables["args"], variables["kwargs"], frame.f_back, runs
+    return RunningCall(fun, *call, variables.get("jit_info"))
 
 
 def is_inside_trace(others: int = 0) -> bool:
@@ -147,7 +147,7 @@ def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
         is_known = Internal.ROLES.is_known(_probe_roles)
     else:  # so has what is lowered for a tracer
         arguments = jax.tree.leaves((work.call.args, {**work.call.kwargs}))
-        is_known = not any(isinstance(each, Tracer) for each in arguments)
+        is_known = not any(isinstance(leaf, Tracer) for leaf in arguments)
         ANSWERS.update({} if is_known else {Internal.ROLES: False})
     return work if is_known else Work(is_known=False)
 
@@ -155,7 +155,7 @@ def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
 def shows_traces() -> bool:
     """Return whether JAX shows for which call it traces, and where."""
     rows = (Internal.CALLS, Internal.NESTING, Internal.RESULTS)
-    return all(each.is_known(_probe) for each in rows) and ANSWERS.get(Internal.ROLES, True)
+    return all(row.is_known(_probe) for row in rows) and ANSWERS.get(Internal.ROLES, True)
 
 
 def shows_work() -> bool:
@@ -177,8 +177,8 @@ def _work(start: types.FrameType | None) -> Work:
             size = getattr(frame.f_locals.get("axis_data"), "size", None)
             role += [_RULES[name]] if name != "_pjit_batcher" or size is not None else []
             sizes += [size] if size is not None else []
-        elif (found := _call_in(*where)) is not None:
-            call = found if call is None else call
+        elif (running_call := _call_in(*where)) is not None:
+            call = running_call if call is None else call
         elif call is None and not facts:
             facts = _program_in(*where)
     if "backward" in role:
@@ -188,17 +188,17 @@ def _work(start: types.FrameType | None) -> Work:
 
 def _program_in(place: str, name: str, frame: types.FrameType) -> dict[str, Any]:
     """Return what a frame of JAX knows of the program that is traced, lowered or compiled."""
-    found = frame.f_locals if (place, name) in _OF_PROGRAMS else {}
-    if "jaxpr" not in found:
+    variables = frame.f_locals if (place, name) in _OF_PROGRAMS else {}
+    if "jaxpr" not in variables:
         return {}
-    jaxpr = getattr(found["jaxpr"], "jaxpr", found["jaxpr"])
+    jaxpr = getattr(variables["jaxpr"], "jaxpr", variables["jaxpr"])
     facts = {
         "source": str(jaxpr.debug_info.func_src_info or ""),
-        "outputs": tuple(each.aval for each in jaxpr.outvars),
+        "outputs": tuple(output.aval for output in jaxpr.outvars),
     }
-    if "global_in_avals" in found:
-        facts["inputs"] = tuple(found["global_in_avals"])
-        facts["devices"] = found["device_assignment"], *map(str, found["in_shardings"])
+    if "global_in_avals" in variables:
+        facts["inputs"] = tuple(variables["global_in_avals"])
+        facts["devices"] = variables["device_assignment"], *map(str, variables["in_shardings"])
     return facts
 
 
@@ -218,12 +218,12 @@ def functions_inside() -> set[tuple[str, int]] | None:
 def _functions_inside() -> set[tuple[str, int]]:
     frame: Any = inside("core").trace_ctx.trace.frame
     equations = [
-        each() if isinstance(each, types.FunctionType) else each for each in frame.tracing_eqns
+        eqn() if isinstance(eqn, types.FunctionType) else eqn for eqn in frame.tracing_eqns
     ]
-    found: set[tuple[str, int]] = set()
-    for each in equations:
-        found.update(_functions_of(each))
-    return found
+    places: set[tuple[str, int]] = set()
+    for equation in equations:
+        places.update(_functions_of(equation))
+    return places
 
 
 def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
@@ -243,7 +243,7 @@ def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
 def _probe() -> dict[Internal, bool]:
     """Trace a function that calls another one, and return whether that is what is read."""
     calls, depths = list[RunningCall](), [_depth()]
-    given, reused, works = list[Any](), list[Any](), list[Work]()
+    values, reused, works = list[Any](), list[Any](), list[Work]()
 
     def leafwise_inner(x: Any, n: Any) -> Any:
         depths.append(_depth())
@@ -252,7 +252,7 @@ def _probe() -> dict[Internal, bool]:
 
     def leafwise_probe(x: Any) -> Any:
         depths.append(_depth())
-        given.append(x)
+        values.append(x)
         inner(x, n=3)
         with contextlib.suppress(Exception):
             reused.append(_functions_inside())
@@ -261,29 +261,29 @@ def _probe() -> dict[Internal, bool]:
     inner: Any = JIT(leafwise_inner, static_argnums=1, static_argnames="n")
     with read_events(lambda _: works.append(_work(inspect.currentframe()))):
         JIT(leafwise_probe).trace(1.0)
-    found = [(c.fun, {**c.kwargs}, c.statics, c.runs) for c in calls]
+    facts = [(c.fun, {**c.kwargs}, c.statics, c.runs) for c in calls]
     outer: Any = leafwise_probe, {}, ((), ()), False
     code = leafwise_inner.__code__
     return {
-        Internal.CALLS: found == [(leafwise_inner, {"n": 3}, ((1,), ("n",)), True), outer]
-        and calls[0].args[0] is given[0]
+        Internal.CALLS: facts == [(leafwise_inner, {"n": 3}, ((1,), ("n",)), True), outer]
+        and calls[0].args[0] is values[0]
         and calls[1].args == (1.0,),
         Internal.NESTING: depths == [0, 1, 2],
         Internal.REUSED: reused == [{(code.co_filename, code.co_firstlineno)}],
-        Internal.RESULTS: [each.shape for work in works[-1:] for each in work.outputs] == [(), ()],
+        Internal.RESULTS: [aval.shape for work in works[-1:] for aval in work.outputs] == [(), ()],
     }
 
 
 def _probe_programs() -> dict[Internal, bool]:
     """Lower a function, and return whether that is what is read."""
-    found: list[Work] = []
+    works: list[Work] = []
 
     def leafwise_probe(x: Any) -> Any:
         return x, x
 
-    with read_events(lambda _: found.append(_work(inspect.currentframe()))):
+    with read_events(lambda _: works.append(_work(inspect.currentframe()))):
         JIT(leafwise_probe).lower(1.0)
-    *_, traced, lowered = found
+    *_, traced, lowered = works
     code = leafwise_probe.__code__
     call, avals = lowered.call, lowered.inputs or ()
     return {

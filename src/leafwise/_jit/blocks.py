@@ -176,9 +176,9 @@ def program_change(
         if before is not after and _digest(before) != _digest(after):
             return ProgramChange(describe_value(before), describe_value(after), "")
     # JAX has the user's own array of NumPy, which shows what is in it now.
-    for each, digest in zip(_numpy_constants(now), digests, strict=False):
-        if _digest(each) != digest:
-            return ProgramChange("another content", describe_value(each), "")
+    for array, digest in zip(_numpy_constants(now), digests, strict=False):
+        if _digest(array) != digest:
+            return ProgramChange("another content", describe_value(array), "")
     return None
 
 
@@ -189,7 +189,7 @@ def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _numpy_constants(jaxpr: Any) -> Iterator[Any]:
-    return (each for each in _constants(jaxpr) if not isinstance(each, jax.Array))
+    return (constant for constant in _constants(jaxpr) if not isinstance(constant, jax.Array))
 
 
 def _constants(jaxpr: Any) -> Iterator[Any]:
@@ -216,8 +216,8 @@ def _text(jaxpr: Any) -> str:
 
 def _inner(equation: Any) -> list[Any]:
     """Return the jaxprs of a loop, of a branch, of a function that is called."""
-    values = jax.tree.leaves(equation.params, is_leaf=lambda each: hasattr(each, "eqns"))
-    return [each for each in values if hasattr(each, "eqns")]
+    values = jax.tree.leaves(equation.params, is_leaf=lambda value: hasattr(value, "eqns"))
+    return [value for value in values if hasattr(value, "eqns")]
 
 
 def _changed_equation(one: Any, other: Any) -> ProgramChange:

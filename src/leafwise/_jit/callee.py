@@ -67,8 +67,8 @@ class StaticParameters:
 
         def keyed(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            given, named = key(args, kwargs)
-            return call(*given, **named)
+            positional, named = key(args, kwargs)
+            return call(*positional, **named)
 
         return keyed
 

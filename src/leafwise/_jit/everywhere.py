@@ -114,8 +114,8 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
     def description() -> Record:
         if program.signature is None:
             return {"": {"class": "arguments that could not be read"}}
-        found, _ = describe_call(program.signature)
-        return found if hooked else found | _around(body)
+        record, _ = describe_call(program.signature)
+        return record if hooked else record | _around(body)
 
     name, timeout = f"{_name(body)} inputs", body.callee.timeout
     with _leaving(here, body, program) as words:
@@ -241,20 +241,20 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     """Return the function that is compiled, if its processes are compared; and which lowering."""
     work = current_work(inspect.currentframe(), lowers=True)
     call, source = work.call, "" if work.call is not None else work.source
-    found: Any = None if call is None else call.fun
+    fun: Any = None if call is None else call.fun
     lowered = ""
     if source:  # of a gradient, once the call has ended
         with LOCK:
             bodies = list(_HOOKED.values())
-        found = next((each for each in reversed(bodies) if _source(each) == source), None)
+        fun = next((body for body in reversed(bodies) if _source(body) == source), None)
     elif call is None:
         with LOCK:
             known = list(_LOWERED.values())
         for body, module, number in known:
             if module == id(compiled.module):
-                found, lowered = body(), number
-    timeout = getattr(getattr(found, "callee", None), "timeout", None)
-    return (None if timeout is None else found), lowered
+                fun, lowered = body(), number
+    timeout = getattr(getattr(fun, "callee", None), "timeout", None)
+    return (None if timeout is None else fun), lowered
 
 
 def _source(body: Body) -> str:
@@ -269,20 +269,20 @@ def _compare_programs(
     log = body.program_log
     name, start = _exchange_of(here, body, lowered)
     told = {"digest": program.fingerprint}
-    found = exchange_json(here, name, told, body.callee.timeout, words, start)
-    if any("error" in each for each in found.values()):
+    answers = exchange_json(here, name, told, body.callee.timeout, words, start)
+    if any("error" in answer for answer in answers.values()):
         _HERE.forget(body)
         what = "failed while tracing, so that the others do not compile"
-        raise_errors(words.head, what, found, "fix that error: the next call is traced by all")
-    groups = groups_of({index: each["digest"] for index, each in found.items()})
+        raise_errors(words.head, what, answers, "fix that error: the next call is traced by all")
+    groups = groups_of({index: answer["digest"] for index, answer in answers.items()})
     if len(groups) == 1:
         return
 
     def send(turn: int) -> dict[str, Any]:
-        made = program.to_json()
-        made["operations"] = made["operations"][: len(made["operations"]) >> turn]
-        whys = [_reason(each) for each in log.programs[-1:]]
-        return {"program": made, "around": _around(body), "why": whys}
+        record = program.to_json()
+        record["operations"] = record["operations"][: len(record["operations"]) >> turn]
+        whys = [_reason(entry) for entry in log.programs[-1:]]
+        return {"program": record, "around": _around(body), "why": whys}
 
     sent = exchange_in_groups(here, name, groups, send)
     _HERE.forget(body)
@@ -294,22 +294,22 @@ def _different(
 ) -> DifferentProcessesError:
     """Return the error that all processes raise for programs that differ."""
     head = f"{words.head}: {count_of(groups)} lower another program than the others"
-    programs = [each and LoweredProgram.from_json(each["program"]) for each in sent]
-    lines, found = differences_between(groups, programs, _program_differences, is_shared=False)
-    known = [(group, each) for group, each in zip(groups, sent, strict=True) if each]
+    programs = [record and LoweredProgram.from_json(record["program"]) for record in sent]
+    lines, changes = differences_between(groups, programs, _program_differences, is_shared=False)
+    known = [(group, record) for group, record in zip(groups, sent, strict=True) if record]
     around, values = differences_between(
         [group for group, _ in known],
-        [each["around"] for _, each in known],
+        [record["around"] for _, record in known],
         differing,
     )
     if around:
         lines += ["\n  what may have made the difference:", *around]
-    whys = [(group, each["why"]) for group, each in known]
+    whys = [(group, record["why"]) for group, record in known]
     if len({str(why) for _, why in whys}) > 1:
         lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
-    fix = _SAME_FLAGS if any(path.startswith("option ") for path in found) else _SAME_PROGRAM
+    fix = _SAME_FLAGS if any(path.startswith("option ") for path in changes) else _SAME_PROGRAM
     message = f"{head}{''.join(lines)}\n  fix: {fix}"
-    return DifferentProcessesError(message, {**found, **values})
+    return DifferentProcessesError(message, {**changes, **values})
 
 
 _SAME_FLAGS: Final = (
@@ -324,11 +324,11 @@ _SAME_PROGRAM: Final = (
 
 def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Pairs:
     for key in {**one.options, **other.options}:
-        mine, its = (each.options.get(key) or "nothing" for each in (one, other))
+        mine, its = (program.options.get(key) or "nothing" for program in (one, other))
         if mine != its:
             yield f"option {key}", mine, its
-    for number, each in enumerate(first_differences(one, other, _MOST), 1):
-        yield f"operation {number}", _text(each.mine), _text(each.its)
+    for number, change in enumerate(first_differences(one, other, _MOST), 1):
+        yield f"operation {number}", _text(change.mine), _text(change.its)
 
 
 def _text(operation: Any) -> str:
@@ -339,12 +339,12 @@ def _text(operation: Any) -> str:
 def _around(body: Body) -> Record:
     """Return what a function captures, and JAX's configuration, as far as others can read it."""
     config: Mapping[str, Any] = dict(trace_config())
-    values = {f"config {name}": each for name, each in config.items() if name != UNNAMED_CONFIG}
+    values = {f"config {name}": value for name, value in config.items() if name != UNNAMED_CONFIG}
     with contextlib.suppress(Exception):  # the user's own code
-        for each in captures(body.callee.fun).own():
-            is_value = each.treatment not in {Treatment.FUNCTION, Treatment.MODULE}
-            if each.is_bound and is_value:
-                values[f"captured {each.name}"] = each.value
+        for capture in captures(body.callee.fun).own():
+            is_value = capture.treatment not in {Treatment.FUNCTION, Treatment.MODULE}
+            if capture.is_bound and is_value:
+                values[f"captured {capture.name}"] = capture.value
     return describe_values(values)
 
 
@@ -409,8 +409,8 @@ def differing(one: Record, other: Record, root: str = "") -> Pairs:
     """Return the paths at which two records differ, and both texts."""
     if digest_of(one) == digest_of(other):
         return []
-    found = differences(one, other, root)
-    if found:
-        return [(each.path, each.saved, each.target) for each in found]
-    mine, its = (f"{', '.join(of_kind(each, 'array'))} in this order" for each in (one, other))
+    changes = differences(one, other, root)
+    if changes:
+        return [(change.path, change.saved, change.target) for change in changes]
+    mine, its = (f"{', '.join(of_kind(record, 'array'))} in this order" for record in (one, other))
     return [(root, mine, its)]

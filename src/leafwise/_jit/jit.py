@@ -221,8 +221,8 @@ class StaleCheckedFunction(JittedFunction):
         log = self._leafwise_log
         log.callee.bind(args, kwargs)
         signature = log.callee.record(args, kwargs)
-        found = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
-        return self._leafwise_guard.with_captures(found, args, kwargs)
+        explanation = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
+        return self._leafwise_guard.with_captures(explanation, args, kwargs)
 
     def stale(self, *args: Any, **kwargs: Any) -> tuple[StaleCapture, ...]:
         return tuple(self._leafwise_guard.stale_captures(args, kwargs).values())
@@ -316,7 +316,7 @@ class _TracedBody:
         log, run = self.program_log, self.callee.with_values(args, kwargs)
         if getattr(jax.config, "jax_disable_jit", False):
             return run()
-        call = next((each for each in running_calls() if each.fun is self), None)
+        call = next((call for call in running_calls() if call.fun is self), None)
         if call is not None and call.runs:
             seen, named = call.args, call.kwargs
         else:  # lowered or traced ahead of time, perhaps from shapes alone
@@ -410,12 +410,12 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> _TracedBod
         return _TracedBody(Callee(jitted_name(fun), find, *own))
 
     if not compares_by_identity(type(fun)):
-        made = make(lambda: fun)
+        body = make(lambda: fun)
         with contextlib.suppress(Exception):  # an `==` or a hash of the user's
-            first = _FIRST.setdefault(made, weakref.ref(made))()
-            if first is not None and first is not made:
-                made.share(first)
-        return made
+            first = _FIRST.setdefault(body, weakref.ref(body))()
+            if first is not None and first is not body:
+                body.share(first)
+        return body
     try:
         find = weakref.ref(fun)
     except TypeError:
@@ -528,11 +528,11 @@ def jit(
     marked = None
     if is_annotated(fun):
         numbers, names = options.get("static_argnums"), options.get("static_argnames")
-        given = static_arguments(fun, numbers, names)
-        marked = static_parameters(fun, jitted_name(fun), given, depth=2)
+        places = static_arguments(fun, numbers, names)
+        marked = static_parameters(fun, jitted_name(fun), places, depth=2)
         if marked is not None:
-            given = given.union(marked.arguments)
-            options = {**options, "static_argnums": given.numbers, "static_argnames": given.names}
+            places = places.union(marked.arguments)
+            options = {**options, "static_argnums": places.numbers, "static_argnames": places.names}
     jitted = jit_with_log(fun, options, action, marked, timeout)
     # As its author wrote `leafwise.jit`.
     jitted._leafwise_log.warns = True  # noqa: SLF001

@@ -165,7 +165,7 @@ def _fresh(
     """Yield the functions of the user's own that are made at each call."""
     before, after = earlier.functions, program.functions
     fresh = [name for name, its in after.items() if not before[name].is_same(its)]
-    changes = [describe_changes(before[each].captured, after[each].captured) for each in fresh]
+    changes = [describe_changes(before[name].captured, after[name].captured) for name in fresh]
     for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
         advice = recreated_function(call.functions[name], change)
@@ -185,9 +185,9 @@ def _sizes(
     elif call.unsized:
         name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
     elif before.signature is not None and after.signature is not None:
-        for each in differences(before.signature, after.signature).reasons:
-            if each.kind is ReasonKind.SHAPE:
-                yield each._replace(cause=Cause.GROWING)
+        for reason in differences(before.signature, after.signature).reasons:
+            if reason.kind is ReasonKind.SHAPE:
+                yield reason._replace(cause=Cause.GROWING)
         return
     yield Reason(name, ReasonKind.SHAPE, outcome, one, other, cause)
 
@@ -238,33 +238,33 @@ def eager_call(
             frames.append(frame)
         frame = frame.f_back
     # Their code once each: under an audit hook Python takes its time for it.
-    codes = [(each, each.f_code) for each in frames]
-    inside = [each for each, code in codes if _is_named(each, code)]
+    codes = [(frame, frame.f_code) for frame in frames]
+    inside = [frame for frame, code in codes if _is_named(frame, code)]
     called = inside[-1] if inside else None
-    found = {} if called is None else called.f_locals
+    variables = {} if called is None else called.f_locals
     name = "" if called is None else called.f_code.co_name
     is_direct = all(map(_is_in_jax, frames))
-    unsized = _unsized(found) if is_direct else ""
-    is_masked = is_direct and not unsized and any(_is_mask(each.f_locals) for each in inside[-3:])
+    unsized = _unsized(variables) if is_direct else ""
+    is_masked = is_direct and not unsized and any(_is_mask(frame.f_locals) for frame in inside[-3:])
     return EagerCall(
-        place=hash(tuple((code.co_filename, each.f_lineno) for each, code in codes)),
+        place=hash(tuple((code.co_filename, frame.f_lineno) for frame, code in codes)),
         name=name,
         functions=dict(_functions(called, running)),
-        operands=dict(_operands(found, name)),
+        operands=dict(_operands(variables, name)),
         is_direct=is_direct,
         is_masked=is_masked,
         unsized=unsized,
     )
 
 
-def _operands(found: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+def _operands(variables: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
     """Yield the trees of arrays among the variables of a function, flat ones as they were."""
-    for each in _OPERANDS.get(name, ()):
-        flat: Any = found.get(f"{each}_flat", found.get(each))
+    for operand in _OPERANDS.get(name, ()):
+        flat: Any = variables.get(f"{operand}_flat", variables.get(operand))
         if type(flat).__module__.startswith("jax._src.") and hasattr(flat, "tree"):
-            yield each, jax.tree.unflatten(flat.tree, flat.vals)
-        elif each in found:
-            yield each, found[each]
+            yield operand, jax.tree.unflatten(flat.tree, flat.vals)
+        elif operand in variables:
+            yield operand, variables[operand]
 
 
 _OPERANDS: Final = {

@@ -216,50 +216,50 @@ class ProgramLog:
         self, chosen: list[int], programs: list[ProgramEntry], signature: Signature
     ) -> Explanation:
         known = [
-            (at, each.signature) for at in chosen if (each := programs[at]).signature and each.live
+            (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
         ]
-        signatures = [each for _, each in known]
-        found = nearest(signatures, signature, placed=self.callee.placed)
-        place = None if found.nearest is None else known[found.nearest][0]
-        return Explanation(found.outcome, found.reasons, found.unsound, place)
+        signatures = [earlier for _, earlier in known]
+        explanation = nearest(signatures, signature, placed=self.callee.placed)
+        place = None if explanation.nearest is None else known[explanation.nearest][0]
+        return Explanation(explanation.outcome, explanation.reasons, explanation.unsound, place)
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""
         if state is None:
-            found = self.explain(signature)
+            explanation = self.explain(signature)
         else:
             programs = list(self.programs)
-            chosen = [at for at, each in enumerate(programs) if each.state == state]
-            found = self._nearest(chosen, programs, signature)
-        if found.nearest is None or found.outcome not in _ANSWERED:
+            chosen = [at for at, entry in enumerate(programs) if entry.state == state]
+            explanation = self._nearest(chosen, programs, signature)
+        if explanation.nearest is None or explanation.outcome not in _ANSWERED:
             return None
-        return self.trace_of(found.nearest)
+        return self.trace_of(explanation.nearest)
 
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call that was not made, where JAX has so many dispatch entries."""
-        found = self.explain(signature)
-        programs = [each for each in list(self.programs) if each.live]
-        made = [each for each in programs if each.is_compiled]
+        answer = self.explain(signature)
+        programs = [program for program in list(self.programs) if program.live]
+        compiled = [program for program in programs if program.is_compiled]
         # JAX says nothing of dispatch entries: one more than programs may be this call's. And
         # none at all where there were programs: the caches of the process were cleared.
-        moved = self.callee.sharded and any(each.kind in _PLACING for each in found.reasons)
-        refused = found.outcome is Outcome.ERROR and not moved
-        if refused or found.outcome is Outcome.UNKNOWN or found.nearest is None:
-            return found
-        ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
-        if made and not entries:
-            return _with_cause(found, Cause.CLEARED)
-        if shows_no_reasons() and found.outcome is not Outcome.RETRACE:
-            is_hit = found.outcome is Outcome.REUSE and len(made) <= entries
-            is_hit &= self.programs[found.nearest].is_compiled
-            return found if is_hit else _with_cause(found, Cause.UNSEEN_CALLS)
+        moved = self.callee.sharded and any(reason.kind in _PLACING for reason in answer.reasons)
+        refused = answer.outcome is Outcome.ERROR and not moved
+        if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
+            return answer
+        ahead = answer.outcome is Outcome.RECOMPILE and not self.programs[answer.nearest].ran
+        if compiled and not entries:
+            return _with_cause(answer, Cause.CLEARED)
+        if shows_no_reasons() and answer.outcome is not Outcome.RETRACE:
+            is_hit = answer.outcome is Outcome.REUSE and len(compiled) <= entries
+            is_hit &= self.programs[answer.nearest].is_compiled
+            return answer if is_hit else _with_cause(answer, Cause.UNSEEN_CALLS)
         if moved:
-            return _with_cause(found, Cause.SHARDED)
+            return _with_cause(answer, Cause.SHARDED)
         if ahead:
-            return _with_cause(found, Cause.AHEAD_OF_TIME)
-        if found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):
-            return _with_cause(found, Cause.UNKNOWN_ENTRY)
-        return found
+            return _with_cause(answer, Cause.AHEAD_OF_TIME)
+        if answer.outcome is Outcome.DISPATCH and not 0 <= entries <= len(compiled):
+            return _with_cause(answer, Cause.UNKNOWN_ENTRY)
+        return answer
 
     def new_program(
         self,
@@ -276,20 +276,20 @@ class ProgramLog:
         try:
             if call is not None or work is None:
                 signature = self.callee.record(args, kwargs, abstract=abstract)
-            found = self._explain_new(outcome, signature, work, inner=inner or abstract)
+            explanation = self._explain_new(outcome, signature, work, inner=inner or abstract)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {message_of(error)}")
-            found = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
+            explanation = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
         else:
-            if found.nearest is not None and found.outcome is not outcome:
+            if explanation.nearest is not None and explanation.outcome is not outcome:
                 # The arguments do not explain it.
                 cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
                 if not ANSWERS.get(Internal.CONTEXT, True):
                     cause = Cause.UNSEEN_CONTEXT
-                found = _with_cause(found, cause, outcome)
+                explanation = _with_cause(explanation, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
-        program = ProgramEntry(outcome, signature, found, site_of(frame), ran=not abstract)
+        program = ProgramEntry(outcome, signature, explanation, site_of(frame), ran=not abstract)
         program.is_inner = inner
         if work is not None:
             program.role, program.lowered = work.role, work.lowered
@@ -305,14 +305,14 @@ class ProgramLog:
             return self.explain(signature, retraced=True, inner=inner)
         work = work or Work()
         programs = list(self.programs)
-        known = [at for at, each in enumerate(programs) if each.is_call and each.live]
+        known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]
         same = [at for at in known if _is_alike(programs[at], work)]
         if not same:  # the first program of its role
             return Explanation(outcome)
         if signature is not None:
-            found = self._nearest(same, programs, signature)
-            if found.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
-                return found
+            explanation = self._nearest(same, programs, signature)
+            if explanation.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
+                return explanation
         reason = _role_reason(programs[same[-1]], work)
         return Explanation(outcome, () if reason is None else (reason,), nearest=same[-1])
 
@@ -325,8 +325,8 @@ class ProgramLog:
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
         if program.signature is not None and self.warns and program.ran:  # not made ahead
-            found, site = program.explanation, program.site
-            storm.count(self._causes, self.name, program.signature, found, site)
+            explanation, site = program.explanation, program.site
+            storm.count(self._causes, self.name, program.signature, explanation, site)
 
     def traced(self) -> list[ProgramEntry]:
         """Return the traces that JAX may take up again."""
@@ -343,8 +343,8 @@ class ProgramLog:
     def trace_of(self, index: int) -> ProgramEntry:
         """Return the trace that a program was made from; the program itself if there is none."""
         program = self.programs[index]
-        known = [each for each in self.traced() if each.state == program.state]
-        same = [each for each in known if each.place == program.place]
+        known = [entry for entry in self.traced() if entry.state == program.state]
+        same = [entry for entry in known if entry.place == program.place]
         return program if program.outcome is Outcome.RETRACE or not same else same[-1]
 
     def new_state(self) -> int:
@@ -378,23 +378,23 @@ class ProgramLog:
             self._drop_live()
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
-    def note_package(self, program: ProgramEntry, given: Mapping[str, Any]) -> None:
+    def note_package(self, program: ProgramEntry, values: Mapping[str, Any]) -> None:
         """Note that a package called, and what the user's line named there.
 
         The user cannot change how it calls: a fix stays where what differs is named on the line.
         """
-        program.given = given
+        program.given = values
         nearest = program.explanation.nearest
         earlier = {} if nearest is None else self.programs[nearest].given
-        changes = {name: (earlier[name], given[name]) for name in given if name in earlier}
+        changes = {name: (earlier[name], values[name]) for name in values if name in earlier}
         reasons: list[Reason] = []
-        for each in program.explanation.reasons:
-            pair = each.before, each.after
+        for reason in program.explanation.reasons:
+            pair = reason.before, reason.after
             name = next((name for name, change in changes.items() if change == pair), "")
-            fix = each._replace(path=name).fix if name else Fix()  # in the user's own name
+            fix = reason._replace(path=name).fix if name else Fix()  # in the user's own name
             if fix and name not in str(fix):
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
-            reasons.append(each._replace(cause=Advice(each.change, fix)))
+            reasons.append(reason._replace(cause=Advice(reason.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
     def note_results(self, program: ProgramEntry, results: tuple[Any, ...]) -> None:
@@ -406,8 +406,8 @@ class ProgramLog:
             return
         causes = (Cause.DTYPE, Cause.WEAK_TYPE)
         reasons = tuple(
-            each._replace(cause=Cause.OTHER_RESULTS) if each.cause in causes else each
-            for each in program.explanation.reasons
+            reason._replace(cause=Cause.OTHER_RESULTS) if reason.cause in causes else reason
+            for reason in program.explanation.reasons
         )
         program.explanation = dataclasses.replace(program.explanation, reasons=reasons)
 
@@ -429,7 +429,7 @@ def _with_cause(
 def _is_alike(program: ProgramEntry, work: Work) -> bool:
     """Return whether a program is of the same role, and of the same part of a gradient."""
     _, inputs, _ = program.lowered or ((), None, ())
-    counts = [len(each) for each in (inputs, work.inputs) if each is not None]
+    counts = [len(avals) for avals in (inputs, work.inputs) if avals is not None]
     return program.role == work.role and len(set(counts)) < 2  # noqa: PLR2004  # both alike
 
 
@@ -438,15 +438,15 @@ def _role_reason(earlier: ProgramEntry, work: Work) -> Reason | None:
     sizes, inputs, devices = earlier.lowered or ((), (), ())
     recompile = Outcome.RECOMPILE
     if sizes != work.sizes:
-        before, after = (each[0] if len(each) == 1 else each for each in (sizes, work.sizes))
+        before, after = (batch[0] if len(batch) == 1 else batch for batch in (sizes, work.sizes))
         return Reason("batch", ReasonKind.BATCH, recompile, before, after, Cause.BATCH)
     if devices != work.devices:
-        one, other = (Verbatim(", ".join(map(str, each))) for each in (devices, work.devices))
+        one, other = (Verbatim(", ".join(map(str, group))) for group in (devices, work.devices))
         return Reason("devices", ReasonKind.SHARDING, recompile, one, other, Cause.SHARDING)
     if inputs != work.inputs and "vmap" in work.role:
         one, other = (
-            Verbatim(", ".join(str(aval.str_short()) for aval in each or ()))
-            for each in (inputs, work.inputs)
+            Verbatim(", ".join(str(aval.str_short()) for aval in avals or ()))
+            for avals in (inputs, work.inputs)
         )
         return Reason("arrays", ReasonKind.BATCH, recompile, one, other, Cause.AXES)
     return None

@@ -209,20 +209,20 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     fun: Any = work.call.fun
     if work.call.is_for_shapes or _is_made_by_package(fun, work.call.frame):
         return None
-    found: object = getattr(fun, "program_log", None)
-    if not isinstance(found, ProgramLog) and _followed is not None and not is_of_jax(fun):
+    program_log: object = getattr(fun, "program_log", None)
+    if not isinstance(program_log, ProgramLog) and _followed is not None and not is_of_jax(fun):
         statics = StaticArguments(*work.call.statics)
         with contextlib.suppress(TypeError):  # no weak references
             logs = _followed.setdefault(fun, {})
             _of_code[getattr(fun, "__code__", None)] = weakref.ref(fun)
             if statics not in logs:
                 logs[statics] = ProgramLog(Callee(jitted_name(fun), weakref.ref(fun), statics))
-            found = logs[statics]
-    if not isinstance(found, ProgramLog):
+            program_log = logs[statics]
+    if not isinstance(program_log, ProgramLog):
         return None
     if work.source:
-        _by_source[work.source] = found
-    return found
+        _by_source[work.source] = program_log
+    return program_log
 
 
 def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
@@ -244,20 +244,20 @@ def _traced(
     raw: RawEvent, work: Work, log: ProgramLog | None
 ) -> tuple[ProgramLog | None, ProgramEntry | None]:
     """Find the program whose trace JAX reports: the last body that ran, if it is of this log."""
-    call, found = work.call, None
+    call, program = work.call, None
     last = _HERE.ran[-1][0] if _HERE.ran else None
     if last is not None and (last is log or (log is None and last.name == raw.name)):
-        log, found = _HERE.ran.pop()
+        log, program = _HERE.ran.pop()
     elif log is not None and call is not None and _followed is not None:
-        found = log.new_program(Outcome.RETRACE, call, call.args, call.kwargs, work)
-        log.add(found)
-    if log is not None and found is not None:
-        found.trace_seconds = raw.seconds
-        log.note_results(found, work.outputs)
+        program = log.new_program(Outcome.RETRACE, call, call.args, call.kwargs, work)
+        log.add(program)
+    if log is not None and program is not None:
+        program.trace_seconds = raw.seconds
+        log.note_results(program, work.outputs)
         is_followed = call is not None or not work.is_known
-        _HERE.current = (id(call and call.args), log, found) if is_followed else None
+        _HERE.current = (id(call and call.args), log, program) if is_followed else None
     _report_nested()
-    return log, found
+    return log, program
 
 
 def _lowered_or_compiled(

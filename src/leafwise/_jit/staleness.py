@@ -103,21 +103,21 @@ def observe(
         runs = observer.ran()
         if reused is None:  # nobody knows what was
             trace_afresh()
-        missing = (reused or set()) - {file_and_line(each.code) for each in runs}
-        around = [run for each in observer.around for run in each.so_far()] if missing else []
+        missing = (reused or set()) - {file_and_line(run.code) for run in runs}
+        around = [run for other in observer.around for run in other.so_far()] if missing else []
         runs += (run for run in around if missing & {*map(file_and_line, (run.code, *run.inside))})
-        found: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
+        reads: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
-    program.captured, program.observation = found.fingerprint, found
+    program.captured, program.observation = reads.fingerprint, reads
     if number is not None:
-        note(number, found)
-    if all(each.action is not StaleAction.IGNORE for each in list(log.guards)):
+        note(number, reads)
+    if all(guard.action is not StaleAction.IGNORE for guard in list(log.guards)):
         # The captures were those of this state: what is another now, the trace itself has changed.
-        for each in log.traced():
-            own: Fingerprint = (each.state == program.state and each.captured) or {}
-            own |= {key: found.fingerprint[key] for key in own.keys() & found.fingerprint.keys()}
-    return found
+        for trace in log.traced():
+            own: Fingerprint = (trace.state == program.state and trace.captured) or {}
+            own |= {key: reads.fingerprint[key] for key in own.keys() & reads.fingerprint.keys()}
+    return reads
 
 
 def explain_by_captures(log: ProgramLog, program: ProgramEntry) -> None:
@@ -125,13 +125,13 @@ def explain_by_captures(log: ProgramLog, program: ProgramEntry) -> None:
     nearest, reasons = program.explanation.nearest, program.explanation.reasons
     if nearest is None or log.programs[nearest].state == program.state:
         return
-    costly = [each for each in reasons if each.outcome is Outcome.RETRACE]
-    if any(each.kind is not ReasonKind.CACHE for each in costly):
+    costly = [reason for reason in reasons if reason.outcome is Outcome.RETRACE]
+    if any(reason.kind is not ReasonKind.CACHE for reason in costly):
         return
     for guard in list(log.guards)[:1]:
-        found = _reasons(_stale_captures(log.name, log.trace_of(nearest), guard.current()))
-        if found:
-            program.explanation = Explanation(Outcome.RETRACE, tuple(found), nearest=nearest)
+        causes = _reasons(_stale_captures(log.name, log.trace_of(nearest), guard.current()))
+        if causes:
+            program.explanation = Explanation(Outcome.RETRACE, tuple(causes), nearest=nearest)
 
 
 class Guard:
@@ -226,17 +226,17 @@ class Guard:
         current = self.current()
         state = self._find_state(current)
         is_unsaid = is_in_body() or self.action is StaleAction.RETRACE
-        found = {} if is_unsaid else self._stale(args, kwargs, current, state)
-        self._deliver(found, args)
+        stale = {} if is_unsaid else self._stale(args, kwargs, current, state)
+        self._deliver(stale, args)
         block = current_block()
         state = self._enter(current, state)
-        if found and block is not None and not block.is_exact:
+        if stale and block is not None and not block.is_exact:
             self._install(self._recheck)
         else:
             self._check_against(current, state)
         # Inside a trace the program around it is the one that counts.
         inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs)))
-        if block is not None and block.is_exact and not (found or inside):
+        if block is not None and block.is_exact and not (stale or inside):
             return self._call_exactly(block, state, args, kwargs)
         return _in_state(self.made, state)(*args, **kwargs)
 
@@ -376,8 +376,8 @@ class Guard:
             return state
         if block.action is not StaleAction.RETRACE:
             what = self.name, "program", change.line, change.before, change.after
-            found = StaleCapture(self.name, "", *what, site_of(inspect.currentframe()))
-            self._deliver({("program", change.line): found}, args)
+            capture = StaleCapture(self.name, "", *what, site_of(inspect.currentframe()))
+            self._deliver({("program", change.line): capture}, args)
         return state if block.action is StaleAction.IGNORE else self._log.new_state()
 
 
@@ -407,15 +407,15 @@ def _stale_captures(
     name: str, program: ProgramEntry, current: FingerprintedFunction
 ) -> dict[Key, StaleCapture]:
     """Return what a function captures that changed since a trace."""
-    values = {each.place.key: each.value for each in current.probes}
+    values = {probe.place.key: probe.value for probe in current.probes}
     site = site_of(inspect.currentframe())
-    found: dict[Key, StaleCapture] = {}
+    stale: dict[Key, StaleCapture] = {}
     for key in _changes(program, current):
         was, now = program.captured[key], current.fingerprint[key]
         before, after = format_change(was, now)
         what = now.name, now.reader, now.holder, now.site or was.site
-        found[key] = StaleCapture(name, *what, before, after, site, way_of(values[key]))
-    return found
+        stale[key] = StaleCapture(name, *what, before, after, site, way_of(values[key]))
+    return stale
 
 
 def _reasons(stale: dict[Key, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:

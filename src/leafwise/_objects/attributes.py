@@ -192,9 +192,9 @@ def _cached_names(kind: type) -> frozenset[str]:
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
-    for each in getters:
-        if _of_code(each).startswith(_ATTRS):  # which makes slots of cached properties
-            cached.update(each.__globals__.get("cached_properties", ()))
+    for getter in getters:
+        if _of_code(getter).startswith(_ATTRS):  # which makes slots of cached properties
+            cached.update(getter.__globals__.get("cached_properties", ()))
     return frozenset(cached)
 
 
@@ -253,8 +253,8 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
     """Return the functions that a user's `singledispatch` function chooses from, or None."""
     is_own = function.__code__ is _DISPATCHER and not is_installed_module(function.__module__)
-    found = vars(function).get("registry") if is_own else None
-    return found if type(found) is types.MappingProxyType else None
+    registry = vars(function).get("registry") if is_own else None
+    return registry if type(registry) is types.MappingProxyType else None
 
 
 _DISPATCHER: Final = cast("types.FunctionType", functools.singledispatch(len)).__code__
@@ -265,10 +265,10 @@ DISPATCH: Final = frozenset({"register", "dispatch", "registry", "_clear_cache"}
 
 def user_function(function: types.FunctionType) -> types.FunctionType:
     """Return the user's function that a package has wrapped, as flax wraps methods."""
-    found: Any = function
-    while is_a(found, types.FunctionType) and is_installed(found):
-        found = wrapped_by(found)
-    return found if is_a(found, types.FunctionType) else function
+    inner: Any = function
+    while is_a(inner, types.FunctionType) and is_installed(inner):
+        inner = wrapped_by(inner)
+    return inner if is_a(inner, types.FunctionType) else function
 
 
 def wrapped_by(value: Any) -> Any:

@@ -68,8 +68,8 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
 
 def module_of(cls: type) -> str:
     """Return the name of the module of a class; empty if it has none."""
-    found = getattr(cls, "__module__", "")
-    return found if type(found) is str else ""
+    module = getattr(cls, "__module__", "")
+    return module if type(module) is str else ""
 
 
 def redefined_mark(cls: type) -> str:
@@ -81,7 +81,7 @@ def distinct_names(one: type, other: type) -> tuple[str, str]:
     """Return the names of two classes; those of one name with their modules."""
     if one.__qualname__ != other.__qualname__:
         return one.__qualname__, other.__qualname__
-    mine, its = (f"{module_of(each)}.{each.__qualname__}" for each in (one, other))
+    mine, its = (f"{module_of(cls)}.{cls.__qualname__}" for cls in (one, other))
     return (mine, f"another {its}") if mine == its else (mine, its)
 
 

@@ -52,8 +52,8 @@ class Block(contextlib.ContextDecorator):
 def facts_of(code: types.CodeType) -> CodeFacts:
     """Return the facts about a code object, which are found once."""
     consts = code.co_consts
-    inner = [facts_of(each) for each in consts if isinstance(each, types.CodeType)]
-    rebinds = {name for each in inner for name in each.rebinds if name not in code.co_cellvars}
+    inner = [facts_of(const) for const in consts if isinstance(const, types.CodeType)]
+    rebinds = {name for facts in inner for name in facts.rebinds if name not in code.co_cellvars}
     unused = sys.version_info >= (3, 14) and not code.co_flags & _HAS_DOCSTRING
     for instruction in dis.get_instructions(code):
         unused &= instruction.opcode not in dis.hasconst or instruction.arg != 0
@@ -61,8 +61,8 @@ def facts_of(code: types.CodeType) -> CodeFacts:
             rebinds |= {instruction.argval}.intersection(code.co_freevars)
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             rebinds.add(f"global {instruction.argval}")
-    sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(each.sees_all for each in inner)
-    constants = [facts_of(each).form if is_a(each, types.CodeType) else each for each in consts]
+    sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(facts.sees_all for facts in inner)
+    constants = [facts_of(const).form if is_a(const, types.CodeType) else const for const in consts]
     if unused:  # Python 3.14 leaves the first one in its place: of `{"a", "b"}` the "a"
         constants[:1] = [None][: len(constants)]
     form = code.replace(

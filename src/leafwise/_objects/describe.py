@@ -232,7 +232,7 @@ def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
     # Its items lie in a dict, as a rule; and ``==`` and hash of a package read nothing else.
     asks = not all(is_installed(in_class(kind, name)) for name in ("__eq__", "__hash__"))
     own = [pair for pair in attributes(value) if asks and type(pair[1]) is not dict]
-    more = "".join(f", {each}={describe(item, options)}" for each, item in own)
+    more = "".join(f", {field}={describe(item, options)}" for field, item in own)
     return f"{name}({inside}{more})" if more else f"{name}{inside}"
 
 

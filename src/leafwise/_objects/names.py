@@ -138,13 +138,13 @@ class _Scan:
     """One scan, with the chain that may go on, and the constant behind it that may be a key."""
 
     def __init__(self, code: types.CodeType) -> None:
-        found = dis.get_instructions(code)
-        self._instructions = [each for each in found if each.opname not in _SILENT]
+        instructions = dis.get_instructions(code)
+        self._instructions = [step for step in instructions if step.opname not in _SILENT]
         self._found: dict[Chain, int] = {}
         self._free = frozenset(code.co_freevars)
         self._cells = self._free | {*code.co_cellvars}
         self._names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
-        stored = Counter(name for each in self._instructions for name in _names_stored(each))
+        stored = Counter(name for step in self._instructions for name in _names_stored(step))
         once = {name for name, times in stored.items() if times == 1}
         # The variables to which one instruction alone stores, and no caller.
         self._once = once - self._names.keys() - self._cells
@@ -233,15 +233,15 @@ class _Scan:
         targets: set[_Place | None] = set()
         mutating: set[_Place | None] = set()
         dropped: dict[_Place | None, bool] = {}  # of the first call at each place
-        for each, after in itertools.pairwise(self._instructions):
-            place = _place_of(each)
-            if each.opname.startswith("CALL"):
+        for step, after in itertools.pairwise(self._instructions):
+            place = _place_of(step)
+            if step.opname.startswith("CALL"):
                 dropped.setdefault(place, after.opname == "POP_TOP")
-            elif each.opname in _ATTRIBUTES and each.argval in MUTATORS:
+            elif step.opname in _ATTRIBUTES and step.argval in MUTATORS:
                 mutating.add(place)
-            elif each.opname in _TARGETS or (
-                each.argrepr.endswith("=")
-                and each.opname == "BINARY_OP"
+            elif step.opname in _TARGETS or (
+                step.argrepr.endswith("=")
+                and step.opname == "BINARY_OP"
                 and (after.opname in ("STORE_GLOBAL", "STORE_NAME") or after.argval in self._free)
             ):
                 targets.add(place)

@@ -230,15 +230,15 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
         if not base:
             pairs = list(value.items())
             return [*[key for key, _ in pairs], *[item for _, item in pairs]]
-        found = [*base.keys(value), *base.values(value)]
-        return [*found, *(each.__get__(value) for each in members)] if more else found
+        parts = [*base.keys(value), *base.values(value)]
+        return [*parts, *(member.__get__(value) for member in members)] if more else parts
 
     def steps(value: Any) -> list[str]:
         texts = [shorten(key, 40) for key in keys_of(value)]
         ways = [f" key {text}" for text in texts] + [f"[{text}]" for text in texts]
-        return [*ways, *(f".{each}" for each in more)]
+        return [*ways, *(f".{attribute}" for attribute in more)]
 
-    members = [getattr(base, each) for each in more]
+    members = [getattr(base, attribute) for attribute in more]
 
     return Kind(name, lambda value: (len(keys_of(value)),), values, steps)
 
@@ -249,7 +249,7 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 def _attribute_parts(name: str, *names: str) -> Kind:
     """Return a kind whose parts are some attributes."""
     read = _attributes(*names)
-    steps = [f".{each}" for each in names]
+    steps = [f".{attribute}" for attribute in names]
     return Kind(name, values=read, steps=lambda _: steps)
 
 
@@ -345,8 +345,8 @@ def _with_attributes(
     read = {*fields, *but}
 
     def pairs(value: Any) -> list[tuple[str, Any]]:
-        found = [(name, getattr(value, name, MISSING)) for name in fields]
-        return [*found, *(pair for pair in (more(value) if more else ()) if pair[0] not in read)]
+        items = [(name, getattr(value, name, MISSING)) for name in fields]
+        return [*items, *(pair for pair in (more(value) if more else ()) if pair[0] not in read)]
 
     return Kind(
         "record" if fields else base.name,
@@ -447,7 +447,7 @@ def _find(cls: Any) -> Kind:
         return _BY_IDENTITY
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
-    base = next((kind for each, kind in _BASES.items() if issubclass(cls, each)), None)
+    base = next((kind for parent, kind in _BASES.items() if issubclass(cls, parent)), None)
     fields = record_fields(cls)
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.

@@ -241,8 +241,8 @@ class PortableReader:
             state = {
                 name: state[name] for name in names if not _keeps_hash(value, name, state[name])
             }
-        made = (function, tuple(arguments), state, *(each and tuple(each) for each in items))
-        return {"class": self.class_name(cls), "pickled": self._read(made, path)}
+        recipe = (function, tuple(arguments), state, *(part and tuple(part) for part in items))
+        return {"class": self.class_name(cls), "pickled": self._read(recipe, path)}
 
     def _opaque(self, value: Any, path: str) -> Json:
         """Note that a value has no description; return its type."""

@@ -83,8 +83,8 @@ def field_names_of(instance: Any) -> FieldNames:
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
     rest = (name for name in names if name not in dynamic)
     if not any(hasattr(cls, name) for name in _DECLARATIONS):
-        given = _parameters(cls)
-        rest = (name for name in rest if name in given or is_kept(instance, name))
+        parameters = _parameters(cls)
+        rest = (name for name in rest if name in parameters or is_kept(instance, name))
     return FieldNames(tuple(rest), dynamic)
 
 
@@ -115,7 +115,7 @@ def is_kept(instance: Any, name: str) -> bool:
         again: Any = jax.tree_util.tree_unflatten(level[1], level[0])
         if getattr(again, name, None) is _Sentinel.LEAF:
             return True
-        levels: list[Any] = [registry.flatten_one_level(each) for each in (instance, changed)]
+        levels: list[Any] = [registry.flatten_one_level(node) for node in (instance, changed)]
         return bool(levels[0][1] != levels[1][1])
     except Exception:  # noqa: BLE001  # the user's own code
         return True
@@ -141,7 +141,7 @@ def _is_held(instance: Any, name: str) -> bool:
 def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
     mine = getattr(instance, name)
     # Not into other attributes, which may be large; None may stand for what is static.
-    others = {id(each) for each in held if each is not mine and each is not None}
+    others = {id(value) for value in held if value is not mine and value is not None}
 
     def leaves_of(tree: Any) -> list[Any]:
         return jax.tree_util.tree_leaves(tree, is_leaf=lambda part: id(part) in others)
@@ -190,16 +190,16 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     cls = type(base)
     if is_decorated(cls):
         names = field_names_of(base)
-        values = {each: getattr(base, each) for each in (*names.dynamic, *names.static)}
+        values = {field: getattr(base, field) for field in (*names.dynamic, *names.static)}
         return rebuild(cls, values | {name: value})
     if isinstance(base, tuple):
-        made: Any = base
-        return made._replace(**{name: value})
-    made = duplicate(base)
-    object.__setattr__(made, name, value)
-    if key_in(made) is not None:
-        seal(made)
-    return made
+        instance: Any = base
+        return instance._replace(**{name: value})
+    instance = duplicate(base)
+    object.__setattr__(instance, name, value)
+    if key_in(instance) is not None:
+        seal(instance)
+    return instance
 
 
 def duplicate(base: Any) -> Any:
@@ -207,14 +207,14 @@ def duplicate(base: Any) -> Any:
     cls = type(base)
     if native_base(cls) is not object:  # a dict, say, with content outside attributes
         return copy.copy(base)
-    made = object.__new__(cls)
+    instance = object.__new__(cls)
     in_dict = dict_of(base)
     for name, value in own_attributes(base).items():
         if name in in_dict:
-            made.__dict__[name] = value
+            instance.__dict__[name] = value
         elif name != KEY:
-            object.__setattr__(made, name, value)
-    return made
+            object.__setattr__(instance, name, value)
+    return instance
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:

@@ -222,12 +222,12 @@ def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any
     if maker is not None:
         return maker(value, changes)
     names = {field_name(step): new for step, new in changes.items()}
-    made = None if None in names else _with_fields(value, parts, names)
-    if made is None and parts.opened is not None:
-        made = _with_children(value, parts.opened, changes)
+    result = None if None in names else _with_fields(value, parts, names)
+    if result is None and parts.opened is not None:
+        result = _with_children(value, parts.opened, changes)
     if not is_decorated(kind) and registered_names(kind) is not None:
-        open_node(made)  # flattening it validates its statics
-    return made
+        open_node(result)  # flattening it validates its statics
+    return result
 
 
 def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
@@ -265,13 +265,13 @@ def _parameters(kind: Any) -> dict[str, str]:
         return {}
     takes = {field.name: getattr(field, "alias", field.name) for field in fields if field.init}
     unknown = [
-        each
-        for each in signature_of(kind.__init__).parameters.values()
-        if each.default is each.empty and each.name not in takes.values()
+        parameter
+        for parameter in signature_of(kind.__init__).parameters.values()
+        if parameter.default is parameter.empty and parameter.name not in takes.values()
     ]
     # A wrapper takes `*args, **kwargs` for the constructor that it wraps.
     open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [each for each in unknown if each.kind not in open_ended]
+    required = [parameter for parameter in unknown if parameter.kind not in open_ended]
     return takes if len(required) <= 1 else {}  # self is one
 
 
@@ -283,28 +283,28 @@ def _with_children(
     # What equinox does at the end of every construction: convert, and check. A module with a key
     # rebuilds it in its first check.
     fields = dataclasses.fields(node.cls) if dataclasses.is_dataclass(node.cls) else ()
-    converters = {f".{each.name}": each.metadata.get("converter") for each in fields}
+    converters = {f".{field.name}": field.metadata.get("converter") for field in fields}
     new = {
         step: item if (convert := converters.get(step)) is None else convert(item)
         for step, item in changes.items()
     }
     pairs = zip(node.steps, children, strict=True)
-    made = unflatten_one(value, [new.get(step, old) for step, old in pairs])
+    result = unflatten_one(value, [new.get(step, old) for step, old in pairs])
     for step in new.keys() - set(node.steps):
-        object.__setattr__(made, step.removeprefix("."), new[step])
+        object.__setattr__(result, step.removeprefix("."), new[step])
     for base in node.cls.__mro__:
         if (check := base.__dict__.get("__check_init__")) is not None:
-            check(made)
-    return made
+            check(result)
+    return result
 
 
 def _with_attributes(value: Any, names: Mapping[str, Any]) -> Any:
     """Return a copy without running a constructor that was written by hand."""
     kind: Any = type(value)
-    made = object.__new__(kind)
+    result = object.__new__(kind)
     for name, item in {**dict(attributes(value)), **names}.items():
-        object.__setattr__(made, name, item)
-    return made
+        object.__setattr__(result, name, item)
+    return result
 
 
 def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
@@ -315,13 +315,13 @@ def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:
-    made = copy.copy(value)  # keeps the default factory, and the order, which JAX would sort
+    mapping = copy.copy(value)  # keeps the default factory, and the order, which JAX would sort
     for key in value:
         if f"[{key!r}]" in changes:
-            made[key] = changes[f"[{key!r}]"]
+            mapping[key] = changes[f"[{key!r}]"]
     if ".default_factory" in changes:
-        made.default_factory = changes[".default_factory"]
-    return made
+        mapping.default_factory = changes[".default_factory"]
+    return mapping
 
 
 def _changed_partial(value: Any, changes: Mapping[str, Any]) -> Any:

@@ -249,7 +249,7 @@ class LikeTree(Where):
         if callable(self.prefix) and type(self.prefix) is not type(flat.tree):
             return _answers(self.prefix, flat.leaves, flat, 0)
         flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(self.prefix)
-        given, structure = flattened
+        leaves, structure = flattened
         try:
             parts = structure.flatten_up_to(flat.tree)
         except (ValueError, TypeError, KeyError) as error:
@@ -258,7 +258,7 @@ class LikeTree(Where):
                 f"the tree of bools is not a prefix of the tree: {why or error}"
             ) from error
         flags: list[bool] = []
-        for flag, part in zip(given, parts, strict=True):
+        for flag, part in zip(leaves, parts, strict=True):
             below = jax.tree_util.tree_leaves(part)
             if not isinstance(flag, bool) and callable(flag):
                 flags += _answers(flag, below, flat, len(flags))
@@ -337,19 +337,19 @@ def where(*conditions: Any, **metadata: Any) -> Where:
     return every
 
 
-def _condition(given: Any) -> Where:
-    if isinstance(given, Where):
-        return given
-    if isinstance(given, str):
-        return AtPath(given, parse(given))
-    if isinstance(given, type | types.UnionType) or typing.get_origin(given) is typing.Union:
-        return OfClass(given)
-    is_test = callable(given) or isinstance(given, bool | np.bool_)
-    if is_test or not jax.tree_util.all_leaves([given]):
-        return LikeTree(given)
+def _condition(selector: Any) -> Where:
+    if isinstance(selector, Where):
+        return selector
+    if isinstance(selector, str):
+        return AtPath(selector, parse(selector))
+    if isinstance(selector, type | types.UnionType) or typing.get_origin(selector) is typing.Union:
+        return OfClass(selector)
+    is_test = callable(selector) or isinstance(selector, bool | np.bool_)
+    if is_test or not jax.tree_util.all_leaves([selector]):
+        return LikeTree(selector)
     raise TypeError(
         f"leaves are selected by a path, a class, a function of a leaf, a bool or a tree of "
-        f"bools: got {got(given)}"
+        f"bools: got {got(selector)}"
     )
 
 
@@ -376,8 +376,8 @@ def mask(tree: T, where: Any) -> T:
         {'b': False, 'w': True}
     """
     flat = FlatTree(tree)
-    made: T = flat.treedef.unflatten(_condition(where).select(flat))
-    return made
+    flags: T = flat.treedef.unflatten(_condition(where).select(flat))
+    return flags
 
 
 def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
@@ -403,25 +403,25 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
         {'b': 'fast', 'w': 'slow'}
     """
     flat = FlatTree(tree)
-    given: list[Any] = [MISSING] * len(flat.leaves)
+    marks: list[Any] = [MISSING] * len(flat.leaves)
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
             raise TypeError(f"labels: a label is a leaf, as a text is: got {got(label)}")
         for place, flag in enumerate(_condition(selection).select(flat)):
-            if flag and given[place] is not MISSING:
+            if flag and marks[place] is not MISSING:
                 raise TreeError(
-                    f"{flat.name_of(place)} has two labels, {given[place]!r} and {label!r}\n"
+                    f"{flat.name_of(place)} has two labels, {marks[place]!r} and {label!r}\n"
                     f"  fix: leave out of one what the other has: `lw.where(...) & ~lw.where(...)`"
                 )
-            given[place] = label if flag else given[place]
-    left = [place for place, label in enumerate(given) if label is MISSING]
+            marks[place] = label if flag else marks[place]
+    left = [place for place, label in enumerate(marks) if label is MISSING]
     if left and default is None:
         raise TreeError(
             f"{flat.name_of(left[0])} has no label: none of {shorten(list(groups))} selects it\n"
             f'  fix: labels(tree, groups, default="...")'
         )
-    made: T = flat.treedef.unflatten([default if label is MISSING else label for label in given])
-    return made
+    result: T = flat.treedef.unflatten([default if label is MISSING else label for label in marks])
+    return result
 
 
 def partition(tree: T, where: Any) -> tuple[T, T]:

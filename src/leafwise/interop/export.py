@@ -167,13 +167,13 @@ def _find_named(name: str, path: str) -> Any:
             f"{path}: {name} is of a module that is not imported here, and none is imported for "
             f"a file\n  fix: import {module}"
         )
-    found = find_by_name(module, qualname)
-    if found is None:
+    value = find_by_name(module, qualname)
+    if value is None:
         raise PortableError(
             f"{path}: there is no {qualname} in {module} here\n"
             f"  fix: define it under that name, or write the file again with the names of today"
         )
-    return found
+    return value
 
 
 def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
@@ -181,7 +181,7 @@ def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901  # one chain of cas
         case None | bool() | int() | str():
             return written
         case list():
-            return tuple([_rebuilt(each, f"{path}[{at}]") for at, each in enumerate(written)])
+            return tuple([_rebuilt(item, f"{path}[{at}]") for at, item in enumerate(written)])
         case {"class": str(name)}:
             return _instance(_class_named(name, path), written, path)
         case {"bytes": str(text)}:
@@ -209,12 +209,12 @@ def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901  # one chain of cas
 
 def _class_named(name: str, path: str, base: type = object) -> Any:
     """Return the class of a name: no other class of a file is called than those it asks for."""
-    found = _find_named(name, path)
-    if not isinstance(found, type) or not issubclass(found, base):
+    cls = _find_named(name, path)
+    if not isinstance(cls, type) or not issubclass(cls, base):
         raise PortableError(
-            f"{path}: {name} is not a class of the kind that it was, but {shorten(found)}"
+            f"{path}: {name} is not a class of the kind that it was, but {shorten(cls)}"
         )
-    return found
+    return cls
 
 
 def _dtype(text: str) -> np.dtype[Any]:
@@ -247,10 +247,10 @@ def _instance(cls: Any, written: dict[str, Json], path: str) -> Any:
         here = [field.name for field in fields if field.compare or field.name in parts]
         if set(here) - set(parts):  # more than these is what its methods have set
             _check_fields(path, cls, (), list(parts), (here, ()))
-    made = object.__new__(cls)
+    instance = object.__new__(cls)
     for name, value in parts.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 _CONTAINERS: Final = (list, dict, set, frozenset, FrozenMapping)

@@ -36,20 +36,20 @@ def budgets_of(
     """Hold a test to its budgets; if it fails itself, that is what is reported."""
     running: list[tuple[budget, list[Allowance]]] = []
     for group in _groups(marks):
-        counted: dict[str, Any] = {each.events: each.most for each in group}
+        counted: dict[str, Any] = {allowance.events: allowance.most for allowance in group}
         of = group[0].of
         # An operation of JAX itself counts if the marker names it.
         running.append((budget(**counted, of=of, eager=callable(of)), group))
     with watch() as log:
-        for each, _ in running:
-            each.__enter__()
+        for counter, _ in running:
+            counter.__enter__()
         try:
             yield
         except BaseException:
-            for each, _ in running:
-                each.__exit__(*sys.exc_info())
+            for counter, _ in running:
+                counter.__exit__(*sys.exc_info())
             raise
-    error = _over(running) or _misspelt(log, [each for _, group in running for each in group])
+    error = _over(running) or _misspelt(log, [limit for _, group in running for limit in group])
     if error is not None:
         on_error(error)
         raise error
@@ -65,18 +65,18 @@ def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:
         # A marker on top of another, or on a parameter set, comes behind it.
         if group.setdefault(events, (nodeid, allowance))[0] == nodeid:
             group[events] = nodeid, allowance
-    return [[each for _, each in group.values()] for group in groups.values()]
+    return [[allowance for _, allowance in group.values()] for group in groups.values()]
 
 
 def _over(running: list[tuple[budget, list[Allowance]]]) -> RetraceError | None:
     """Stop counting, and return what is over the budgets."""
     messages: list[str] = []
     explanations: list[Any] = []
-    for each, group in running:
+    for counter, group in running:
         try:
-            each.__exit__(None, None, None)
+            counter.__exit__(None, None, None)
         except RetraceError as error:
-            messages += [error.message, *(f"  allowed by {each.marker}" for each in group)]
+            messages += [error.message, *(f"  allowed by {limit.marker}" for limit in group)]
             explanations += error.explanations
     return RetraceError("\n".join(messages), tuple(explanations)) if messages else None
 
@@ -89,12 +89,12 @@ def _allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
     named = [f"{name}={_name_of(value)}" for name, value in mark.kwargs.items()]
     marker = f"@pytest.mark.{mark.name}({', '.join([*map(_name_of, mark.args), *named])})"
     try:
-        given: dict[str, Any] = inspect.signature(_marker).bind(*mark.args, **mark.kwargs).arguments
+        args: dict[str, Any] = inspect.signature(_marker).bind(*mark.args, **mark.kwargs).arguments
     except TypeError as error:
         raise TypeError(f"{marker}: {error}; write {mark.name}(1, of='step')") from None
     on = f" on {nodeid}" if nodeid else ""
     events = mark.name.removeprefix("max_")
-    return Allowance(events, given["n"], given.get("of"), f"{marker}{on}")
+    return Allowance(events, args["n"], args.get("of"), f"{marker}{on}")
 
 
 def _name_of(value: object) -> str:
@@ -114,14 +114,14 @@ def _misspelt(events: Iterable[Event], allowances: list[Allowance]) -> UnknownNa
         qualified = getattr(event.fun, "__qualname__", None)
         _TRACED.update({event.name, qualified if isinstance(qualified, str) else event.name})
     problems: list[str] = []
-    for each in allowances:
-        name = each.of
+    for allowance in allowances:
+        name = allowance.of
         if not isinstance(name, str) or name in _TRACED:
             continue
         near = difflib.get_close_matches(name, sorted(_TRACED), n=1, cutoff=0.8)
         if near and not any(name in vars(module) for module in [*sys.modules.values()]):
             problem = f"no function named {name!r} was traced; did you mean {near[0]!r}?"
-            problems.append(f"{each.marker}: {problem}")
+            problems.append(f"{allowance.marker}: {problem}")
     return UnknownNameError("\n".join(problems)) if problems else None
 
 

@@ -73,7 +73,7 @@ def check_pytree(
     chosen = list(Law) if laws is None else chosen_laws("laws", laws)
     if not chosen:
         raise ValueError("check_pytree(laws=...): no law is named; None means all")
-    for law in (each for each in chosen if each not in left_out):
+    for law in (law for law in chosen if law not in left_out):
         test = _TESTS[law]
         run_law(law, strategy, test.check, settings=settings, seed=seed, share=test.share)
 
@@ -99,8 +99,8 @@ def smallest_failure(
     strategy = strategy_of(cls_or_strategy, "check_pytree")
     try:
         run_law(law, strategy, test.check, share=test.share, **options)
-    except (Exception, SystemExit, GeneratorExit) as found:  # noqa: BLE001  # the user's own code
-        return found
+    except (Exception, SystemExit, GeneratorExit) as failure:  # noqa: BLE001  # the user's own code
+        return failure
     return None if isinstance(error, hypothesis.errors.HypothesisException) else error
 
 

@@ -82,7 +82,7 @@ _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n
 def format_error(error: BaseException) -> str:
     """Return an error's class, text and notes, and the user's line that raised it."""
     # JAX's own note, a dashed line and a remark on hidden frames, is left out.
-    notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith("----")]
+    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("----")]
     parts = [f"{type(error).__name__}: {_TRACEBACK.sub('', message_of(error))}", *notes]
     if frames := users_frames(error):
         parts.append(f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")

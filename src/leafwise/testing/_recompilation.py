@@ -189,13 +189,13 @@ def check_claims(
     trial = _EditTrial(claims, VALUES)
     known: dict[str, None] = {}
 
-    def positions_of(drawn: Any) -> list[EditPosition]:
-        found = argument_positions(drawn, subject.static_names) if spread else edit_positions(drawn)
-        return list(found)
+    def positions_of(x: Any) -> list[EditPosition]:
+        positions = argument_positions(x, subject.static_names) if spread else edit_positions(x)
+        return list(positions)
 
     def check(case: Case) -> None:
         positions = positions_of(case.instance)
-        known.update(dict.fromkeys(each.path for each in positions if each.path))
+        known.update(dict.fromkeys(position.path for position in positions if position.path))
         donors = [positions_of(case.draw(strategy)) for _ in range(_DONORS)]
         options = _with_statics_of(donors, positions)
         trial.check(case, options, SubjectProbe(case.instance, subject, spread=spread))
@@ -207,10 +207,10 @@ def check_claims(
         run_law(Law.RECOMPILATION, strategy, check, settings=settings, seed=seed, share=share)
     finally:  # a path that leads nowhere may be why a claim is broken
         for path, option in named.items() if known else ():
-            if not any(is_below(each, [path]) for each in known):
+            if not any(is_below(place, [path]) for place in known):
                 raise ValueError(f"{option}: nothing is at {path!r}; there is {', '.join(known)}")
     for path, option in named.items():
-        if not any(is_below(each, [path]) for each in trial.tested):
+        if not any(is_below(place, [path]) for place in trial.tested):
             raise ValueError(
                 f"{option}: {path!r} was not tested: no other value was found that the class "
                 f"and the function take\n  fix: give a strategy that draws others"

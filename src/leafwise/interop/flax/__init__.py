@@ -171,15 +171,15 @@ def _from_state_dict(target: Any, state: Any) -> Any:
     own: Record = {f".{name}": {"class": "a field"} for name in names}
     if texts is not None:
         saved |= {path: {"static": json.loads(next(iter(text)))} for path, text in texts.items()}
-        own |= {path: each for path, each in described.record.items() if "static" in each}
-    found = differences(saved, own, described.root)
-    if found:
-        lines = "\n".join(f"  {difference}" for difference in found)
+        own |= {path: entry for path, entry in described.record.items() if "static" in entry}
+    changes = differences(saved, own, described.root)
+    if changes:
+        lines = "\n".join(f"  {difference}" for difference in changes)
         raise CheckpointError(
             f"{described.root}: the state dict is not one of this target\n{lines}{_at_path()}\n"
             f"  fix: restore into an instance with the fields and statics that were saved, or "
             f"delete state[{_STATICS!r}] to restore into other statics",
-            found,
+            changes,
         )
     restored = [
         _flax.from_state_dict(child, fields[name], name=name) if name in fields else child

@@ -105,7 +105,7 @@ class Edits:
 
     @cached_property
     def _drawn(self) -> list[tuple[EditPosition, Edit[Any]]]:
-        found: list[tuple[EditPosition, Edit[Any]]] = []
+        edits: list[tuple[EditPosition, Edit[Any]]] = []
         options = options_of(self.positions, dict(_DRAWN))
         for kind, number in _DRAWN:
             fields: dict[str, list[Any]] = {}  # first, as some fields have many positions inside
@@ -118,8 +118,8 @@ class Edits:
                 new = draw_unprinted(self._data, strategy)
                 edit = make_edit(kind, position, new) if self._is_time_left() else None
                 if edit is not None:
-                    found.append((position, edit))
-        return found
+                    edits.append((position, edit))
+        return edits
 
     @cached_property
     def recreated(self) -> "list[Pair]":
@@ -139,11 +139,11 @@ class Edits:
     @cached_property
     def pairs(self) -> list[Pair]:
         """Pairs that differ in a static: each recreated, and what was drawn."""
-        found = list(self.recreated)
+        pairs = list(self.recreated)
         for position, edit in self._drawn:
             if position.role is Role.STATIC:
-                found.extend(self._pairs_of(position, edit))
-        return found
+                pairs.extend(self._pairs_of(position, edit))
+        return pairs
 
     def _is_time_left(self) -> bool:
         return time.process_time() < self.until
@@ -154,7 +154,7 @@ class Edits:
             return
         if type(edit.before) is float:  # equal, and drawn too seldom
             zeros = [make_edit(edit.kind, position, zero) for zero in (0.0, -0.0)]
-            ends = [(each.after, each.edited) for each in zeros if each is not None]
+            ends = [(zero.after, zero.edited) for zero in zeros if zero is not None]
             if len(ends) == 1:  # it was the other zero, or the class refuses that one
                 ends.append((edit.before, self._instance))
             if ends:

@@ -33,7 +33,7 @@ def treedef_equality(case: Case) -> None:
         if equal is not back or equal is differs:
             answers = f"a == b: {equal}, b == a: {back}, a != b: {differs}"
             case.fail(path, answers, "one answer", fix="let == of statics be symmetric")
-        hashes = [case.attempt("hash of a treedef", hash, each, path=path) for each in (mine, its)]
+        hashes = [case.attempt("hash of a treedef", hash, tree, path=path) for tree in (mine, its)]
         if equal and hashes[0] != hashes[1]:
             case.fail(path, "equal treedefs with two hashes", "one hash")
 
@@ -126,10 +126,10 @@ def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
 
 
 def _edits_of_one_static(case: Case) -> list[Edit[Any]]:
-    edits = [each for each in case.edits.drawn if each.kind is EditKind.STATIC_VALUE]
+    edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
     # A part may be of the same class: its statics are in other aux_data.
-    own = [each for each in edits if each.path in case.names.static]
-    return [each for each in own if each.path == own[0].path]
+    own = [edit for edit in edits if edit.path in case.names.static]
+    return [edit for edit in own if edit.path == own[0].path]
 
 
 def _aux_of(instance: Any) -> Any:

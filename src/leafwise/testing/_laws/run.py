@@ -84,10 +84,10 @@ def run_law(
     """Draw instances until some CPU time, and raise the violation of the smallest one found."""
     chosen = _settings_for(settings, share)
     shrinks = round(_SHRINKS * share)
-    found = _search(law, strategy, check, chosen, seed=seed, shrinks=shrinks, until=until)
-    if found is None:
+    failure = _search(law, strategy, check, chosen, seed=seed, shrinks=shrinks, until=until)
+    if failure is None:
         return
-    error, instance = found
+    error, instance = failure
     if not isinstance(error, LawViolation):
         error.add_note(f"instance: {describe_instance(instance)}")
         raise error
@@ -95,10 +95,10 @@ def run_law(
 
     def try_part(part: Any) -> LawViolation | None:
         try:
-            found = _search(law, st.just(part), check, once, seed=seed)
+            failure = _search(law, st.just(part), check, once, seed=seed)
         except _OF_USERS:
             return None
-        return found[0] if found and isinstance(found[0], LawViolation) else None
+        return failure[0] if failure and isinstance(failure[0], LawViolation) else None
 
     raise _at_fault(error, instance, try_part).with_traceback(None)
 
@@ -153,8 +153,8 @@ def _at_fault(
     if violation.owner is type(instance) or violation.law in _OF_ONE_LEVEL:
         return violation
     with contextlib.suppress(Exception):  # a flatten that is at fault
-        parts.extend(each.owner for each in edit_positions(instance) if each.name)
-    for part in {id(each): each for each in parts if type(each) is not type(instance)}.values():
+        parts.extend(position.owner for position in edit_positions(instance) if position.name)
+    for part in {id(owner): owner for owner in parts if type(owner) is not type(instance)}.values():
         of_part = try_part(part)
         if of_part is None:
             continue
@@ -171,8 +171,8 @@ def _at_fault(
 def _without(part: Any, instance: Any) -> Any:
     """Return an instance with a number in place of such parts; the number, if it refuses that."""
 
-    def is_alike(each: Any) -> bool:
-        return type(each) is type(part)
+    def is_alike(node: Any) -> bool:
+        return type(node) is type(part)
 
     try:
         leaves, structure = jax.tree.flatten(instance, is_leaf=is_alike)

@@ -32,9 +32,9 @@ def difference(
         if name in names.static and not same_static(mine, its):
             return _static_difference(name, mine, its)
         if name in names.dynamic:
-            found = _dynamic_difference(mine, its)
-            if found is not None:
-                return f"{name}{found[0]}", *found[1:]
+            change = _dynamic_difference(mine, its)
+            if change is not None:
+                return f"{name}{change[0]}", *change[1:]
     return None
 
 

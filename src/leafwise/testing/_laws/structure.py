@@ -294,13 +294,13 @@ def no_hidden_state(case: Case) -> None:
             continue  # a cache
         public = shown.get(name, name)
         try:
-            found = difference(x, again, FieldNames((public,), ()))
+            change = difference(x, again, FieldNames((public,), ()))
         except Exception:  # noqa: BLE001  # a property need not work for every instance
             public = name
-            found = difference(x, again, FieldNames((name,), ()))
-        if found is not None and found[0]:
+            change = difference(x, again, FieldNames((name,), ()))
+        if change is not None and change[0]:
             kind = type(getattr(x, name)).__name__.replace("ArrayImpl", "jax.Array")
             code = f"{name}: {kind} = lw.{'static_' * ('.' not in kind)}field(init=False)"
             fix = f"declare it in the class: `{code}`" if is_decorated(case.cls) else ""
-            path = name + found[0].removeprefix(public)
-            case.fail(path, f"{found[1]} after flatten and unflatten", found[2], fix=fix)
+            path = name + change[0].removeprefix(public)
+            case.fail(path, f"{change[1]} after flatten and unflatten", change[2], fix=fix)

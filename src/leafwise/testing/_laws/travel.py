@@ -45,13 +45,13 @@ def copies(case: Case) -> None:
 def _compare(case: Case, how: str, do: Function, do_part: Function) -> None:
     x = case.instance
     try:
-        made = do(x)
+        result = do(x)
     except Exception:  # noqa: BLE001  # the user's own code
         if not _parts_allow(x, do_part):
             return
-        made = case.attempt(how, do, x)
-    _check_copy(case, made, f"after {how}", do_part)
-    before, after = (case.flatten(each)[0] for each in (x, made))
+        result = case.attempt(how, do, x)
+    _check_copy(case, result, f"after {how}", do_part)
+    before, after = (case.flatten(tree)[0] for tree in (x, result))
     if len(after) != len(before):
         case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
 
@@ -71,7 +71,7 @@ def _parts_allow(x: Any, do: Function) -> bool:
     return True
 
 
-def _check_copy(case: Case, made: Any, how: str, do_part: Function) -> None:
+def _check_copy(case: Case, result: Any, how: str, do_part: Function) -> None:
     """Fail where a copy differs in an attribute that is kept if it is copied alone."""
     x, names = case.instance, case.names
 
@@ -82,8 +82,8 @@ def _check_copy(case: Case, made: Any, how: str, do_part: Function) -> None:
             return False
         return difference(x, alone, names, (name,)) is None
 
-    if difference(x, made, names) is not None:
-        case.check_same(made, how, tuple(filter(is_kept, (*names.static, *names.dynamic))))
+    if difference(x, result, names) is not None:
+        case.check_same(result, how, tuple(filter(is_kept, (*names.static, *names.dynamic))))
 
 
 def _is_found_elsewhere(cls: type) -> bool:
@@ -108,7 +108,7 @@ def fresh_process(case: Case) -> None:
         return
     with contextlib.suppress(Exception):  # aux_data need not pickle
         pickles.append(pickle.dumps(level[1]))
-    if any(b"__main__" in each for each in pickles):
+    if any(b"__main__" in data for data in pickles):
         return  # it is another module there
     module = case.cls.__module__
     paths = [*folder_of(module), *filter(None, sys.path)]
@@ -145,15 +145,15 @@ def transformations(case: Case) -> None:
             case.check_same(traced, f"inside {what}", case.names.static)
             return traced
 
-        made = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
-        case.check_same(made, f"out of {what}", case.names.static)
-        its = case.structure(made)
+        result = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
+        case.check_same(result, f"out of {what}", case.names.static)
+        its = case.structure(result)
         if not case.same_structure(structure, its):
             case.fail("", f"{its} out of {what}", f"{structure}, as it went in")
-        pairs = jax.tree_util.tree_leaves_with_path(made) if keeps_leaves else ()
+        pairs = jax.tree_util.tree_leaves_with_path(result) if keeps_leaves else ()
         for (path, leaf), wanted in zip(pairs, leaves, strict=False):
             if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
-                where = path_of(made, path, leaf)
+                where = path_of(result, path, leaf)
                 got = f"{format_leaf(leaf)} out of {what}"
                 case.fail(where, got, f"{format_leaf(wanted)}, as it went in")
 

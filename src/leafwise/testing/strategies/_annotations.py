@@ -469,11 +469,11 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
     if is_decorated(cls):
         return name in spec_of(cls).static_names
     try:
-        made = object.__new__(cls)
-        for each in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
-            object.__setattr__(made, each, object())
-        leaves = jax.tree_util.tree_leaves(made)
-        return all(leaf is not made and leaf is not getattr(made, name) for leaf in leaves)
+        instance = object.__new__(cls)
+        for field in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
+            object.__setattr__(instance, field, object())
+        leaves = jax.tree_util.tree_leaves(instance)
+        return all(leaf is not instance and leaf is not getattr(instance, name) for leaf in leaves)
     except Exception:  # noqa: BLE001  # a flatten of the user's own
         return False
 
@@ -552,7 +552,7 @@ class InstancePlan:
                 try:
                     with own_dims(alike=plain) as dims:
                         arguments = self._arguments(draw, dims)
-                    made = call(self.cls, self.parameters, arguments)
+                    result = call(self.cls, self.parameters, arguments)
                 except ImpossibleError as error:  # what does not fit, or what a check raised
                     refused = error if str(error) else error.__cause__ or error
                 except (CannotBuildError, HypothesisException):
@@ -560,10 +560,10 @@ class InstancePlan:
                 except (Exception, SystemExit) as error:  # noqa: BLE001  # the constructor's own
                     refused = error
                 else:
-                    if self.where.steps or self.cls in type(made).__mro__:
+                    if self.where.steps or self.cls in type(result).__mro__:
                         self._refused = None
-                        return arguments, made
-                    refused = ImpossibleError(f"its constructor returned {got(made)}")
+                        return arguments, result
+                    refused = ImpossibleError(f"its constructor returned {got(result)}")
             draw(st.integers())  # or Hypothesis could run out of values without a reason
             if self._refused is not None:
                 self._refused += attempts

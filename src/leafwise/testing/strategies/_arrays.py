@@ -190,8 +190,8 @@ def arrays(
         if not _is_key_dtype(dtypes):
             jnp.dtype(dtypes)  # which refuses what is not one
         dtypes = st.just(dtypes)
-    given: Any = elements
-    if given is not None and not isinstance(given, st.SearchStrategy):
+    strategy: Any = elements
+    if strategy is not None and not isinstance(strategy, st.SearchStrategy):
         raise TypeError(
             f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
         )
@@ -202,8 +202,8 @@ def arrays(
         lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
         if _is_key_dtype(drawn):
             return draw(keys(lengths))
-        made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements))
-        return made if numpy else put(made.astype(jax.dtypes.canonicalize_dtype(made.dtype)))
+        array = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements))
+        return array if numpy else put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
 
     return drawn_by(draw_one)
 
@@ -233,10 +233,10 @@ def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy | None)
     drawn = dtype
     if type(dtype) not in vars(np.dtypes).values():  # of ml_dtypes: Hypothesis does not know it
         drawn = np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
-    made = elements.map(lambda element: np.full(shape, element, drawn))
+    strategy = elements.map(lambda element: np.full(shape, element, drawn))
     if 1 < math.prod(shape) <= _FEW:
-        made |= hnp.arrays(drawn, shape, elements=elements, fill=elements)
-    return made if drawn == dtype else made.map(lambda array: array.astype(dtype))
+        strategy |= hnp.arrays(drawn, shape, elements=elements, fill=elements)
+    return strategy if drawn == dtype else strategy.map(lambda array: array.astype(dtype))
 
 
 def _elements(dtype: Any) -> Strategy:

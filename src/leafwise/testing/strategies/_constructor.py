@@ -155,7 +155,7 @@ def _signature(cls: Any) -> inspect.Signature:
             f"  fix: next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         ) from error
-    if {each.kind for each in signature.parameters.values()} != set(_VARIADIC):
+    if {parameter.kind for parameter in signature.parameters.values()} != set(_VARIADIC):
         return signature
     if dataclasses.is_dataclass(cls):  # a decorator's wrapper hides the constructor
         fields = [(field.name, field.type, copy.copy(field)) for field in dataclasses.fields(cls)]

@@ -144,9 +144,9 @@ def _positions(
     for place, (key, child) in enumerate(level[0]):
 
         def put(new: Any, place: int = place) -> Any:
-            made = structure.unflatten([*children[:place], new, *children[place + 1 :]])
-            _check_kept(made, place, new)
-            return around(made)
+            instance = structure.unflatten([*children[:place], new, *children[place + 1 :]])
+            _check_kept(instance, place, new)
+            return around(instance)
 
         name = _attribute_of(value, names.dynamic, children, place, key)
         step = f".{name}" if name else jax.tree_util.keystr((key,))
@@ -198,9 +198,9 @@ def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
     cls: Any = type(instance)
     try:
         named = ((parameter_for(parameters(cls), name), name) for name in field_order(instance))
-        found = {each.name: getattr(instance, name) for each, name in named if each}
-        again = call(cls, parameters(cls), found)
-        return found if _is_same(instance, again, static) else {}
+        arguments = {param.name: getattr(instance, name) for param, name in named if param}
+        again = call(cls, parameters(cls), arguments)
+        return arguments if _is_same(instance, again, static) else {}
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own code
         return {}
 
@@ -214,7 +214,7 @@ def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:
     for name in static:
         if is_distinct(getattr(one, name), getattr(other, name)):
             return False
-    leaves = [jax.tree_util.tree_leaves(each) for each in (one, other)]
+    leaves = [jax.tree_util.tree_leaves(instance) for instance in (one, other)]
     return len(leaves[0]) == len(leaves[1]) and all(map(same_leaf, *leaves))
 
 

@@ -172,18 +172,18 @@ def _conversions(value: Any) -> list[Callable[[Any], Any]]:
 def _other_statics(value: Any) -> Strategy | None:
     """Return a strategy for other statics, as a rule of the same type; None if none are known."""
     if type(value) is int:
-        made: Strategy = st.integers(0, 9) | st.integers(-99, 99)
+        strategy: Strategy = st.integers(0, 9) | st.integers(-99, 99)
     elif type(value) is float:
         simple = st.sampled_from([0.0, 1.0, 0.5, -0.0])
-        made = simple | st.floats(-99, 99, width=16) | st.just(math.nan)
+        strategy = simple | st.floats(-99, 99, width=16) | st.just(math.nan)
     else:
         # Of what has fields there are none, as these are changed.
         is_function = callable(value) and not hasattr(type(value), "_fields")
         functions = list(FUNCTIONS) if is_function else []
         others = (make(value) for kind, make in _OTHERS.items() if isinstance(value, kind))
-        found = [new for new in next(others, functions) if is_distinct(value, new) is not False]
-        return st.sampled_from(found) if found else None
-    return made.filter(lambda new: is_distinct(value, new) is not False)
+        values = [new for new in next(others, functions) if is_distinct(value, new) is not False]
+        return st.sampled_from(values) if values else None
+    return strategy.filter(lambda new: is_distinct(value, new) is not False)
 
 
 def _other_static_arrays(value: StaticArray) -> list[Any]:
@@ -267,7 +267,7 @@ def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
     parameter = _parameter_of(position)
     annotation = unwrap(parameter.kind) if parameter else None
     if typing.get_origin(annotation) is typing.Literal:
-        others = [each for each in typing.get_args(annotation) if is_distinct(each, value)]
+        others = [choice for choice in typing.get_args(annotation) if is_distinct(choice, value)]
         return st.sampled_from(others) if others else None
     return _other_statics(value)
 
@@ -341,24 +341,24 @@ def edits(
     if paths is not None:
         known = [position.path for position in positions]
         for path in paths:
-            if not any(is_below(each, [path]) for each in known):
+            if not any(is_below(place, [path]) for place in known):
                 names = ", ".join(dict.fromkeys(filter(None, known)))
                 kind = type(instance).__name__
                 raise ValueError(f"{kind}: nothing is at {path!r}; there is {names}")
-        positions = [each for each in positions if is_below(each.path, paths)]
-    found = options_of(positions, chosen)
-    if not found:
+        positions = [position for position in positions if is_below(position.path, paths)]
+    options = options_of(positions, chosen)
+    if not options:
         names = " or ".join(chosen) or "(none)"
         where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
         raise ValueError(f"{type(instance).__name__}: there is no edit of the kind {names}{where}")
-    return edits_of(found)
+    return edits_of(options)
 
 
 @st.composite
-def edits_of(draw: st.DrawFn, found: Options) -> Edit[Any]:
+def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
     """Draw one of the edits that can be made."""
-    kind = draw(st.sampled_from(list(found)))
-    position, strategy = draw(st.sampled_from(found[kind]))
+    kind = draw(st.sampled_from(list(options)))
+    position, strategy = draw(st.sampled_from(options[kind]))
     edit = make_edit(kind, position, draw(strategy))
     if edit is None:
         hypothesis.reject()

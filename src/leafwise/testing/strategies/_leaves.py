@@ -37,7 +37,7 @@ def same_leaf(one: Any, other: Any) -> bool:
     if is_key(one):
         one, other = jax.random.key_data(one), jax.random.key_data(other)
     try:
-        one, other = (each[...] if is_ref(each) else each for each in (one, other))
+        one, other = (leaf[...] if is_ref(leaf) else leaf for leaf in (one, other))
     except jax.errors.JaxRuntimeError:  # JAX cannot read one that was pickled
         return True
     mine, its = np.asarray(one), np.asarray(other)
