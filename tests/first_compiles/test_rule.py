@@ -17,7 +17,7 @@ from leafwise._jax.compat import ANSWERS, Internal
 
 FIXES = {
     "scan": "`jax.lax.scan` (or",
-    "map": "`jax.lax.map`",
+    "map": "`jax.vmap` (or",
     "layers": "`jax.lax.scan` over the layers",
     "unlike": "its runs differ in shape",
     "unroll": "leave out `unroll=`",

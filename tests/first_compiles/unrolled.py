@@ -110,14 +110,14 @@ def a_short_loop_in_a_long_one() -> Any:
 
 def a_generator() -> Any:
     def losses(xs: Any) -> Any:
-        return sum(jnp.tanh(x @ W).sum() for x in xs)  # runs 12: scan
+        return sum(jnp.tanh(x @ W).sum() for x in xs)  # runs 12: map
 
     return losses, (XS,)
 
 
 def a_list_of_results() -> Any:
     def results(xs: Any) -> Any:
-        return jnp.stack([jnp.tanh(x @ W) * jnp.cos(x) for x in xs])  # runs 12: scan
+        return jnp.stack([jnp.tanh(x @ W) * jnp.cos(x) for x in xs])  # runs 12: map
 
     return results, (XS,)
 
@@ -172,6 +172,18 @@ def an_unrolled_scan() -> Any:
         return jax.lax.scan(lambda h, x: (cell(h, x, W), None), h, xs, unroll=12)  # runs 12: unroll
 
     return total, (XS[0], XS)
+
+
+def an_unrolled_scan_of_a_loop() -> Any:
+    def body(h: Any, x: Any) -> Any:
+        for power in (1.0, 2.0, 3.0):
+            h = jnp.sin(h * power + x) @ W
+        return h, h.sum()
+
+    def total(h: Any, xs: Any) -> Any:
+        return jax.lax.scan(body, h, xs, unroll=12)[1].sum()  # runs 12: unroll
+
+    return jax.grad(total), (XS[0], XS)
 
 
 def layers_as_pairs() -> Any:
@@ -278,6 +290,7 @@ PROGRAMS = [
     a_map,
     leaves_of_a_tree,
     an_unrolled_scan,
+    an_unrolled_scan_of_a_loop,
     layers_as_pairs,
     layers_as_dicts,
     layers_of_other_shapes,

@@ -54,7 +54,8 @@ def _lines(operations: Operations) -> Iterator[Origin]:
     """Yield the lines of the user's that most operations are from."""
     lines = Counter[tuple[str, int]]()
     for statement, number in operations.counts.items():
-        if (frame := _users_frame(statement.frames)) is not None:
+        inside = statement.frames[: operations.depth(statement.frames)]
+        if (frame := _users_frame(inside)) is not None:
             lines[frame.file, frame.line] += number
     for (file, line), number in lines.most_common(_MOST_LINES):
         yield Origin("line", _site(Frame(file, line, 0)), share=number / operations.total)
@@ -63,9 +64,9 @@ def _lines(operations: Operations) -> Iterator[Origin]:
 class _LoopOperations:
     """The operations in a loop: those in no other loop inside it by the frames around the loop."""
 
-    def __init__(self, around: Loop | None) -> None:
-        self.around = around
-        self.total = 0
+    def __init__(self) -> None:
+        self.around: Loop | None = None  # of the statement with most of them
+        self.most = self.total = 0
         self.own: dict[Frames, dict[Statement, int]] = {}
 
     @property
@@ -135,8 +136,9 @@ def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
         frames = statement.frames
         around = list(_loops_of(frames[: operations.depth(frames)]))
         for (_, loop), outer in itertools.zip_longest(around, around[1:]):
-            if loop not in loops:
-                loops[loop] = _LoopOperations(outer and outer[1])
+            inside = loops.setdefault(loop, _LoopOperations())
+            if number > inside.most:
+                inside.most, inside.around = number, outer and outer[1]
         for loop in {loop for _, loop in around}:
             loops[loop].total += number
         for depth, loop in around[:1]:

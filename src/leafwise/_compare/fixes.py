@@ -410,15 +410,15 @@ def fix_of_loop(loop: Loop, *, is_alike: bool) -> Fix:
     match loop.kind:
         case "unroll":
             return Fix("leave out `unroll=`, or take a smaller one", Act.ROLL)
-        case "for" | "while" | "comprehension" | "reduce" | "functools.reduce" if not is_alike:
+        case "for" | "while" | "reduce" | "functools.reduce" if not is_alike:
             return Fix("its runs differ in shape: pad them, or `jax.lax.scan` over those alike")
-        case "for" | "while" | "comprehension" if loop.has_parts:
+        case "for" if loop.has_parts:
             how = "stacked outside the jitted function"
             return Fix(f"`jax.lax.scan` over the layers, {how}: it pays from some thirty on")
-        case "for" | "while" | "comprehension" | "reduce" | "functools.reduce":
+        case "for" | "while" | "reduce" | "functools.reduce":
             return Fix("`jax.lax.scan` (or `fori_loop`), which traces and compiles the body once")
-        case "map" if is_alike:
-            return Fix("`jax.lax.map`, which traces and compiles the function once")
+        case "comprehension" | "map" if is_alike:
+            return Fix("`jax.vmap` (or `jax.lax.map`), which traces and compiles the body once")
         case _:
             return Fix()
 
