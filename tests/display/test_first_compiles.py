@@ -70,7 +70,9 @@ def test_programs_of_one_cause_are_one_finding() -> None:
         *program(held, name="table", start=70.0, seconds=5.0),
     ]
     both, table, last = headlines(events)
-    assert both.startswith("the first compiles of train_step, grad_step took 44.0 s: 90% of its")
+    assert both.startswith(
+        "the first compiles of train_step, grad_step took 44.0 s: 90% of the 5,532"
+    )
     assert table == "table holds 31 MiB of constants, which XLA folds: 4.50 s"
     assert last.startswith("the first compile of other took 3.00 s")
 

@@ -57,6 +57,15 @@ def a_scan() -> Any:
     return lambda h, xs: jax.lax.scan(lambda h, x: (jnp.tanh(h @ W + x), None), h, xs), (XS[0], XS)
 
 
+def a_scan_whose_unroll_is_one() -> Any:
+    def body(h: Any, x: Any) -> Any:
+        for w in (W,) * 3:
+            h = jnp.tanh(h @ w + x)
+        return h, None
+
+    return jax.grad(lambda h, xs: jax.lax.scan(body, h, xs, unroll=1)[0].sum()), (XS[0], XS)
+
+
 def a_fori_loop() -> Any:
     return lambda x: jax.lax.fori_loop(0, 100, lambda _, x: jnp.sin(x @ W), x), (W,)
 
@@ -169,6 +178,7 @@ PROGRAMS = [
     three_loops_of_three,
     a_scan,
     a_fori_loop,
+    a_scan_whose_unroll_is_one,
     a_while_loop_of_jax,
     a_map_of_jax,
     an_associative_scan,

@@ -21,6 +21,7 @@ FIXES = {
     "layers": "`jax.lax.scan` over the layers",
     "unlike": "its runs differ in shape",
     "unroll": "leave out `unroll=`",
+    "flax": "`flax.linen.scan`",
     "none": "",
 }
 

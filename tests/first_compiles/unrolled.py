@@ -237,7 +237,7 @@ class _Block(nn.Module):
 class _Blocks(nn.Module):
     @nn.compact
     def __call__(self, x: Any) -> Any:
-        for _ in range(9):  # runs 9: scan
+        for _ in range(9):  # runs 9: flax
             x = _Block()(x)
         return x
 

@@ -9,9 +9,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from leafwise._compare.fixes import fix_of_loop
+from leafwise._compare.fixes import LAYER_LOOPS, fix_of_loop
 from leafwise._display.report import FirstCompile, Origin, SiteRecord
 from leafwise._display.words import place
 from leafwise._jax.compiles import module_of, shows_lines
@@ -118,7 +119,7 @@ def _loops(operations: Operations) -> Iterator[Origin]:
         via="" if user is frame else place(_site(frame)),
         share=inside.total / operations.total,
         runs=inside.runs,
-        fix=fix_of_loop(loop, is_alike=is_alike),
+        fix=fix_of_loop(loop, is_alike=is_alike, library=_library(inside), around=inside.around),
     )
 
 
@@ -164,6 +165,17 @@ def _runs(counts: Mapping[Statement, int]) -> int:
     runs += numbers[runs + 1] > 1
     fitting = [number for number in numbers if abs(math.remainder(number, runs)) <= 1]
     return runs if sum(numbers[number] for number in fitting) * 2 > numbers.total() else 0
+
+
+def _library(inside: _LoopOperations) -> str:
+    """Return the library whose layers a loop calls, if that has a loop of its own for them."""
+    folders = {
+        part
+        for one in inside.own[inside.largest]
+        for frame in one.frames
+        for part in Path(frame.file).parts
+    }
+    return next((name for name in LAYER_LOOPS if name in folders), "")
 
 
 def _users_frame(frames: Frames) -> Frame | None:

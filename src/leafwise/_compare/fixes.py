@@ -405,14 +405,16 @@ def recreated_function(
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
 
-def fix_of_loop(loop: Loop, *, is_alike: bool) -> Fix:
+def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, around: Loop | None) -> Fix:
     """Return what to do about a loop that a trace unrolls; nothing where nothing was measured."""
     match loop.kind:
         case "unroll":
             return Fix("leave out `unroll=`, or take a smaller one", Act.ROLL)
         case "for" | "while" | "reduce" | "functools.reduce" if not is_alike:
             return Fix("its runs differ in shape: pad them, or `jax.lax.scan` over those alike")
-        case "for" if loop.has_parts:
+        case "for" | "while" if library in LAYER_LOOPS:
+            return Fix(f"{LAYER_LOOPS[library]}, as `jax.lax.scan` cannot hold its parameters")
+        case "for" if loop.has_parts and around is None:
             how = "stacked outside the jitted function"
             return Fix(f"`jax.lax.scan` over the layers, {how}: it pays from some thirty on")
         case "for" | "while" | "reduce" | "functools.reduce":
@@ -421,6 +423,13 @@ def fix_of_loop(loop: Loop, *, is_alike: bool) -> Fix:
             return Fix("`jax.vmap` (or `jax.lax.map`), which traces and compiles the body once")
         case _:
             return Fix()
+
+
+LAYER_LOOPS: Final = {
+    "flax": "`flax.linen.scan`",
+    "haiku": "`haiku.scan`, `haiku.dynamic_unroll` or `haiku.layer_stack`",
+}
+"""What the libraries have whose layers are called with parameters behind the scenes."""
 
 
 def fix_of_constants(names: "Sequence[str]") -> Fix:

@@ -66,8 +66,9 @@ class FirstFinding(Finding):
 
     @property
     def _origin(self) -> str:
-        first = self.largest.events[-1].first or FirstCompile(0, [])
-        return first.words(self.origins)
+        largest = self.largest
+        first = largest.events[-1].first or FirstCompile(0, [])
+        return first.words(self.origins, largest.first.name if len(self.names) > 1 else "")
 
     def effect(self, tried: TriedRecord) -> str:
         """Return what an edit has saved that helped."""

@@ -107,21 +107,22 @@ class FirstCompile(ShownAsText):
     total: int
     origins: list[Origin]
 
-    def words(self, origins: list[Origin]) -> str:
-        """Return what the operations are from, of some origins of one kind."""
-        operations = count(self.total, "operation")
+    def words(self, origins: list[Origin], name: str = "") -> str:
+        """Return what the operations are from, of some origins of one kind; of one program."""
+        number = count(self.total, "operation")
+        operations = f"the {number} of {name}" if name else f"its {number}"
         if not origins:
-            return f"it has {operations}"
+            return f"it has {number}"
         origin, *_ = origins
         if origin.kind == "constants":
             return f"it holds {size(origin.nbytes)} of constants"
         if origin.kind == "line":
             lines = (f"{line.share:.0%} from {place(line.site)}" for line in origins)
-            return f"of its {operations} {', '.join(lines)}"
+            return f"of {operations} {', '.join(lines)}"
         called = "this call with `unroll=`" if origin.kind == "unroll" else f"`{origin.kind}` here"
         what = "this loop" if origin.kind == "loop" else called
         times = f"which ran {origin.runs:,} times in one trace"
-        return f"{origin.share:.0%} of its {operations} are from {what}, {times}"
+        return f"{origin.share:.0%} of {operations} are from {what}, {times}"
 
     def grouped(self) -> list[list[Origin]]:
         """Return the origins one by one, but lines together, also where there is none."""

@@ -104,7 +104,8 @@ def _summary(report: Report) -> str:
     seconds = first_seconds(report.events)
     separator = ":" if seconds < 1 else "."
     worked += f": {duration(seconds)} in first compiles" if seconds >= 1 else ""
-    return worked if report.left_out else f"{what}{separator} {worked}"
+    is_plain = report.left_out or (report.first and what == "no findings")
+    return worked if is_plain else f"{what}{separator} {worked}"
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:

@@ -62,7 +62,7 @@ def loops_around(file: str, line: int, column: int, *, calls: bool) -> Iterator[
     bodies, callers = _loops_of(file)
     at = line, column
     caller = callers.get(at)
-    if caller is not None and (calls or caller.kind == _UNROLL):
+    if caller is not None and calls:
         yield caller
     around = [body for body in bodies if body.start <= at < body.end]
     for body in sorted(around, key=lambda body: body.start, reverse=True):

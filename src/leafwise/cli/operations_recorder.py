@@ -30,8 +30,8 @@ from leafwise._objects.call_site import Site
 from leafwise.errors import message_of
 
 _SMALL: Final = 0.01
-"""A program that was lowered in fewer seconds is too small to be read: JAX takes 50 us or more for
-each operation, and this module some 4."""
+"""A program that was lowered in fewer seconds is too small to be read, which takes up to a quarter
+as long as the lowering."""
 
 _LONG: Final = 1.0
 """So many seconds a program takes, from trace to compile, whose operations are told."""
