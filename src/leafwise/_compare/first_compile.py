@@ -5,7 +5,6 @@ of code: exact, as JAX traces the body once for each run. It is one more, if tha
 first run may lack derivatives.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -66,7 +65,7 @@ class _LoopOperations:
     """The operations in a loop: those in no other loop inside it by the frames around the loop."""
 
     def __init__(self) -> None:
-        self.around: Loop | None = None  # of the statement with most of them
+        self.around: list[Loop] = []  # of the statement with most of them, the innermost first
         self.most = self.total = 0
         self.own: dict[Frames, dict[Statement, int]] = {}
 
@@ -119,16 +118,16 @@ def _loops(operations: Operations) -> Iterator[Origin]:
         via="" if user is frame else place(_site(frame)),
         share=inside.total / operations.total,
         runs=inside.runs,
-        fix=fix_of_loop(loop, is_alike=is_alike, library=_library(inside), around=inside.around),
+        fix=fix_of_loop(
+            loop, is_alike=is_alike, library=_library(inside), is_inner=bool(inside.around)
+        ),
     )
 
 
 def _runs_around(loop: Loop, loops: Mapping[Loop, _LoopOperations]) -> int:
     """Return the runs of the next loop around one that has operations of its own."""
-    around = loops[loop].around
-    while around is not None and not loops[around].runs:
-        around = loops[around].around
-    return 1 if around is None else loops[around].runs
+    around = (loops[outer].runs for outer in loops[loop].around)
+    return next(filter(None, around), 1)
 
 
 def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
@@ -136,12 +135,12 @@ def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
     for statement, number in operations.counts.items():
         frames = statement.frames
         around = list(_loops_of(frames[: operations.depth(frames)]))
-        for (_, loop), outer in itertools.zip_longest(around, around[1:]):
+        chain = list(dict.fromkeys(loop for _, loop in around))  # of a recursion, each once
+        for depth, loop in enumerate(chain, 1):
             inside = loops.setdefault(loop, _LoopOperations())
             if number > inside.most:
-                inside.most, inside.around = number, outer and outer[1]
-        for loop in {loop for _, loop in around}:
-            loops[loop].total += number
+                inside.most, inside.around = number, chain[depth:]
+            inside.total += number
         for depth, loop in around[:1]:
             loops[loop].own.setdefault(frames[depth + 1 :], {})[statement] = number
     return loops

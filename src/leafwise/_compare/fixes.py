@@ -405,7 +405,7 @@ def recreated_function(
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
 
-def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, around: Loop | None) -> Fix:
+def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> Fix:
     """Return what to do about a loop that a trace unrolls; nothing where nothing was measured."""
     match loop.kind:
         case "unroll":
@@ -414,7 +414,7 @@ def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, around: Loop | None
             return Fix("its runs differ in shape: pad them, or `jax.lax.scan` over those alike")
         case "for" | "while" if library in LAYER_LOOPS:
             return Fix(f"{LAYER_LOOPS[library]}, as `jax.lax.scan` cannot hold its parameters")
-        case "for" if loop.has_parts and around is None:
+        case "for" if loop.has_parts and not is_inner:
             how = "stacked outside the jitted function"
             return Fix(f"`jax.lax.scan` over the layers, {how}: it pays from some thirty on")
         case "for" | "while" | "reduce" | "functools.reduce":
