@@ -108,15 +108,6 @@ def a_short_loop_in_a_long_one() -> Any:
     return loss, (W, XS)
 
 
-def a_loop_in_a_recursion() -> Any:
-    def grow(x: Any, depth: int) -> Any:
-        for _ in range(2):  # runs 16: scan
-            x = grow(x, depth - 1) if depth else jnp.sin(x) + 1
-        return x
-
-    return functools.partial(grow, depth=3), (W,)
-
-
 def a_generator() -> Any:
     def losses(xs: Any) -> Any:
         return sum(jnp.tanh(x @ W).sum() for x in xs)  # runs 12: map
@@ -291,7 +282,6 @@ PROGRAMS = [
     a_while_loop,
     nested_loops,
     a_short_loop_in_a_long_one,
-    a_loop_in_a_recursion,
     a_generator,
     a_list_of_results,
     random_keys,
