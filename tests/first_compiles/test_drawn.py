@@ -14,6 +14,8 @@ from tests.kit.inside import Site
 
 from leafwise._compare.first_compile import first_compile
 
+pytestmark = pytest.mark.usefixtures("lines")
+
 FUNCTIONS = ("sin", "cos", "tanh", "exp", "negative", "abs")
 
 

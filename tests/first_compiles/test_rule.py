@@ -15,6 +15,8 @@ import leafwise as lw
 from leafwise._compare.first_compile import first_compile
 from leafwise._jax.compat import ANSWERS, Internal
 
+pytestmark = pytest.mark.usefixtures("lines")
+
 FIXES = {
     "scan": "`jax.lax.scan` (or",
     "map": "`jax.vmap` (or",
