@@ -154,6 +154,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+@pytest.fixture(scope="session")
+def lines() -> None:
+    """Skip a test that needs the lines of operations where JAX does not show them."""
+    from leafwise._jax.compiles import shows_lines  # JAX starts
+
+    if not shows_lines():
+        pytest.skip("JAX does not show the lines of operations")
+
+
 @hypothesis.given(hypothesis.strategies.none())
 def _draw_nothing(_: None) -> None:
     """Let Hypothesis make its generator of random numbers."""

@@ -15,9 +15,7 @@ from leafwise_explain import VARIABLE
 from .conftest import Explained, Runner
 from .test_notebooks import write as write_notebook
 
-pytestmark = pytest.mark.skipif(
-    jax.__version_info__ < (0, 9), reason="JAX shows the lines of another call"
-)
+pytestmark = pytest.mark.usefixtures("lines")
 
 WITHOUT_OPTIMIZATIONS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "COLUMNS": "100"}
 

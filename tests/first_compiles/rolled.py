@@ -162,17 +162,6 @@ def a_loop_in_c() -> Any:
     return running, (list(XS),)
 
 
-def a_loop_in_a_recursion() -> Any:
-    """Its loops are around each other."""
-
-    def grow(x: Any, depth: int) -> Any:
-        for _ in range(2):
-            x = grow(x, depth - 1) if depth else jnp.sin(x) + 1
-        return x
-
-    return functools.partial(grow, depth=1), (W,)
-
-
 def a_recursion() -> Any:
     """Not seen: no loop has it."""
 
@@ -204,6 +193,5 @@ PROGRAMS = [
     random_numbers,
     sorting,
     a_loop_in_c,
-    a_loop_in_a_recursion,
     a_recursion,
 ]

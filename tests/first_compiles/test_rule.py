@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,8 +13,9 @@ from tests.first_compiles import rolled, unrolled
 from tests.kit.inside import Act, Site
 
 import leafwise as lw
-from leafwise._compare.first_compile import first_compile
+from leafwise._compare.first_compile import describe_operations, first_compile
 from leafwise._jax.compat import ANSWERS, Internal
+from leafwise._jax.operations import Frame, Operations, Statement
 
 pytestmark = pytest.mark.usefixtures("lines")
 
@@ -75,6 +77,16 @@ def test_no_loop(make: Callable[[], Any]) -> None:
     assert {origin.kind for origin in origins} <= {"line"}
     assert not any(origin.fix for origin in origins)
     assert sum(origin.share for origin in origins) <= 1
+
+
+def test_loops_around_each_other(tmp_path: Path) -> None:
+    """Loops of functions that call each other have an end."""
+    file = tmp_path / "loops.py"
+    file.write_text("for i in x:\n    f(g(1))\nfor j in x:\n    f(2)\n", encoding="utf-8")
+    frames = tuple(Frame(str(file), *at) for at in ((2, 6), (4, 4), (2, 4)))
+    counts = {Statement(frames, "sin stablehlo.sine"): 16}
+    (origin,) = describe_operations(Operations(counts, counts, {})).origins
+    assert (origin.site.line, origin.runs) == (1, 16)
 
 
 def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,27 +42,22 @@ def its_batches() -> Any:
     return jax.vmap(jax.grad(forward), (None, 0)), (W, jnp.ones((3, 12, 4)))
 
 
-def below_an_inner_jit() -> Any:
-    inner = jax.jit(cell)
-
+def loss_of(inner: Any) -> Any:
     def loss(w: Any, xs: Any) -> Any:
         h = jnp.zeros(4)
         for x in xs:  # runs 12: scan
             h = inner(h, x, w)
         return h.sum()
 
-    return jax.grad(loss), (W, XS)
+    return loss
+
+
+def below_an_inner_jit() -> Any:
+    return jax.grad(loss_of(jax.jit(cell))), (W, XS)
 
 
 def checkpointed_cells() -> Any:
-    safe = jax.checkpoint(cell)
-
-    def loss(w: Any, xs: Any) -> Any:
-        h = jnp.zeros(4)
-        for x in xs:  # runs 12: scan
-            h = safe(h, x, w)
-        return h.sum()
-
+    loss = loss_of(jax.checkpoint(cell))
     return jax.vmap(jax.grad(loss), (None, 0)), (W, jnp.ones((3, 12, 4)))
 
 

@@ -113,7 +113,7 @@ def _loops(operations: Operations) -> Iterator[Origin]:
     if user is None:  # a package of its own accord
         return
     yield Origin(
-        "loop" if loop.kind in ("for", "while", "comprehension") else loop.kind,
+        loop.kind if loop.is_call else "loop",
         _site(user),
         via="" if user is frame else place(_site(frame)),
         share=inside.total / operations.total,

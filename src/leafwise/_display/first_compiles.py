@@ -10,8 +10,8 @@ from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, 
 from leafwise._display.words import count, duration, paths_of, place, size
 
 MOST_FIRST: Final = 5
-_LEAST: Final = 1.0
-"""Programs that took less to trace, lower and compile are no finding."""
+LEAST: Final = 1.0
+"""So many seconds a program takes, from trace to compile, that is a finding."""
 
 _LEAST_PLAIN: Final = 5.0
 """The seconds from which something is said for which there is no fix."""
@@ -127,7 +127,7 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
         if program.is_repeat:
             continue
         spent = busy(program.events)
-        if last.first is not None and (spent >= _LEAST or last.unfinished):
+        if last.first is not None and (spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
                 origin = (*origins, Origin("line", first.site))[0]
                 if origin.fix or spent >= _LEAST_PLAIN or last.unfinished:
@@ -146,7 +146,7 @@ def _is_start_up(finding: FirstFinding) -> bool:
     """Return whether programs outside `jit` are many and small, so that one would be quicker."""
     number, spent = len(finding.programs), finding.seconds
     is_small = spent <= number * _LONGEST_EACH
-    return number >= FEW_PROGRAMS and spent >= _LEAST and is_small and bool(finding.fixes())
+    return number >= FEW_PROGRAMS and spent >= LEAST and is_small and bool(finding.fixes())
 
 
 def first_seconds(events: list[EventRecord]) -> float:

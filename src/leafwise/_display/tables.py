@@ -18,7 +18,7 @@ from leafwise._display.findings import (
     once_each,
     seconds_of,
 )
-from leafwise._display.first_compiles import MOST_FIRST, cache_off_lines, first_seconds
+from leafwise._display.first_compiles import LEAST, MOST_FIRST, cache_off_lines, first_seconds
 from leafwise._display.report import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
     annotation,
@@ -99,13 +99,15 @@ def _summary(report: Report) -> str:
     if findings:
         spent = duration(seconds_of(findings))
         return f"{count(len(findings), 'finding')}: {spent} of {ran} went into repeats"
-    what = "nothing was compiled again" if nothing_again(report.events) else "no findings"
     worked = f"JAX worked {duration(busy(report.events))} of {ran}"
-    seconds = first_seconds(report.events)
-    separator = ":" if seconds < 1 else "."
-    worked += f": {duration(seconds)} in first compiles" if seconds >= 1 else ""
-    is_plain = report.left_out or (report.first and what == "no findings")
-    return worked if is_plain else f"{what}{separator} {worked}"
+    is_long = (seconds := first_seconds(report.events)) >= LEAST
+    worked += f": {duration(seconds)} in first compiles" if is_long else ""
+    separator = "." if is_long else ":"
+    if report.left_out:
+        return worked
+    if nothing_again(report.events):
+        return f"nothing was compiled again{separator} {worked}"
+    return worked if report.first else f"no findings{separator} {worked}"
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from leafwise._captures.captures import Capture, captures
 from leafwise._compare.first_compile import LARGE_BYTES, describe_operations
 from leafwise._compare.fixes import fix_of_constants
+from leafwise._display.first_compiles import LEAST
 from leafwise._display.report import EventRecord, FirstCompile, SiteRecord, to_json
 from leafwise._jax.compiles import (
     Compile,
@@ -32,9 +33,6 @@ from leafwise.errors import message_of
 _SMALL: Final = 0.01
 """A program that was lowered in fewer seconds is too small to be read, which takes up to a quarter
 as long as the lowering."""
-
-_LONG: Final = 1.0
-"""So many seconds a program takes, from trace to compile, whose operations are told."""
 
 _MANY: Final = 1000
 """A program of so many operations is written down before its compile."""
@@ -70,7 +68,7 @@ class OperationsRecorder:
             if shows_lines():  # asked once JAX has chosen its devices
                 listen_to_compiles(self._listener)
         elif event.kind is EventKind.COMPILE:
-            if here.seconds >= _LONG:
+            if here.seconds >= LEAST:
                 record.first = here.first
             here.seconds, here.lowered, here.first = 0.0, None, None
 
