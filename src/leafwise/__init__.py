@@ -87,6 +87,11 @@ def load_ipython_extension(shell: object) -> None:
     importlib.import_module("leafwise.cli.magics").load(shell)
 
 
+def unload_ipython_extension(shell: object) -> None:
+    """Remove the magics: what ``%unload_ext leafwise`` calls."""
+    importlib.import_module("leafwise.cli.magics").unload(shell)
+
+
 def __dir__() -> list[str]:
     """Return all names, those that are not loaded yet included."""
     return sorted({*globals(), *_MODULES, *_SUBMODULES})

@@ -90,7 +90,7 @@ config.HistoryManager.enabled = False
 config.InteractiveShell.colors = "nocolor"
 shell = InteractiveShell.instance(config=config)
 for cell in (
-    "import jax, jax.numpy as jnp",
+    "import jax, jax.numpy as jnp\\noriginal = jax.jit",
     "%load_ext leafwise\\n@jax.jit\\ndef step(x):\\n    return x * 2\\nstep(0)",
     "%%explain\\ny = step(2.0)\\nstep(True)\\n1 / 0",
     "print('defined', y)",
@@ -99,6 +99,7 @@ for cell in (
     "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_line_magic",
     "with capture_output() as c:\\n    magic('explain', 'step(jnp.ones(43))')",
     "print('html' if '<pre' in c.outputs[-1].data['text/html'] else 'text')",
+    "%unload_ext leafwise\\nprint(jax.jit is original)",
 ):
     shell.run_cell(cell, store_history=True)
 """
@@ -107,7 +108,7 @@ for cell in (
 @pytest.mark.nightly
 @pytest.mark.skipif(not IPYTHON, reason="needs IPython")
 def test_the_cell_magic(run: Runner) -> None:
-    """`%%explain` tells of its own cell only, by its number and lines.
+    """`%%explain` tells of its own cell only, by its number and lines, and can be unloaded.
 
     `%explain` does so for a line; in a notebook it is HTML.
     """
@@ -122,4 +123,4 @@ def test_the_cell_magic(run: Runner) -> None:
     assert "Cell In[2]:2" in before
     assert "JAX compiled nothing." in after
     assert "Cell In[6]:1  step(jnp.ones(41))\n" in after
-    assert after.endswith("next\nhtml\n")
+    assert after.endswith("next\nhtml\nTrue\n")

@@ -19,6 +19,14 @@ def load(shell: Any) -> None:
     shell.register_magic_function(_loaded[0].explain, "line_cell", "explain")
 
 
+def unload(shell: Any) -> None:
+    """Remove the magics, and put `jax.jit` back."""
+    while _loaded:
+        _loaded.pop().recorder.stop()
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("explain", None)
+
+
 class Explainer:
     """The magics, with what JAX does while they run a cell or a line."""
 
