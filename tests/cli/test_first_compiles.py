@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.inside import first_compiles, operations_recorder
 
 from leafwise_explain import VARIABLE
 
@@ -35,14 +37,14 @@ def loss(w, xs):
 step = jax.jit(jax.grad(loss))
 print(step(jnp.ones((8, 8)), jnp.ones((RUNS, 8))).shape)
 """
-LONG = LOOP.replace("RUNS", "600")
+LONG = LOOP.replace("RUNS", "300")
 
 
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **WITHOUT_OPTIMIZATIONS, **more}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_loop(run: Runner) -> None:
     """Its line, share and runs, the fix, and the cache; `--fail-on` does not count it."""
     script = run.write(LOOP.replace("RUNS", "16"))
@@ -111,7 +113,7 @@ def test_a_loop_in_a_notebook(run: Runner) -> None:
 @pytest.mark.nightly
 def test_a_start_up(run: Runner) -> None:
     """Many small programs that one line makes outside jitted functions may be one."""
-    body = "\n".join(f"    out.append(jnp.tile(x, {n}).sum())" for n in range(2, 40))
+    body = "\n".join(f"    out.append(jnp.tile(x, {n}).sum())" for n in range(2, 160))
     net = f"import jax.numpy as jnp\ndef init(x):\n    out = []\n{body}\n    return out\n"
     run.write(net, "site-packages/nets.py")
     script = run.write(
@@ -126,8 +128,21 @@ def test_a_start_up(run: Runner) -> None:
     _, report = run.report(script, env=environment())
     (finding,) = report["first"]
     assert (finding["place"], finding["kind"]) == ("script.py:5", "outside")
-    assert finding["programs"] >= 38
+    assert finding["programs"] >= 158
     assert "`jitted_init = jax.jit(lambda x: nets.init(x))` once" in finding["fixes"][0]
+
+
+@pytest.mark.slow
+def test_a_long_loop(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop of a program that takes long enough is a finding, with what the time went into."""
+    for module in (first_compiles, operations_recorder):
+        monkeypatch.setattr(module, "LEAST", 0.05)
+    namespace: dict[str, Any] = {}
+    Path("script.py").write_text(LOOP.replace("RUNS", "14"), encoding="utf-8")
+    code = compile(Path("script.py").read_text(encoding="utf-8"), "script.py", "exec")
+    (finding,) = explained(lambda: exec(code, namespace))["first"]  # noqa: S102  # our own
+    assert (finding["place"], finding["kind"], finding["runs"]) == ("script.py:9", "loop", 14)
+    assert min(finding["seconds"].values()) > 0
 
 
 def test_a_quick_loop(explained: Explained) -> None:
@@ -175,7 +190,7 @@ def test_ctrl_c(run: Runner) -> None:
     assert process.returncode == 130
     report = json.loads((run.folder / "report.json").read_text())
     (finding,) = report["first"]
-    assert (finding["unfinished"], finding["runs"]) == (True, 600)
+    assert (finding["unfinished"], finding["runs"]) == (True, 300)
     assert "the program ended: interrupted" in err
 
 
@@ -185,7 +200,7 @@ def test_sigterm_and_progress(run: Runner) -> None:
     process = started(run, "--progress")
     line = process.stderr.readline()
     assert line.startswith("leafwise explain: XLA has been compiling loss for 1")
-    assert line.endswith("from this loop, which ran 600 times in one trace (script.py:9)\n")
+    assert line.endswith("from this loop, which ran 300 times in one trace (script.py:9)\n")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143
@@ -206,7 +221,7 @@ def test_a_folder_of_records(run: Runner) -> None:
     _, report = run.report("records")
     (finding,) = report["first"]
     assert finding["what"].startswith("XLA was not done with loss: ")
-    assert (finding["place"], finding["runs"]) == ("script.py:9", 600)
+    assert (finding["place"], finding["runs"]) == ("script.py:9", 300)
 
 
 # ------------------------------------------------------------------------ --try

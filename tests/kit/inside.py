@@ -1,6 +1,6 @@
 """What tests know of the inside of `cli`, `_display` and `_jit`: the one door to these wings."""
 
-from leafwise._display import tables
+from leafwise._display import first_compiles, tables
 from leafwise._display.findings import (
     Finding,
     covered,
@@ -48,7 +48,7 @@ from leafwise._jit.callee import Callee
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import Site, short_file, user_frame
 from leafwise.cli import check_classes as run_module
-from leafwise.cli import notebook, program_recorder
+from leafwise.cli import notebook, operations_recorder, program_recorder
 from leafwise.cli.check_classes import (
     EXAMPLES,
     CheckOptions,
