@@ -114,6 +114,16 @@ NAMES = {
         "function.keywords.update(own=2.0)",
         name="own",
     ),
+    **{
+        f"partial in {wrapper}": Row(
+            "own = {'rate': 1.0}\n"
+            "inner = functools.partial(lambda own, x: x * own['rate'], own)\n"
+            f"held = {wrapper}(inner)",
+            "held(x)",
+            "own['rate'] = 2.0",
+        )
+        for wrapper in ("jax.vmap", "jax.checkpoint", "functools.wraps(by_rate)", "eqx.filter_vmap")
+    },
     "wrapt": Row(f"{RATE}; held = logged(by_rate)", "held(x)", "rate = 2.0"),
     "module, imported again": Row(
         "settings()",
