@@ -374,6 +374,7 @@ def test_after_a_change() -> None:
         for fn in (step, jax.jit(lambda x: step(x))):
             values = {capture.name: capture.value for capture in lw.captures(fn, 1.0)}
             assert values["own['rate']"] == own["rate"]
+    assert len(step.traces) == 3
 
 
 @pytest.mark.nightly
