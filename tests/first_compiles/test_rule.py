@@ -65,6 +65,7 @@ def test_the_loop(make: Callable[[], Any]) -> None:
     assert (origin.fix.act is Act.ROLL) == (origin.kind == "unroll")
 
 
+@pytest.mark.nightly
 def test_every_marked_line_was_found() -> None:
     """No line that is marked is the loop of no program."""
     found = {origins_of(make)[0].site.line for make in unrolled.PROGRAMS}

@@ -424,6 +424,8 @@ ARGUMENTS = {
 }
 ROWS = NAMES | OBJECTS | CONTAINERS | CLASSES | OF_DICTS | HELD | PASSED
 ROWS |= OF_CLASSES | ARGUMENTS
+FOR_THE_NEWEST = {*ARGUMENTS, *CLASSES, *OF_CLASSES, *HELD}
+"""The rows that the oldest Python leaves to the newest."""
 
 
 def run(row: Row) -> Iterator[Any]:
