@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -354,10 +355,18 @@ class _Fold:
                 if not part.is_fixed and (not callable(item) or _passes_on(item))
             ]
             return _by_parts(form, value, reads, is_one=True) if reads else by_identity(value, form)
-        own = zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
+        own = dict(
+            zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
+        )
+        if "IPython" not in sys.modules:  # which puts new code into functions that there are
+            del own["code"]
         # All calls pass on what has no default.
-        reads = [(f".__{name}__", _exact((), each)) for name, each in own if each is not None]
-        return _by_parts(form, value, reads, is_one=True)
+        reads = [
+            (f".__{name}__", _exact((), each)) for name, each in own.items() if each is not None
+        ]
+        if reads or value.__closure__:
+            return _by_parts(form, value, reads, is_one=True)
+        return Fingerprinted(form, _exact((), value).source)  # it holds nothing
 
     def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
         """Fingerprint what a package makes of a function, as `jax.jit` does."""
