@@ -88,6 +88,8 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
         return f"give `{name}` {WITH_HASH}"
     if law in LIBRARIES[library].not_promised:
         return _in_leafwise(instance, name)
+    if law is Law.NO_HIDDEN_STATE and name in getattr(cls, "__dataclass_fields__", ()):
+        return ""  # it is declared
     return _FIXES.get(law, "")
 
 
