@@ -76,6 +76,8 @@ any-leaf: `object.__new__(cls)`, and set attributes without checks
     object.__new__(cls)    <-  cls(*map(jnp.asarray, children))
 any-leaf: build aux_data from the statics alone
     (self.n, type(self.n))    <-  (self.n, id(self.x))
+any-leaf: return the same children and aux_data where a child is None
+    (self.n, type(self.n))    <-  (self.n, type(self.n), self.x is None)
 any-leaf: decide by field, not by value
     in self.leaves]    <-  in self.leaves if hasattr(self.x, "shape")]
 identity-map: pass leaves through flatten and unflatten unchanged

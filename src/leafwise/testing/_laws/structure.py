@@ -91,12 +91,21 @@ _AUX_DATA_FIX: Final = (
     "NaN or a tuple of a set, equals no other"
 )
 
+_NONE_FIX: Final = (
+    "return the same children and aux_data where a child is None, as `in_axes` may have it: a "
+    "treedef of the children, in aux_data, depends on that"
+)
+
 
 def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     if type(made) is not case.cls:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
-    if children[:1] == [None]:
-        return  # None is not a leaf
+    if children[:1] == [None]:  # which is no leaf: there are others to compare
+        mine, its = case.node(case.instance), case.node(made)
+        if not case.same_structure(mine, its):
+            got = f"{short_repr(its, 100)} with None in place of the leaves"
+            case.fail("", got, f"{short_repr(mine, 100)}, as before", by_hand=_NONE_FIX)
+        return
     found, its = case.flatten(made)
     if list(map(id, found)) == list(map(id, children)):
         mine = case.structure(case.instance)
