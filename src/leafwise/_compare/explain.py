@@ -123,6 +123,7 @@ _HASHED: Final = frozenset(
         ReasonKind.SHAPE,
         ReasonKind.DTYPE,
         ReasonKind.WEAK_TYPE,
+        ReasonKind.VARYING,
         ReasonKind.CONFIG,
     }
 )

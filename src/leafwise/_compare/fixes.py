@@ -505,6 +505,7 @@ class Cause(Enum):
     )
     WEAK_TYPE = member(_weak_type)
     OTHER_RESULTS = fix("choose one in every call: what the calls return differs, too")
+    VARYING = fix("let it vary along the same axes in every call, by `jax.lax.pcast`")
     SHARDING = fix(
         "keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`"
     )

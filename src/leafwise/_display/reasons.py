@@ -73,6 +73,8 @@ class ReasonKind(StrEnum):
     """The dtype of a leaf."""
     WEAK_TYPE = "weak type"
     """Whether the dtype of a leaf gives way to others."""
+    VARYING = "varying axes"
+    """The axes of a `jax.shard_map` along which a leaf varies."""
     CONFIG = "config"
     """JAX's configuration."""
     SHARDING = "sharding"

@@ -114,6 +114,23 @@ def concrete_mesh() -> Any:
     return None
 
 
+def varying_axes(value: Any) -> tuple[str, ...]:
+    """Return the axes of the `jax.shard_map` around a trace along which a type or tracer varies."""
+    kind: Any = jax.typeof(value) if isinstance(value, jax.Array) else value
+    axes: Any = getattr(kind, "vma", None)  # before JAX 0.10
+    if axes is None:
+        axes = getattr(getattr(kind, "manual_axis_type", None), "varying", ())
+    return tuple(sorted(axes))
+
+
+def vary(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """Return an array that JAX takes to vary along more axes."""
+    namespace: Any = jax.lax
+    if hasattr(namespace, "pcast"):
+        return namespace.pcast(array, axes, to="varying")
+    return namespace.pvary(array, axes)
+
+
 StaticOptions: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
 """Which arguments are static, by position and by name."""
 
