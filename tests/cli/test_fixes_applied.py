@@ -60,6 +60,19 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
         "x = jnp.ones(45)\nfor _ in range(4):\n    x = minimize(loss, x, method='BFGS').x",
         {"for _ in": "{0}\nfor _ in", "minimize(loss, x, method='BFGS').x": "{1}.x"},
     ),
+    "number of a solver": (
+        "from jax.scipy.sparse.linalg import cg\nx = jnp.ones(47)\n"
+        "def solve(b, tol): return cg(lambda v: 2.0 * v, b, tol=tol)[0]\n"
+        "for n in (1e-3, 1e-4, 1e-5):\n    solve(x, n)",
+        {"def solve": "{0}\ndef solve", "cg(lambda v: 2.0 * v, b, tol=tol)[0]": "{1}[0]"},
+    ),
+    "number in a function of a solver": (
+        "from jax.lax import custom_root, fori_loop\n"
+        "def solve(f, x):\n    return fori_loop(0, 9, lambda _, x: x - f(x) / x, x)\n"
+        "def invert(f, y):\n    return y / f(1.0)\n"
+        "for n in (2.0, 3.0, 4.0):\n    custom_root(lambda x: x**2 - n, 1.0, solve, invert)",
+        {"custom_root(lambda x: x**2 - n, 1.0, solve, invert)": "{1}", "for n": "{0}\nfor n"},
+    ),
 }
 
 AT_NIGHT = ("mask", "outside", "unique")
