@@ -157,16 +157,25 @@ class Fix(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What two functions of one definition capture that differs."""
+    """What two functions of one definition capture that differs, or two objects of one class."""
 
     name: str
     before: str = ""
     after: str = ""
     is_function: bool = False
+    holder: str = ""
+    """The function that captures it, if that has a name of its own: an attribute."""
+    how: str = "an argument"
+    """What to pass it as."""
+
+    @property
+    def place(self) -> str:
+        """Return the name, and that of the function that captures it."""
+        return f"`{self.name}`" + (f" of `{self.holder}`" if self.holder else "")
 
     def __str__(self) -> str:
-        """Return the name, and both values unless these are functions or too long."""
-        return f"`{self.name}`" + (f", {self.before} -> {self.after}" if self.before else "")
+        """Return the place, and both values unless these are functions or too long."""
+        return self.place + (f", {self.before} -> {self.after}" if self.before else "")
 
 
 class Advice(NamedTuple):

@@ -36,12 +36,16 @@ class RunningCall(NamedTuple):
 
     @property
     def is_for_shapes(self) -> bool:
-        """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called."""
+        """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called, or `jax.lax` itself."""
         frame = self.frame
         while not self.runs and frame is not None:
-            if not str(frame.f_globals.get("__name__")).startswith("jax._src."):
+            module = str(frame.f_globals.get("__name__"))
+            if not module.startswith("jax._src."):
                 return False
-            if frame.f_code.co_name in ("eval_shape", "make_jaxpr_f"):
+            if module.startswith("jax._src.lax.") or frame.f_code.co_name in (
+                "eval_shape",
+                "make_jaxpr_f",
+            ):
                 return True
             frame = frame.f_back
         return False

@@ -17,7 +17,7 @@ import jax
 from leafwise._captures.fingerprint import captured_by, describe_changes
 from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, definition_of, recreated_function
-from leafwise._compare.jitted_call import jit_once_fix
+from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
@@ -65,6 +65,7 @@ class _OutsideProgram(NamedTuple):
     results: tuple[Any, ...]
     signature: Signature | None
     functions: Mapping[str, SeenFunction]
+    given: Mapping[str, Any]
 
 
 class _Place:
@@ -113,7 +114,7 @@ class OutsideLog:
         run = None if user is None else run_of(user)
         definitions = tuple(map(definition_of, call.functions.values()))
         place = self._places.setdefault((name, site_of(user), call.place, definitions), _Place())
-        program = _program_of(call, work, run)
+        program = _program_of(call, work, run, given_in(user))
         earlier, latest, sizes = place.identify(program, work), place.latest, 0
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         reasons: list[Reason] = []
@@ -121,7 +122,7 @@ class OutsideLog:
         # Where no run is known, it is another one for what runs a function.
         if earlier is not None and (call.functions if run is None else earlier.run != run):
             fix = _KEEP if call.is_direct else Fix()
-            if work.inputs is not None:
+            if work.inputs is not None or call.name not in _FOR_SHAPES:
                 fix = jit_once_fix(user)
             again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
             reasons = list(_fresh(earlier, program, call, fix)) or [again]
@@ -133,7 +134,9 @@ class OutsideLog:
         return Explanation(outcome, tuple(reasons), nearest=nearest), run
 
 
-def _program_of(call: EagerCall, work: Work, run: int | None) -> _OutsideProgram:
+def _program_of(
+    call: EagerCall, work: Work, run: int | None, given: Mapping[str, Any]
+) -> _OutsideProgram:
     """Return what is kept of a program."""
     functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
     signature = None
@@ -141,13 +144,16 @@ def _program_of(call: EagerCall, work: Work, run: int | None) -> _OutsideProgram
         labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
         values = tuple(call.operands.values())
         signature = record(values, {}, StaticArguments(), labels=labels)
-    return _OutsideProgram(run, *_avals(work), signature, functions)
+    return _OutsideProgram(run, *_avals(work), signature, functions, given)
 
 
 _FEW_SIZES: Final = 3
 """So many sizes are no repeat: a train and a test set."""
 
 _KEEP: Final = Fix("keep the result of the first call")
+_FOR_SHAPES: Final = {"eval_shape", "make_jaxpr"}
+_BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
+"""What JAX takes up again, outside `jit` too, for a function that it has traced before."""
 
 
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -169,9 +175,15 @@ def _fresh(
     for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
         advice = recreated_function(call.functions[name], change)
-        if any(changes):  # defined once, one would go on with the first value
+        # Defined once, one would go on with the first value; or JAX makes its own of it each time.
+        if any(changes) or call.name not in _BY_FUNCTION:
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
+    is_told = not after or any(changes) or call.name in _BY_FUNCTION
+    for name, value in () if is_told else program.given.items():
+        old = earlier.given.get(name, value)
+        if old != value:
+            yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, old, value, Advice("", fix))
 
 
 def _sizes(

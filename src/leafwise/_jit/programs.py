@@ -1,13 +1,16 @@
 """The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
+import functools
 import heapq
 import inspect
+import types
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from leafwise._captures.bindings import names_in, reachable
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause
@@ -19,7 +22,9 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
+from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.nodes import Node
@@ -221,7 +226,21 @@ class ProgramLog:
         signatures = [earlier for _, earlier in known]
         explanation = nearest(signatures, signature, placed=self.callee.placed)
         place = None if explanation.nearest is None else known[explanation.nearest][0]
-        return Explanation(explanation.outcome, explanation.reasons, explanation.unsound, place)
+        reasons = tuple(map(self._with_names_read, explanation.reasons))
+        return Explanation(explanation.outcome, reasons, explanation.unsound, place)
+
+    def _with_names_read(self, reason: Reason) -> Reason:
+        """Return the reason of a static argument with the names by which its function reads it."""
+        after = reason.after
+        is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
+        if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
+            return reason
+        try:
+            function = functools.partial(self.callee.fun, **{reason.path: after})
+            names = names_in(reachable(function))
+        except Exception:  # noqa: BLE001  # the user's own code
+            return reason
+        return reason._replace(details=reason.details._replace(reads=names))
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""

@@ -353,6 +353,18 @@ def has_mutable_state(value: Any) -> bool:
     return compares_by_identity(kind) or is_unhashable
 
 
+def how_to_pass(*values: Any) -> str:
+    """Return as what values that differ can be passed to a jitted function."""
+    leaves = jax.tree.leaves(values)
+    if not all(is_a(leaf, _NUMBERS) and not is_a(leaf, bool | Enum) for leaf in leaves):
+        return "a static argument"
+    is_size = any(is_a(leaf, int) for leaf in leaves)
+    return "an argument (static if it is a size)" if is_size else "an argument"
+
+
+_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
+
+
 def builtin_base(kind: type) -> type | None:
     """Return the builtin whose ``==`` a subclass has kept, if it has."""
     for base in _BASES:

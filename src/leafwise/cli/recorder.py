@@ -263,7 +263,7 @@ class Recorder(CaptureChecks):
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
             advice = Advice("defined again, with the same code", define_once)
-        elif not changes and advice.fix:
+        elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
         file = record.defined.rpartition(":")[0]
