@@ -151,6 +151,57 @@ def test_a_lowering_ahead_of_time(explained: Explained) -> None:
     assert report["findings"] == []
 
 
+def ahead_for_numbers(step: Any) -> None:
+    """Lower for a strong number, in one of the ways, and call with another."""
+    step.lower(jnp.ones(WIDTH), jax.ShapeDtypeStruct((), jnp.float32)).compile()
+    step(jnp.ones(WIDTH), 0.1)
+
+
+def ahead_in_steps(step: Any) -> None:
+    step.trace(jnp.ones(WIDTH), jnp.float32(0.1)).lower().compile()
+    step(jnp.ones(WIDTH), 0.1)
+
+
+def ahead_of_a_mesh(step: Any) -> None:
+    step.lower(jnp.ones(WIDTH), 0.1).compile()
+    with jax.set_mesh(jax.make_mesh((1,), ("i",))):
+        step(jnp.ones(WIDTH), 0.1)
+
+
+def ahead_of_another_device(step: Any) -> None:
+    step.lower(jnp.ones(WIDTH), 0.1).compile()
+    step(jax.device_put(jnp.ones(WIDTH), jax.devices()[0]), 0.1)
+
+
+def ahead_for_sizes(step: Any) -> None:
+    lowered = [step.lower(jnp.ones(n), 0.1) for n in (1, 2, 3)]
+    for each in lowered:
+        each.compile()
+    for n in (1, 2, 3):
+        step(jnp.ones(n), jnp.float32(0.1))
+
+
+@pytest.mark.parametrize(
+    ("script", "path", "number"),
+    [
+        (ahead_for_numbers, "lr", 1),
+        (ahead_in_steps, "lr", 1),
+        (ahead_of_a_mesh, "config.mesh", 1),
+        (ahead_of_another_device, "x", 1),
+        (ahead_for_sizes, "lr", 3),
+        (lambda step: step(jnp.ones(WIDTH), step.lower(jnp.ones(2), 1).as_text() and 1.0), "", 0),
+    ],
+)
+def test_a_call_after_a_compile_ahead_of_time(
+    explained: Explained, script: Any, path: str, number: int
+) -> None:
+    """What was compiled ahead is an earlier call; what was only lowered is none."""
+    step = jax.jit(lambda x, lr: x - lr * jnp.sin(x))
+    findings = explained(lambda: script(step))["findings"]
+    assert [each["retraces"] or each["recompiles"] for each in findings] == [number][:number]
+    assert [each["reasons"][0]["path"] for each in findings] == [path][:number]
+
+
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:
     """What was traced inside another function only is called for the first time, at any shape."""
 

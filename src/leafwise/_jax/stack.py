@@ -61,6 +61,11 @@ class Work(NamedTuple):
     is_known: bool = True  # False where JAX does not show it: nothing above says anything then
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether `lower` or `trace` works, or what they returned, rather than a call."""
+        return not self.role if self.call is None else not self.call.runs
+
+    @property
     def lowered(self) -> tuple[Any, Any, Any]:
         """What a program keeps of its lowering."""
         return self.sizes, self.inputs, self.devices

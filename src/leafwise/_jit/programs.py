@@ -131,8 +131,8 @@ class ProgramEntry:
 
     @property
     def is_call(self) -> bool:
-        """Whether a call of the function itself led to it."""
-        return self.ran and not self.is_inner
+        """Whether it was made for calls of the function itself: by one, or compiled ahead."""
+        return (self.ran or self.compile_seconds > 0) and not self.is_inner
 
     @property
     def is_compiled(self) -> bool:
@@ -218,6 +218,7 @@ class ProgramLog:
         known = [
             (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
         ]
+        known.sort(key=lambda pair: programs[pair[0]].ran)  # of equal ones a call is the nearest
         signatures = [earlier for _, earlier in known]
         explanation = nearest(signatures, signature, placed=self.callee.placed)
         place = None if explanation.nearest is None else known[explanation.nearest][0]
@@ -246,7 +247,7 @@ class ProgramLog:
         refused = answer.outcome is Outcome.ERROR and not moved
         if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
             return answer
-        ahead = answer.outcome is Outcome.RECOMPILE and not self.programs[answer.nearest].ran
+        ahead = answer.outcome in _ANSWERED and not self.programs[answer.nearest].ran
         if compiled and not entries:
             return _with_cause(answer, Cause.CLEARED)
         if shows_no_reasons() and answer.outcome is not Outcome.RETRACE:
@@ -270,7 +271,7 @@ class ProgramLog:
         work: Work | None = None,
     ) -> ProgramEntry:
         """Return the record of a program for these arguments, which is not added yet."""
-        abstract = call is not None and not call.runs
+        abstract = work.is_ahead if work else call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
         signature: Signature | None = None
         try:

@@ -9,6 +9,7 @@ import threading
 import time
 import types
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -101,6 +102,10 @@ _of_code: Final[dict[Any, weakref.ref[Any]]] = {}
 
 _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakValueDictionary()
 """The log of the function that was lowered last, by what JAX calls its source."""
+
+
+_ahead: Final = defaultdict[str, list[weakref.ref[ProgramEntry]]](list)
+"""The programs that were lowered ahead of time, and not compiled so far, by their names."""
 
 
 class _InProgress(threading.local):
@@ -265,6 +270,10 @@ def _lowered_or_compiled(
 ) -> tuple[ProgramEntry | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
     if log is None:
+        if work.is_known and work.call is None and not work.source and _ahead[raw.name]:
+            program = _ahead[raw.name].pop()()
+            if program is not None:
+                program.compile_seconds = raw.seconds
         return None, False
     call, lowering = work.call, raw.kind is EventKind.LOWERING
     args, kwargs = ((), {}) if call is None else (call.args, call.kwargs)
@@ -275,7 +284,7 @@ def _lowered_or_compiled(
         current is not None
         and current[1] is log
         # `lower` calls `trace` with a tuple of its own.
-        and (current[0] == id(args) or not work.is_known or (call is not None and not call.runs))
+        and (current[0] == id(args) or not work.is_known or work.is_ahead)
         and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
         program = current[2]
@@ -288,6 +297,8 @@ def _lowered_or_compiled(
     _HERE.current = (id(args), log, program)
     if lowering:
         program.lower_seconds = raw.seconds
+        if work.is_ahead:
+            _ahead[raw.name].append(weakref.ref(program))
     else:
         _note_compile(program, raw)
     return program, first
