@@ -202,6 +202,52 @@ def test_a_call_after_a_compile_ahead_of_time(
     assert [each["reasons"][0]["path"] for each in findings] == [path][:number]
 
 
+def work(x: Any) -> Any:
+    return x * WIDTH + jnp.tanh(x)
+
+
+jitted_work = jax.jit(work)
+
+
+def clear_in_a_loop() -> None:
+    for _ in range(3):
+        for n in (2, 3):
+            jitted_work(jnp.ones(n))
+        jax.clear_caches()
+
+
+def jit_is_off() -> None:
+    jax.config.update("jax_disable_jit", True)
+    for n in range(2, 5):
+        work(jnp.ones(WIDTH) ** n)
+    jax.config.update("jax_disable_jit", False)
+
+
+def jit_is_off_in_a_block() -> None:
+    for n in range(5, 9):
+        with jax.disable_jit():
+            work(jnp.ones(WIDTH) ** n)
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "change"),
+    [
+        (clear_in_a_loop, "jax.clear_caches()", "clears what was compiled"),
+        (jit_is_off, "work(", "jit is off (`jax_disable_jit`)"),
+        (jit_is_off_in_a_block, "work(", "jit is off (`jax_disable_jit`)"),
+    ],
+)
+def test_what_no_jit_helps_against(
+    explained: Explained, script: Any, text: str, change: str
+) -> None:
+    """Where a line clears the caches, or jit is off, that is the finding, and `jit` no fix."""
+    found = [each for each in explained(script)["findings"] if each["reasons"][0]["path"] != "x"]
+    (finding,) = found
+    assert finding["text"].startswith(text)
+    assert change in finding["reasons"][0]["change"]
+    assert "jax.jit" not in str(finding["fixes"])
+
+
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:
     """What was traced inside another function only is called for the first time, at any shape."""
 

@@ -460,6 +460,12 @@ def _type_name(value: Any) -> str:
     return type(value).__qualname__
 
 
+def _cleared_by_call(reason: Reason) -> Advice:
+    where = f" at {reason.details}" if reason.details else ""
+    once = Fix("leave it out where the same is called again")
+    return Advice(f"`jax.clear_caches()`{where} clears what was compiled", once)
+
+
 def _unread(reason: Reason) -> Advice:
     return note(f"the arguments could not be read: {reason.after}")
 
@@ -529,6 +535,7 @@ class Cause(Enum):
         "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
     )
     CLEARED = note("there are no dispatch entries: the caches were cleared, or cannot be used")
+    CLEARED_BY_CALL = member(_cleared_by_call)
     UNSEEN_CALLS = note("this version of JAX does not show what it does for a call")
     UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
     UNREAD = member(_unread)

@@ -104,8 +104,9 @@ class Finding:
 
     @property
     def names(self) -> list[str]:
-        """The functions or operations, each once."""
-        return list(dict.fromkeys(program.first.name for program in self.programs))
+        """The functions or operations, each once; the user's own first."""
+        programs = sorted(self.programs, key=lambda program: program.first.eager)
+        return list(dict.fromkeys(program.first.name for program in programs))
 
     @property
     def retraces(self) -> int:
@@ -132,7 +133,7 @@ class Finding:
         """What JAX did, in a few words: ``step retraced 3 times``."""
         if self.is_outside:
             return self._what_outside()
-        name, *_ = self.names
+        name = paths_of(self.names)
         sizes = self._sizes()
         if sizes and len(sizes) > 1:
             shown = ", ".join(sizes[:_MOST_SIZES]) + ", ..." * (len(sizes) > _MOST_SIZES)
@@ -265,7 +266,10 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
     for program in programs_of(events):
         first = program.first
         line = line_of(first.site)
-        if first.eager:
+        if (culprit := program.explained.culprit) is not None:
+            key = line_of(culprit), "culprit"
+            rows.setdefault(key, Finding(culprit, is_outside=False)).programs.append(program)
+        elif first.eager:
             finding = rows.setdefault((line, "outside"), Finding(first.site, is_outside=True))
             finding.every.append(program)
             finding.programs += [program] if program.is_repeat else []
@@ -309,7 +313,8 @@ def once_each(report: Report) -> list[tuple[str, int, float]]:
     lines: dict[str, list[ProgramEvents]] = {}
     for program in programs_of(report.events):
         at = line_of(program.first.site), program.first.name
-        if program.first.eager and program.is_compiled and at not in known:
+        is_plain = program.is_compiled and program.explained.culprit is None
+        if program.first.eager and is_plain and at not in known:
             lines.setdefault(place(program.first.site), []).append(program)
     rows = [
         (line, len(programs), busy([event for one in programs for event in one.events]))

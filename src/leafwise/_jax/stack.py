@@ -215,6 +215,16 @@ _OF_PROGRAMS: Final = {
 }
 
 
+def is_jit_off() -> bool:
+    """Return whether jit is off around this, which JAX hides from an operation that it compiles."""
+    for place, name, frame in frames_of_jax(inspect.currentframe()):
+        before = frame.f_locals.get("prev") if place == "dispatch" else None
+        if name == "apply_primitive" and isinstance(before, bool):
+            return before
+    option = getattr(inside("config"), "disable_jit", None)
+    return bool(getattr(option, "get_global", bool)())
+
+
 def functions_inside() -> set[tuple[str, int]] | None:
     """Return whose traces are in this thread's, by file and line; None if JAX does not show it."""
     return _functions_inside() if Internal.REUSED.is_known(_probe) else None

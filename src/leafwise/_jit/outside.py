@@ -21,7 +21,8 @@ from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
-from leafwise._jax.stack import RunningCall, Work
+from leafwise._jax.stack import RunningCall, Work, is_jit_off
+from leafwise._jit.clears import count_of_clears, reason_of_clear
 from leafwise._objects.call_site import run_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
@@ -65,6 +66,7 @@ class _OutsideProgram(NamedTuple):
     results: tuple[Any, ...]
     signature: Signature | None
     functions: Mapping[str, SeenFunction]
+    clears: int
 
 
 class _Place:
@@ -120,11 +122,7 @@ class OutsideLog:
         # Within one run a package may well compile one operation with several constants.
         # Where no run is known, it is another one for what runs a function.
         if earlier is not None and (call.functions if run is None else earlier.run != run):
-            fix = _KEEP if call.is_direct else Fix()
-            if work.inputs is not None:
-                fix = jit_once_fix(user)
-            again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
-            reasons = list(_fresh(earlier, program, call, fix)) or [again]
+            reasons = _again(earlier, program, call, outcome, user)
         else:
             sizes = place.steps(program, is_any=bool(call.is_masked or call.unsized))
             if latest is not None and sizes >= _FEW_SIZES:
@@ -141,7 +139,26 @@ def _program_of(call: EagerCall, work: Work, run: int | None) -> _OutsideProgram
         labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
         values = tuple(call.operands.values())
         signature = record(values, {}, StaticArguments(), labels=labels)
-    return _OutsideProgram(run, *_avals(work), signature, functions)
+    return _OutsideProgram(run, *_avals(work), signature, functions, count_of_clears())
+
+
+def _again(
+    earlier: _OutsideProgram,
+    program: _OutsideProgram,
+    call: EagerCall,
+    outcome: Outcome,
+    user: types.FrameType | None,
+) -> list[Reason]:
+    """Return why a program is compiled again that is the same as an earlier one."""
+    if is_jit_off():
+        facts = ReasonKind.CONFIG, outcome, False, True, Cause.JIT_IS_OFF
+        return [Reason("config.jax_disable_jit", *facts)]
+    fix = _KEEP if call.is_direct else Fix()
+    if outcome is Outcome.RECOMPILE:
+        fix = jit_once_fix(user)
+    cleared = reason_of_clear(earlier.clears, outcome)
+    again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
+    return list(_fresh(earlier, program, call, fix)) or [cleared or again]
 
 
 _FEW_SIZES: Final = 3

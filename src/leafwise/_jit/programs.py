@@ -19,6 +19,7 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
+from leafwise._jit.clears import count_of_clears, reason_of_clear
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING, Verbatim
@@ -102,6 +103,7 @@ class ProgramEntry:
         observation: Where that was.
         statics: What its statics were after the trace, for the audit; None if there is none.
         digests: Digests of the NumPy arrays among its constants; None if nobody asked.
+        clears: How often JAX's caches had been cleared before, as far as that is noted.
     """
 
     outcome: Outcome
@@ -123,6 +125,7 @@ class ProgramEntry:
     observation: Observation | None = None
     statics: Any = None
     digests: list[bytes] | None = None
+    clears: int = dataclasses.field(default_factory=count_of_clears)
 
     @cached_property
     def place(self) -> int:
@@ -284,10 +287,15 @@ class ProgramLog:
         else:
             if explanation.nearest is not None and explanation.outcome is not outcome:
                 # The arguments do not explain it.
+                reason = reason_of_clear(self.programs[explanation.nearest].clears, outcome)
                 cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
                 if not ANSWERS.get(Internal.CONTEXT, True):
                     cause = Cause.UNSEEN_CONTEXT
-                explanation = _with_cause(explanation, cause, outcome)
+                explanation = (
+                    dataclasses.replace(explanation, outcome=outcome, reasons=(reason,))
+                    if reason is not None
+                    else _with_cause(explanation, cause, outcome)
+                )
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
         program = ProgramEntry(outcome, signature, explanation, site_of(frame), ran=not abstract)

@@ -23,6 +23,7 @@ from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, u
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
+from leafwise._jit.clears import note_clears
 from leafwise._jit.outside import OutsideLog, is_of_jax
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import (
@@ -150,6 +151,7 @@ def follow_functions(*, on: bool) -> None:
     global _followed  # noqa: PLW0603  # one for the process
     _followed = weakref.WeakKeyDictionary() if on else None
     _of_code.clear()
+    note_clears(on=on)
 
 
 def listen_for_logs() -> None:

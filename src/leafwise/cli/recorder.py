@@ -25,7 +25,7 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
-from leafwise._compare.fixes import definition_of, once, recreated_function
+from leafwise._compare.fixes import Cause, definition_of, once, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
@@ -104,6 +104,7 @@ class Recorder(CaptureChecks):
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, list[SeenFunction]] = {}
         self._outside: Counter[Any] = Counter()
+        self._without_jit: SiteRecord | None = None
         self._lists_captures = checks_captures
         self._checks_calls = checks_captures or audit
         self._written = set[Any]()
@@ -214,6 +215,11 @@ class Recorder(CaptureChecks):
         )
         if why is not None and program is not None and not program.ran:  # it repeats nothing
             record.explanation = dataclasses.replace(why, nearest=None)
+        for reason in () if why is None else why.reasons:
+            if reason.cause is Cause.CLEARED_BY_CALL:
+                record.culprit = _site(reason.details)
+            elif reason.cause is Cause.JIT_IS_OFF:
+                record.culprit = self._without_jit = self._without_jit or _site(site)
         frame = user_frame(inspect.currentframe())
         if frame is not None and site is not None and frame.f_lineno == site.line:
             position = position_of(frame)
