@@ -199,7 +199,12 @@ class ProgramLog:
         self._nearby = NearbyPrograms()
 
     def explain(
-        self, signature: Signature, *, retraced: bool = False, inner: bool = False
+        self,
+        signature: Signature,
+        *,
+        retraced: bool = False,
+        inner: bool = False,
+        site: Site | None = None,
     ) -> Explanation:
         """Explain a call against the programs in the log."""
         nearby, programs = self._nearby.nearest(signature), list(self.programs)
@@ -207,7 +212,7 @@ class ProgramLog:
             chosen = [at for at in nearby if inner or programs[at].is_call]
         else:
             chosen = [at for at in nearby if self.is_own(programs[at].state)]
-        found = self._nearest(chosen, programs, signature)
+        found = self._nearest(chosen, programs, signature, site)
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
             return found
         place = hash(signature)
@@ -216,14 +221,21 @@ class ProgramLog:
         return self._nearest(sorted(chosen), programs, signature)
 
     def _nearest(
-        self, chosen: list[int], programs: list[ProgramEntry], signature: Signature
+        self,
+        chosen: list[int],
+        programs: list[ProgramEntry],
+        signature: Signature,
+        site: Site | None = None,
     ) -> Explanation:
         known = [
             (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
         ]
         known.sort(key=lambda pair: programs[pair[0]].ran)  # of equal ones a call is the nearest
         signatures = [earlier for _, earlier in known]
-        explanation = nearest(signatures, signature, placed=self.callee.placed)
+        of_line = [each for each in programs[-_SEARCHED:] if site and each.site == site]
+        reasons = [reason for each in of_line for reason in each.explanation.reasons]
+        shared = frozenset((reason.path, reason.kind) for reason in reasons)
+        explanation = nearest(signatures, signature, placed=self.callee.placed, shared=shared)
         place = None if explanation.nearest is None else known[explanation.nearest][0]
         return Explanation(explanation.outcome, explanation.reasons, explanation.unsound, place)
 
@@ -276,11 +288,13 @@ class ProgramLog:
         """Return the record of a program for these arguments, which is not added yet."""
         abstract = work.is_ahead if work else call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
+        # Without JAX's frame: from here, past leafwise's own.
+        site = site_of(call.frame if call is not None else inspect.currentframe())
         signature: Signature | None = None
         try:
             if call is not None or work is None:
                 signature = self.callee.record(args, kwargs, abstract=abstract)
-            explanation = self._explain_new(outcome, signature, work, inner=inner or abstract)
+            explanation = self._explain_new(outcome, signature, work, site, inner=inner or abstract)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {message_of(error)}")
             explanation = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
@@ -296,22 +310,26 @@ class ProgramLog:
                     if reason is not None
                     else _with_cause(explanation, cause, outcome)
                 )
-        # Without JAX's frame: from here, past leafwise's own.
-        frame = call.frame if call is not None else inspect.currentframe()
-        program = ProgramEntry(outcome, signature, explanation, site_of(frame), ran=not abstract)
+        program = ProgramEntry(outcome, signature, explanation, site, ran=not abstract)
         program.is_inner = inner
         if work is not None:
             program.role, program.lowered = work.role, work.lowered
         return program
 
     def _explain_new(
-        self, outcome: Outcome, signature: Signature | None, work: Work | None, *, inner: bool
+        self,
+        outcome: Outcome,
+        signature: Signature | None,
+        work: Work | None,
+        site: Site | None,
+        *,
+        inner: bool,
     ) -> Explanation:
         if outcome is Outcome.RETRACE and signature is not None:
             if self._retired_for is not None:  # not for its arguments
                 (last, reasons), self._retired_for = self._retired_for, None
                 return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-            return self.explain(signature, retraced=True, inner=inner)
+            return self.explain(signature, retraced=True, inner=inner, site=site)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]
@@ -319,7 +337,7 @@ class ProgramLog:
         if not same:  # the first program of its role
             return Explanation(outcome)
         if signature is not None:
-            explanation = self._nearest(same, programs, signature)
+            explanation = self._nearest(same, programs, signature, site)
             if explanation.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
                 return explanation
         reason = _role_reason(programs[same[-1]], work)
