@@ -138,6 +138,33 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
     ]
 
 
+def lambdas(n: int) -> None:
+    jax.jit(lambda x: x + 1)(jnp.ones(n))
+
+
+def steps(n: int) -> None:
+    @jax.jit
+    def step(x: Any, y: Any) -> Any:
+        return x * y
+
+    step(jnp.ones(n), jnp.ones(n))
+
+
+def models(n: int) -> None:
+    jax.jit(SimpleNamespace(w=lambda x: x * n).w)(jnp.ones(n))
+
+
+@pytest.mark.parametrize("call", [lambdas, steps, models])
+def test_a_function_that_is_recreated_for_each_size(explained: Explained, call: Any) -> None:
+    """From the third time on it is a finding; the sizes are the second reason, and the last fix."""
+    (found,) = explained(lambda: [call(n) for n in (WIDTH, WIDTH + 1, WIDTH + 2)])["findings"]
+    assert found["retraces"] == 2
+    kinds = [(reason["kind"], reason["path"]) for reason in found["reasons"]]
+    assert [kinds[0][0], kinds[1][1][:1]] == ["function", "x"]
+    assert "once" in found["fixes"][0]
+    assert explained(lambda: [call(n) for n in (WIDTH, WIDTH + 1)])["findings"] == []
+
+
 def test_a_lowering_ahead_of_time(explained: Explained) -> None:
     """It repeats nothing, though it is the second of its arguments."""
 

@@ -212,7 +212,8 @@ class Finding:
 
     def fixes(self) -> list[Fix]:
         """Return what to do, the fix of most programs first."""
-        fixes = Counter(reason.fix for reason in self._every_reason() if reason.fix)
+        every = ([reason.fix for reason in program.reasons] for program in self.programs)
+        fixes = Counter(fix for several in every for fix in dict.fromkeys(several) if fix)
         unlike: dict[Any, Fix] = {}
         for fix, _ in fixes.most_common():
             unlike.setdefault(fix.alike, fix)

@@ -17,7 +17,7 @@ import time
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -102,7 +102,7 @@ class Recorder(CaptureChecks):
         self._operations = OperationsRecorder(write)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
-        self._seen: dict[Any, list[SeenFunction]] = {}
+        self._seen: dict[Any, tuple[list[SeenFunction], dict[str, Any]]] = {}
         self._outside: Counter[Any] = Counter()
         self._without_jit: SiteRecord | None = None
         self._lists_captures = checks_captures
@@ -249,12 +249,14 @@ class Recorder(CaptureChecks):
         if code is None or not record.defined or event.fun is None:
             return
         key: Any = definition_of(event.fun), program.role
+        of_line = *key, event.site
         with contextlib.suppress(TypeError):  # a static without a hash
             key = *key, program.place
         both = (plain,) if plain is event.fun else (event.fun, plain)
-        its, mine = [SeenFunction(function) for function in both], self._seen.get(key)
-        self._seen[key] = its
-        if mine is None or mine[0].is_same(its[0]):
+        its, shapes = [SeenFunction(function) for function in both], _shapes(program)
+        mine, earlier = self._seen.get(key) or self._seen.get(of_line) or (its, shapes)
+        self._seen[key] = self._seen[of_line] = its, shapes
+        if mine[0].is_same(its[0]):
             return
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
         changes = describe_changes(mine[0].captured, its[0].captured)
@@ -275,8 +277,11 @@ class Recorder(CaptureChecks):
         file = record.defined.rpartition(":")[0]
         if not is_users_file(file):  # the user cannot define it elsewhere
             advice = advice._replace(fix=Fix())
+        resized = _resized(earlier, shapes)
+        if resized:
+            record.recreated = "new"  # it may be meant to be called for two sizes
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
-        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts),))
+        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts), *resized))
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
@@ -299,6 +304,21 @@ class Recorder(CaptureChecks):
 
 
 _site = functools.cache(SiteRecord.of)
+
+
+def _shapes(program: ProgramEntry) -> dict[str, Any]:
+    leaves = {} if program.signature is None else program.signature.leaves
+    return {path: leaf.shape for path, leaf in leaves.items()}
+
+
+def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason]:
+    """Return the arrays of two calls that are of another shape."""
+    facts = ReasonKind.SHAPE, Outcome.RETRACE
+    return [
+        Reason(path, *facts, before[path], shape, Cause.SHAPE)
+        for path, shape in after.items()
+        if path in before and before[path] != shape
+    ]
 
 
 def _plain(fun: Any) -> Any:
