@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,6 +137,38 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
         f"a new lambda each call, with another {array} and `rate`, 0.5 -> 0.25",
         f"a new lambda each call, with another {array}",
     ]
+
+
+KERNELS: list[Any] = [lambda x: jnp.exp(-((x[:, None] - x[None]) ** 2)) + jnp.eye(len(x))]
+
+
+def sizes_below(n: int) -> None:
+    jnp.tanh(KERNELS[0](jnp.arange(float(n)))) + 1
+
+
+def sizes_of_lengths(n: int) -> None:
+    jnp.cosh(jnp.asarray(np.ones((n * 7 % 10, 2)))) * 2
+
+
+def sizes_of_layers(n: int) -> None:
+    jnp.sinh(np.ones((WIDTH - 2**n, WIDTH - 2 ** (n + 1)), np.float32)) * 2
+    jax.tree.map(lambda x: jnp.sinh(x) - 1, [np.ones(WIDTH + n * m) for m in range(1, 6)])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+@pytest.mark.parametrize(
+    ("call", "sizes"), [(sizes_below, 4), (sizes_of_lengths, 4), (sizes_of_layers, 0)]
+)
+def test_a_line_for_many_sizes(explained: Explained, call: Any, sizes: int) -> None:
+    """All that a line, and those of the user's that it calls, compile for sizes is one finding."""
+    report = explained(lambda: [call(n) for n in range(1, 5)])
+    eager = [each for each in report["events"] if each["eager"] and each["kind"] == "compile"]
+    found = report["findings"]
+    assert [f"{len(eager)} programs compiled for 4 sizes, outside `jit`"] * bool(sizes) == [
+        each["what"] for each in found
+    ]
+    for each in found:
+        assert (each["reasons"][0]["kind"], len(each["fixes"])) == ("shape", 1)
 
 
 def lambdas(n: int) -> None:

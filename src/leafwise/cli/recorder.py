@@ -17,7 +17,7 @@ import time
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,7 +41,7 @@ from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
-from leafwise._objects.call_site import Site, is_users_file, position_of, user_frame
+from leafwise._objects.call_site import Site, is_users_file, position_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.operations_recorder import OperationsRecorder
 
@@ -215,12 +215,9 @@ class Recorder(CaptureChecks):
         )
         if why is not None and program is not None and not program.ran:  # it repeats nothing
             record.explanation = dataclasses.replace(why, nearest=None)
-        for reason in () if why is None else why.reasons:
-            if reason.cause is Cause.CLEARED_BY_CALL:
-                record.culprit = _site(reason.details)
-            elif reason.cause is Cause.JIT_IS_OFF:
-                record.culprit = self._without_jit = self._without_jit or _site(site)
         frame = user_frame(inspect.currentframe())
+        if why is not None and why.nearest is not None:
+            self._note_lines(record, why, frame)
         if frame is not None and site is not None and frame.f_lineno == site.line:
             position = position_of(frame)
             record.call = None if position is None else list(position)
@@ -236,6 +233,18 @@ class Recorder(CaptureChecks):
         if program is not None and why is not None and why.nearest is None:
             self._note_recreated(event, record, program)
         return record
+
+    def _note_lines(
+        self, record: EventRecord, why: Explanation, frame: types.FrameType | None
+    ) -> None:
+        """Note the lines, besides its own, that a program which is made again may count for."""
+        for reason in why.reasons:
+            if reason.cause is Cause.CLEARED_BY_CALL:
+                record.culprit = _site(reason.details)
+            elif reason.cause is Cause.JIT_IS_OFF:
+                record.culprit = self._without_jit = self._without_jit or record.site
+        if record.eager:
+            record.callers = list(_callers(frame))
 
     def _fix_of_start_up(self, event: Event, frame: types.FrameType | None) -> Fix | None:
         """Return how a line is jitted that has made many programs outside `jit` in this run."""
@@ -304,6 +313,13 @@ class Recorder(CaptureChecks):
 
 
 _site = functools.cache(SiteRecord.of)
+
+
+def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
+    """Yield the user's lines around that of a frame, the innermost first."""
+    while frame is not None and (frame := user_frame(frame.f_back)) is not None:
+        if (record := _site(site_of(frame))) is not None:
+            yield record
 
 
 def _shapes(program: ProgramEntry) -> dict[str, Any]:
