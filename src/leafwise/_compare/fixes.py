@@ -599,6 +599,12 @@ def _type_name(value: Any) -> str:
     return type(value).__qualname__
 
 
+def _cleared_by_call(reason: Reason) -> Advice:
+    where = f" at {reason.details}" if reason.details else ""
+    once = Fix("leave it out where the same is called again")
+    return Advice(f"`jax.clear_caches()`{where} clears what was compiled", once)
+
+
 def _unread(reason: Reason) -> Advice:
     return note(f"the arguments could not be read: {reason.after}")
 
@@ -638,6 +644,7 @@ class Cause(Enum):
     BATCH = fix("pad to one size, or a few", Act.PAD)
     AXES = fix("keep one choice of axes")
     GROWING = fix("preallocate, or pad", Act.PAD)
+    RESIZED = fix("pad to one size, and `jax.jit` the function around it", Act.PAD)
     DTYPE = member(_dtype)
     RAW_KEY = fix(
         "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"
@@ -669,6 +676,7 @@ class Cause(Enum):
         "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
     )
     CLEARED = note("there are no dispatch entries: the caches were cleared, or cannot be used")
+    CLEARED_BY_CALL = member(_cleared_by_call)
     UNSEEN_CALLS = note("this version of JAX does not show what it does for a call")
     UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
     UNREAD = member(_unread)

@@ -355,7 +355,7 @@ class Explanation(ShownAsText):
         lines = [f"first call: {first}" if first else words]
         # A retrace or recompile makes a new dispatch entry anyway.
         shown = [reason for reason in self.reasons if reason.outcome is not Outcome.DISPATCH]
-        every = _joined(merged((*(shown or self.reasons), *self.unsound)))
+        every = joined(merged((*(shown or self.reasons), *self.unsound)))
         lines += [str(reason) for reason in every[:_SHOWN]]
         if len(every) > _SHOWN:
             lines.append(f"... and {len(every) - _SHOWN} more")
@@ -403,7 +403,7 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
     ]
 
 
-def _joined(reasons: Iterable[Reason]) -> list[Reason]:
+def joined(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons, those that differ in their paths alone as one."""
     groups = _groups(reasons, lambda reason: (reason.kind, reason.change, reason.fix.alike))
     return [

@@ -45,6 +45,7 @@ class Internal(Enum):
     TRACEBACKS = "its frames in tracebacks", "traceback_util config.traceback_filtering", ""
     REFUSALS = "the trees that derivatives compare", "custom_derivatives._flatten_bwd api._jvp", ""
     PROCESSES = "its client of other processes", "distributed.global_state", ""
+    OFF = "that jit is off", "config.disable_jit dispatch.apply_primitive", ""
     DROPPED = "the dropped fields of dataclasses", "tree_util._registry", ""
     EXPORTED = "the classes that it exports", "export._export.deserialization_registry", ""
 

@@ -65,6 +65,11 @@ class Work(NamedTuple):
     is_known: bool = True  # False where JAX does not show it: nothing above says anything then
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether `lower` or `trace` works, or what they returned, rather than a call."""
+        return not self.role if self.call is None else not self.call.runs
+
+    @property
     def lowered(self) -> tuple[Any, Any, Any]:
         """What a program keeps of its lowering."""
         return self.sizes, self.inputs, self.devices
@@ -212,6 +217,16 @@ _OF_PROGRAMS: Final = {
     ("interpreters.pxla", "lower_sharding_computation"),
     ("pjit", "_pjit_call_impl_python"),
 }
+
+
+def is_jit_off() -> bool:
+    """Return whether jit is off around this, which JAX hides from an operation that it compiles."""
+    for place, name, frame in frames_of_jax(inspect.currentframe()):
+        before = frame.f_locals.get("prev") if place == "dispatch" else None
+        if name == "apply_primitive" and isinstance(before, bool):
+            return before
+    option = getattr(inside("config"), "disable_jit", None)
+    return bool(getattr(option, "get_global", bool)())
 
 
 def functions_inside() -> set[tuple[str, int]] | None:

@@ -22,6 +22,7 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
+from leafwise._jit.clears import count_of_clears, reason_of_clear
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.classes import is_a
@@ -107,6 +108,7 @@ class ProgramEntry:
         observation: Where that was.
         statics: What its statics were after the trace, for the audit; None if there is none.
         digests: Digests of the NumPy arrays among its constants; None if nobody asked.
+        clears: How often JAX's caches had been cleared before, as far as that is noted.
     """
 
     outcome: Outcome
@@ -128,6 +130,7 @@ class ProgramEntry:
     observation: Observation | None = None
     statics: Any = None
     digests: list[bytes] | None = None
+    clears: int = dataclasses.field(default_factory=count_of_clears)
 
     @cached_property
     def place(self) -> int:
@@ -136,8 +139,8 @@ class ProgramEntry:
 
     @property
     def is_call(self) -> bool:
-        """Whether a call of the function itself led to it."""
-        return self.ran and not self.is_inner
+        """Whether it was made for calls of the function itself: by one, or compiled ahead."""
+        return (self.ran or self.compile_seconds > 0) and not self.is_inner
 
     @property
     def is_compiled(self) -> bool:
@@ -201,7 +204,12 @@ class ProgramLog:
         self._nearby = NearbyPrograms()
 
     def explain(
-        self, signature: Signature, *, retraced: bool = False, inner: bool = False
+        self,
+        signature: Signature,
+        *,
+        retraced: bool = False,
+        inner: bool = False,
+        site: Site | None = None,
     ) -> Explanation:
         """Explain a call against the programs in the log."""
         nearby, programs = self._nearby.nearest(signature), list(self.programs)
@@ -209,7 +217,7 @@ class ProgramLog:
             chosen = [at for at in nearby if inner or programs[at].is_call]
         else:
             chosen = [at for at in nearby if self.is_own(programs[at].state)]
-        found = self._nearest(chosen, programs, signature)
+        found = self._nearest(chosen, programs, signature, site)
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
             return found
         place = hash(signature)
@@ -218,13 +226,21 @@ class ProgramLog:
         return self._nearest(sorted(chosen), programs, signature)
 
     def _nearest(
-        self, chosen: list[int], programs: list[ProgramEntry], signature: Signature
+        self,
+        chosen: list[int],
+        programs: list[ProgramEntry],
+        signature: Signature,
+        site: Site | None = None,
     ) -> Explanation:
         known = [
             (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
         ]
+        known.sort(key=lambda pair: programs[pair[0]].ran)  # of equal ones a call is the nearest
         signatures = [earlier for _, earlier in known]
-        explanation = nearest(signatures, signature, placed=self.callee.placed)
+        of_line = [each for each in programs[-_SEARCHED:] if site and each.site == site]
+        reasons = [reason for each in of_line for reason in each.explanation.reasons]
+        shared = frozenset((reason.path, reason.kind) for reason in reasons)
+        explanation = nearest(signatures, signature, placed=self.callee.placed, shared=shared)
         place = None if explanation.nearest is None else known[explanation.nearest][0]
         reasons = tuple(map(self._with_names_read, explanation.reasons))
         return Explanation(explanation.outcome, reasons, explanation.unsound, place)
@@ -265,7 +281,7 @@ class ProgramLog:
         refused = answer.outcome is Outcome.ERROR and not moved
         if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
             return answer
-        ahead = answer.outcome is Outcome.RECOMPILE and not self.programs[answer.nearest].ran
+        ahead = answer.outcome in _ANSWERED and not self.programs[answer.nearest].ran
         if compiled and not entries:
             return _with_cause(answer, Cause.CLEARED)
         if shows_no_reasons() and answer.outcome is not Outcome.RETRACE:
@@ -289,39 +305,50 @@ class ProgramLog:
         work: Work | None = None,
     ) -> ProgramEntry:
         """Return the record of a program for these arguments, which is not added yet."""
-        abstract = call is not None and not call.runs
+        abstract = work.is_ahead if work else call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
+        # Without JAX's frame: from here, past leafwise's own.
+        site = site_of(call.frame if call is not None else inspect.currentframe())
         signature: Signature | None = None
         try:
             if call is not None or work is None:
                 signature = self.callee.record(args, kwargs, abstract=abstract)
-            explanation = self._explain_new(outcome, signature, work, inner=inner or abstract)
+            explanation = self._explain_new(outcome, signature, work, site, inner=inner or abstract)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {message_of(error)}")
             explanation = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
         else:
             if explanation.nearest is not None and explanation.outcome is not outcome:
                 # The arguments do not explain it.
+                reason = reason_of_clear(self.programs[explanation.nearest].clears, outcome)
                 cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
                 if not ANSWERS.get(Internal.CONTEXT, True):
                     cause = Cause.UNSEEN_CONTEXT
-                explanation = _with_cause(explanation, cause, outcome)
-        # Without JAX's frame: from here, past leafwise's own.
-        frame = call.frame if call is not None else inspect.currentframe()
-        program = ProgramEntry(outcome, signature, explanation, site_of(frame), ran=not abstract)
+                explanation = (
+                    dataclasses.replace(explanation, outcome=outcome, reasons=(reason,))
+                    if reason is not None
+                    else _with_cause(explanation, cause, outcome)
+                )
+        program = ProgramEntry(outcome, signature, explanation, site, ran=not abstract)
         program.is_inner = inner
         if work is not None:
             program.role, program.lowered = work.role, work.lowered
         return program
 
     def _explain_new(
-        self, outcome: Outcome, signature: Signature | None, work: Work | None, *, inner: bool
+        self,
+        outcome: Outcome,
+        signature: Signature | None,
+        work: Work | None,
+        site: Site | None,
+        *,
+        inner: bool,
     ) -> Explanation:
         if outcome is Outcome.RETRACE and signature is not None:
             if self._retired_for is not None:  # not for its arguments
                 (last, reasons), self._retired_for = self._retired_for, None
                 return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-            return self.explain(signature, retraced=True, inner=inner)
+            return self.explain(signature, retraced=True, inner=inner, site=site)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]
@@ -329,7 +356,7 @@ class ProgramLog:
         if not same:  # the first program of its role
             return Explanation(outcome)
         if signature is not None:
-            explanation = self._nearest(same, programs, signature)
+            explanation = self._nearest(same, programs, signature, site)
             if explanation.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
                 return explanation
         reason = _role_reason(programs[same[-1]], work)

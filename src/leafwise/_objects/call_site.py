@@ -221,6 +221,11 @@ def _take_tool() -> bool:
     return _tool is not None and _tool >= 0
 
 
+def _on_start(code: types.CodeType, _: int) -> Any:
+    """Count a run of a function on one line, such as a lambda: it begins no line."""
+    return _on_line(code, code.co_firstlineno)
+
+
 def _on_line(code: types.CodeType, line: int) -> Any:
     _, runs = _counted.get(id(code), (code, {}))
     if line not in runs:
