@@ -242,8 +242,8 @@ class ProgramLog:
         shared = frozenset((reason.path, reason.kind) for reason in reasons)
         explanation = nearest(signatures, signature, placed=self.callee.placed, shared=shared)
         place = None if explanation.nearest is None else known[explanation.nearest][0]
-        reasons = tuple(map(self._with_names_read, explanation.reasons))
-        return Explanation(explanation.outcome, reasons, explanation.unsound, place)
+        named = tuple(map(self._with_names_read, explanation.reasons))
+        return Explanation(explanation.outcome, named, explanation.unsound, place)
 
     def _with_names_read(self, reason: Reason) -> Reason:
         """Return the reason of a static argument with the names by which its function reads it."""

@@ -232,7 +232,3 @@ def _on_line(code: types.CodeType, line: int) -> Any:
         return _MONITORING.DISABLE
     runs[line] += 1
     return None
-
-
-def _on_start(code: types.CodeType, _: int) -> Any:
-    return _on_line(code, code.co_firstlineno)
