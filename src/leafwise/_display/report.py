@@ -177,7 +177,11 @@ class EventRecord:
 
 @dataclasses.dataclass
 class TriedRecord:
-    """An edit that `--try` made for a finding, and what the script did with it."""
+    """An edit that `--try` made for a finding, and what the script did with it.
+
+    ``before`` and ``after`` are the repeats of the whole program, and ``saved`` the seconds that
+    JAX spent less in the whole run.
+    """
 
     verdict: str
     edit: list[str]
@@ -189,10 +193,16 @@ class TriedRecord:
 
 @dataclasses.dataclass
 class TogetherRecord:
-    """How many findings have a fix that helped, and the seconds of a run with all of them."""
+    """How many findings have a fix that helped, and a run with all of them.
+
+    ``left`` has what is new in that run: the causes that remain of a finding.
+    """
 
     findings: int
+    before: int
+    after: int
     seconds: float
+    left: list["Finding"]
 
 
 @dataclasses.dataclass

@@ -73,6 +73,15 @@ def print_report(report: Report, console: Console) -> None:
     _print(_summary(report), console)
     for line in (*cache_off_lines(report), *together_lines(report), *left_out_lines(report)):
         _print(line, console)
+    _print_left(report, console)
+
+
+def _print_left(report: Report, console: Console) -> None:
+    left = [] if report.together is None else report.together.left[:MOST_FINDINGS]
+    if left:
+        _print("with the patch is left:", console)
+    for finding in left:
+        _print_finding(finding, report, console)
 
 
 def html_page(report: Report) -> str:

@@ -224,8 +224,10 @@ def together_lines(report: "Report") -> Iterator[str]:
         every = count(len(report.findings) + len(report.first), "finding")
         number = together.findings
         text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
+        repeats = f"{count(together.before, 'repeat')} -> {together.after:,}, "
+        repeats = repeats if together.before else ""
         seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
-        yield f"{text}: {seconds}. `--diff` prints the patch, `--write` applies it."
+        yield f"{text}: {repeats}{seconds}. `--diff` prints the patch, `--write` applies it."
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:

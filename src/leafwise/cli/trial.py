@@ -28,7 +28,7 @@ _LONGEST: Final = 3
 """A run is ended after so many times the seconds of the first."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM")
-_Edited: TypeAlias = tuple[Finding, list[Replacement]]
+_Edited: TypeAlias = tuple[tuple[Replacement, ...], list[Finding]]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -78,11 +78,11 @@ class Trials:
     def try_fixes(self, most: int) -> dict[Code, bytes]:
         """Try the costliest findings with an edit, note it in the report; return the new files."""
         with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
-            every = [
-                (finding, edits_for(finding, self._script.name))
-                for finding in (*self.report.findings, *self.report.first[:MOST_FIRST])
-            ]
-        chosen = [edited for edited in every if edited[1]][:most]
+            every: dict[tuple[Replacement, ...], list[Finding]] = {}
+            for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
+                edits = edits_for(finding, self._script.name)
+                every.setdefault(tuple(edits), []).append(finding)
+        chosen = [edited for edited in every.items() if edited[0]][:most]
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
@@ -90,31 +90,41 @@ class Trials:
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
         kept: list[_Edited] = []
-        best: tuple[list[_Edited], TriedRecord] | None = None
+        best: tuple[list[_Edited], TriedRecord, Report] | None = None
         with contextlib.suppress(KeyboardInterrupt):
             for edited in chosen:
-                tried = edited[0].tried = self._tried(edited)
+                tried, report = self._tried(edited)
+                for finding in edited[1]:
+                    finding.tried = tried
                 if tried.verdict in CONFIRMED:
                     kept.append(edited)
-                    best = best or ([edited], tried)  # the costliest alone
-            if len(kept) > 1 and (tried := self._tried(*kept)).verdict in CONFIRMED:
-                best = kept, tried
+                    best = best or ([edited], tried, report)  # the costliest alone
+            if len(kept) > 1:
+                tried, report = self._tried(*kept)
+                best = (kept, tried, report) if tried.verdict in CONFIRMED else best
             if variables is not None:
                 self.report.second_run = self._second_run(dict(variables))
         if best is None:
             return {}
-        kept, tried = best
-        self.report.together = TogetherRecord(len(kept), tried.seconds)
-        return applied(edit for _, edits in kept for edit in edits)
+        kept, tried, report = best
+        known = list(map(_cause, self.report.findings))
+        self.report.together = TogetherRecord(
+            findings=sum(len(findings) for _, findings in kept),
+            before=tried.before,
+            after=tried.after,
+            seconds=tried.seconds,
+            left=[finding for finding in report.findings if _cause(finding) not in known],
+        )
+        return applied(edit for edits, _ in kept for edit in edits)
 
-    def _tried(self, *every: _Edited) -> TriedRecord:
-        """Run the script with the edits of some findings, and compare."""
-        files = applied(edit for _, edits in every for edit in edits)
+    def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
+        """Run the script with the edits of some findings, and compare the whole program."""
+        files = applied(edit for edits, _ in every for edit in edits)
         report, printed = self._try(files)
-        firsts = [finding for finding, _ in every if isinstance(finding, FirstFinding)]
-        again = [finding for finding, _ in every if finding not in firsts]
-        before = sum(len(finding.programs) for finding in again)
-        after = max(0, before - _again(self.report) + _again(report))
+        findings = [finding for _, several in every for finding in several]
+        firsts = [finding for finding in findings if isinstance(finding, FirstFinding)]
+        again = len(firsts) < len(findings)
+        before, after = _again(self.report), _again(report)
         quicker = busy(self.report.events) - busy(report.events)
         is_quicker = 2 * quicker >= sum(finding.seconds for finding in firsts)
         if report.seconds > _LONGEST * self.report.seconds:
@@ -127,9 +137,8 @@ class Trials:
             verdict = "did not help"
         else:
             verdict = SAME if printed == self.printed != b"" else UNKNOWN
-        saved = sum(finding.seconds for finding in again) * (1 - after / max(1, before))
-        saved = max(0.0, quicker) if firsts else saved
-        return TriedRecord(verdict, shown(files), before, after, saved, report.seconds)
+        edit, saved = shown(files), max(0.0, quicker)
+        return TriedRecord(verdict, edit, before, after, saved, report.seconds), report
 
     def _second_run(self, variables: dict[str, str]) -> float:
         """Return the seconds of a second run with JAX's cache on disk."""
@@ -158,6 +167,11 @@ class Trials:
             report, _ = run(self._script, self._version, options, **streams)
             output.seek(0)
             return report, output.read()
+
+
+def _cause(finding: Finding) -> tuple[str, list[tuple[str, str]]]:
+    """Return what a finding is known by in another run."""
+    return finding.what, [(reason.path, reason.change) for reason, _ in finding.reasons()]
 
 
 def _again(report: Report) -> int:

@@ -1,0 +1,78 @@
+"""What `leafwise explain --try` counts and says, with all runs of the script in this process."""
+
+import argparse
+import contextlib
+import io
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from rich.console import Console
+from tests.kit.inside import Script, print_report, trial
+
+pytestmark = pytest.mark.slow
+
+Tried: TypeAlias = Callable[..., tuple[Any, str]]
+
+
+@pytest.fixture
+def tried(reported: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
+    """Try the fixes of a script; return the report, and its text."""
+    file = tmp_path / "script.py"
+
+    def run(_: Script, __: str, options: dict[str, Any], **streams: Any) -> tuple[Any, int]:
+        text = options.get("changed", {}).get(str(file), file.read_text())
+        lines = text.splitlines(keepends=True)
+        monkeypatch.setitem(linecache.cache, str(file), (len(text), None, lines, str(file)))
+        printed, errors = io.StringIO(), list[Exception]()
+
+        def program() -> None:
+            try:
+                exec(compile(text, str(file), "exec"), {"__name__": "__main__"})  # noqa: S102
+            except Exception as error:  # noqa: BLE001  # of an edit
+                errors.append(error)
+
+        with contextlib.redirect_stdout(printed):
+            report = reported(program)
+        streams["stdout"].write(printed.getvalue().encode())
+        report.seconds, report.exit = 1.0, len(errors)
+        return report, report.exit
+
+    monkeypatch.setattr(trial, "run", run)
+
+    def try_fixes(text: str, **options: Any) -> tuple[Any, str]:
+        file.write_text(text)
+        wanted = {"tries": 5, "diff": False, "write": False, "force": True}
+        namespace = argparse.Namespace(**(wanted | options))
+        report, _ = trial.run_and_try(Script(str(file), [], is_module=False), "0", {}, namespace)
+        shown = io.StringIO()
+        print_report(report, Console(file=shown, width=400))
+        return report, shown.getvalue()
+
+    return try_fixes
+
+
+SOLVER = """\
+import equinox as eqx, jax.numpy as jnp
+@eqx.filter_jit
+def solve(t, y): return jnp.sin(y) + t
+t, y = 0.0, jnp.array(1.0)
+for _ in range(3):
+    y = solve(t, y) * jnp.ones(())
+    t = round(t + 0.5, 1)
+"""
+
+
+def test_the_whole_program_is_counted(tried: Tried) -> None:
+    """One edit for two findings is one trial, and the cause that it leaves is said with its fix."""
+    pytest.importorskip("equinox")
+    report, text = tried(SOLVER)
+    for finding in report.findings:
+        assert (finding.tried.before, finding.tried.after) == (2, 1)
+    assert text.count("fix, tried: 2 repeats in all -> 1, ") == 2
+    assert "2 of 2 findings have a fix that was tried; together: 2 repeats -> 1, " in text
+    (left,) = report.together.left
+    assert [reason.path for reason, _ in left.reasons()] == ["y"]
+    assert "fix: choose one in every call" in text.partition("with the patch is left:")[2]
