@@ -233,11 +233,13 @@ def _static(reason: Reason) -> Advice:
             advice = recreated_function(other, changes, _shared_data(one, other))
             advice = _or_by_content(advice) if by == "identity" and not changes else advice
     elif cls is not object and is_a(other, float) and not math.isnan(other):
-        words, name = "`jnp.asarray({})`: a Python number is static there", reason.path
-        convert = Fix(words, Act.CONVERT, ("jnp.asarray",), (_name_in_code(name),))
-        advice = Advice("", convert)  # under `equinox.filter_jit`
+        advice = _array_for_number(reason.path)  # under `equinox.filter_jit`
     else:
         advice = _static_fix(one, other)
+        if advice.fix.act is Act.MAKE_DYNAMIC and is_a(other, float):
+            words, names = advice.fix.words, _trained(reason.path)
+            words += _NOT_TRAINED * len(names)
+            advice = Advice("", Fix(words, Act.MAKE_DYNAMIC, names=names))
     path = _with_names(reason.before, path)
     if not path:
         return advice
@@ -245,6 +247,23 @@ def _static(reason: Reason) -> Advice:
     if not change and "..." in describe(reason.before):  # else the two texts may be one
         change = f"`{_short(one)}` -> `{_short(other)}`"
     return advice._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
+
+
+def _array_for_number(path: str) -> Advice:
+    """Word a number that is static: one that calls return must not become weakly typed."""
+    name, model = _name_in_code(path), _trained(path)
+    function = f"jnp.{jnp.result_type(float)}" if model else "jnp.asarray"
+    words = f"`{function}({{}})`: a Python number is static there{_NOT_TRAINED * len(model)}"
+    return Advice("", Fix(words, None if model else Act.CONVERT, (function,), (name, *model)))
+
+
+def _trained(path: str) -> tuple[str, ...]:
+    """Return the argument of which a number is a part, and may be trained as soon as it can be."""
+    is_part = re.fullmatch(r"\w+|(args|kwargs)\[[^]]*\]", path) is None
+    return (re.sub(r"\W.*", "", _name_in_code(path)),) if is_part else ()
+
+
+_NOT_TRAINED: Final = "; if `{}` is trained, under `jax.lax.stop_gradient` where it is used"
 
 
 def _or_by_content(advice: Advice) -> Advice:
