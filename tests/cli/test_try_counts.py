@@ -76,3 +76,42 @@ def test_the_whole_program_is_counted(tried: Tried) -> None:
     (left,) = report.together.left
     assert [reason.path for reason, _ in left.reasons()] == ["y"]
     assert "fix: choose one in every call" in text.partition("with the patch is left:")[2]
+
+
+EARLIER = """\
+import jax, jax.numpy as jnp
+@jax.jit
+def draw(sigma): return jnp.arange(3.0) * sigma
+for s in (1.0, 1.5): print(draw(s).sum())
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "edit"),
+    [
+        ("print(draw(jnp.float32(1.0)).sum())", "draw(jnp.float32(s))"),
+        ("for s in (2, 3): print(draw(s).sum())", "draw(float(s))"),
+    ],
+)
+def test_the_call_that_the_fix_names_is_edited(tried: Tried, last: str, edit: str) -> None:
+    """Be it the earlier one, on another line, or this one."""
+    report, text = tried(EARLIER.format(last))
+    (finding,) = report.findings
+    assert finding.tried.verdict == "confirmed"
+    assert "fix, tried: 1 retrace -> 0, " in text
+    (added,) = [line for line in finding.tried.edit if line[0] == "+"]
+    assert edit in added
+
+
+@pytest.mark.parametrize(
+    ("printed", "verdict"), [("[2.0000002 3.5]", "confirmed up to rounding"), ("2.1", "changed")]
+)
+def test_rounding(tried: Tried, printed: str, verdict: str) -> None:
+    """What is compiled as one program rounds otherwise: that is no other output."""
+    report, _ = tried(
+        "import jax, jax.numpy as jnp\nstep = jax.jit(lambda x, f: f(x), static_argnums=1)\n"
+        "for _ in range(3):\n    step(jnp.ones(3), lambda x: x * 2)\n"
+        f"print('{printed}' if 'f' in vars() else '[2.  3.5]')\n"
+    )
+    assert report.findings[0].tried.verdict.startswith(verdict)

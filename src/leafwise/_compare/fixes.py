@@ -121,7 +121,8 @@ def _dtype(reason: Reason) -> Advice:
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
         if number is not None:
-            return Advice("", Fix(f"`{{}}` in {which}", names=(repr(wide(number)),)))
+            converted = _wrapped(wide.__name__, repr(wide(number)), which)
+            return Advice("", converted._replace(words=f"`{{}}` in {which}"))
         return Advice("", _wrapped(wide.__name__, name, which))
     try:
         dtype = _common_dtype(before, after)
@@ -137,7 +138,8 @@ def _dtype(reason: Reason) -> Advice:
         return fix("keep one dtype: each has a program")
     words, acts, code, names = zip(*fixes, strict=True)
     act = next(filter(None, acts), None)
-    return Advice("", Fix(" and ".join(words), act, sum(code, ()), sum(names, ())))
+    functions = tuple(map("".join, zip(*filter(None, code), strict=True)))
+    return Advice("", Fix(" and ".join(words), act, functions, sum(names, ())))
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
@@ -167,7 +169,8 @@ def _converted(leaf: "Leaf", dtype: Any, name: str, number: object, which: str) 
 
 def _wrapped(function: str, argument: str, which: str) -> Fix:
     """Return the fix that wraps an argument in a function, in one of two calls."""
-    return Fix(f"`{function}({{}})` in {which}", Act.CONVERT, (function,), (argument,))
+    code = (function, "") if which == "the earlier call" else ("", function)
+    return Fix(f"`{function}({{}})` in {which}", Act.CONVERT, code, (argument,))
 
 
 _LONGEST_NUMBER: Final = 30
@@ -254,7 +257,8 @@ def _array_for_number(path: str) -> Advice:
     name, model = _name_in_code(path), _trained(path)
     function = f"jnp.{jnp.result_type(float)}" if model else "jnp.asarray"
     words = f"`{function}({{}})`: a Python number is static there{_NOT_TRAINED * len(model)}"
-    return Advice("", Fix(words, None if model else Act.CONVERT, (function,), (name, *model)))
+    act, code = (None, ()) if model else (Act.CONVERT, (function, function))
+    return Advice("", Fix(words, act, code, (name, *model)))
 
 
 def _trained(path: str) -> tuple[str, ...]:

@@ -145,7 +145,8 @@ class EventRecord:
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
     What is said of a program is on its first event; what XLA got is on its compilation, which
-    is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs.
+    is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs;
+    ``earlier`` is the line of the call that this one is compared with, if that is another.
     """
 
     kind: EventKindText
@@ -168,6 +169,7 @@ class EventRecord:
     first: FirstCompile | None = None
     unfinished: bool = False
     fix: Fix | None = None
+    earlier: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -214,8 +214,13 @@ def tried_lines(finding: "Finding") -> Iterator[str]:
 
 
 SAME: Final = "confirmed"
+ROUNDED: Final = "confirmed up to rounding"
 UNKNOWN: Final = "confirmed by counts alone"
-CONFIRMED: Final = {SAME: "output the same", UNKNOWN: "no output to compare"}
+CONFIRMED: Final = {
+    SAME: "output the same",
+    ROUNDED: "output the same up to rounding",
+    UNKNOWN: "no output to compare",
+}
 
 
 def together_lines(report: "Report") -> Iterator[str]:

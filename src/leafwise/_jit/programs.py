@@ -96,6 +96,7 @@ class ProgramEntry:
         lowered: The sizes of the batches, the inputs and the devices; None before the lowering.
         results: The abstract values of the results; None where they were not seen.
         is_inner: Whether it was made inside the trace of another function.
+        earlier: The line of the call that it is compared with.
         state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
             of another trace around it.
         captured: What the function captured when it was traced; None if it was not observed.
@@ -118,6 +119,7 @@ class ProgramEntry:
     lowered: tuple[Any, Any, Any] | None = None
     results: tuple[Any, ...] | None = None
     is_inner: bool = False
+    earlier: Site | None = None
     state: int = 0
     captured: Any = None
     observation: Observation | None = None
@@ -291,6 +293,8 @@ class ProgramLog:
         frame = call.frame if call is not None else inspect.currentframe()
         program = ProgramEntry(outcome, signature, explanation, site_of(frame), ran=not abstract)
         program.is_inner = inner
+        if explanation.nearest is not None:
+            program.earlier = self.programs[explanation.nearest].site
         if work is not None:
             program.role, program.lowered = work.role, work.lowered
         return program

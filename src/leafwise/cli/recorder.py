@@ -227,6 +227,8 @@ class Recorder(CaptureChecks):
         if program is not None:
             record.role = " ".join(program.role)
             self._known.add(program)
+            if program.earlier is not None and program.earlier != site:
+                record.earlier = f"{program.earlier.file}:{program.earlier.line}"
         if program is not None and why is not None and why.nearest is None:
             self._note_recreated(event, record, program)
         return record

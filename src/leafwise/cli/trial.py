@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ from leafwise._display.first_compiles import (
     cache_variables,
 )
 from leafwise._display.report import Report, TogetherRecord, TriedRecord
-from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
+from leafwise._display.words import CONFIRMED, ROUNDED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script, run
@@ -131,12 +132,14 @@ class Trials:
             verdict = "took too long"
         elif report.exit != self.report.exit:
             verdict = "changed the exit code"
-        elif printed != self.printed and not self._output_varies:
+        elif not (is_alike := _agree(printed, self.printed)) and not self._output_varies:
             verdict = "changed the output"
         elif (again and after >= before) or not (again or is_quicker):
             verdict = "did not help"
+        elif not (is_alike and printed):
+            verdict = UNKNOWN
         else:
-            verdict = SAME if printed == self.printed != b"" else UNKNOWN
+            verdict = SAME if printed == self.printed else ROUNDED
         edit, saved = shown(files), max(0.0, quicker)
         return TriedRecord(verdict, edit, before, after, saved, report.seconds), report
 
@@ -167,6 +170,19 @@ class Trials:
             report, _ = run(self._script, self._version, options, **streams)
             output.seek(0)
             return report, output.read()
+
+
+def _agree(one: bytes, other: bytes) -> bool:
+    """Return whether two outputs are the same but for the last digits of numbers."""
+    texts = [_NUMBER.split(output) for output in (one, other)]
+    if [text.split() for text in texts[0][::2]] != [text.split() for text in texts[1][::2]]:
+        return False
+    pairs = zip(*(map(float, text[1::2]) for text in texts), strict=True)
+    return all(math.isclose(*pair, rel_tol=_ROUNDING, abs_tol=_ROUNDING) for pair in pairs)
+
+
+_NUMBER: Final = re.compile(rb"(-?\d+\.\d*(?:e[-+]?\d+)?)")
+_ROUNDING: Final = 1e-5
 
 
 def _cause(finding: Finding) -> tuple[str, list[tuple[str, str]]]:
