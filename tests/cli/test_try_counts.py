@@ -20,9 +20,9 @@ Tried: TypeAlias = Callable[..., tuple[Any, str]]
 @pytest.fixture
 def tried(reported: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
     """Try the fixes of a script; return the report, and its text."""
-    file = tmp_path / "script.py"
 
-    def run(_: Script, __: str, options: dict[str, Any], **streams: Any) -> tuple[Any, int]:
+    def run(script: Script, __: str, options: dict[str, Any], **streams: Any) -> tuple[Any, int]:
+        file = Path(script.name)
         text = options.get("changed", {}).get(str(file), file.read_text())
         lines = text.splitlines(keepends=True)
         monkeypatch.setitem(linecache.cache, str(file), (len(text), None, lines, str(file)))
@@ -43,6 +43,7 @@ def tried(reported: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(trial, "run", run)
 
     def try_fixes(text: str, **options: Any) -> tuple[Any, str]:
+        file = tmp_path / f"script_{len(text)}.py"
         file.write_text(text)
         wanted = {"tries": 5, "diff": False, "write": False, "force": True}
         namespace = argparse.Namespace(**(wanted | options))
@@ -115,3 +116,28 @@ def test_rounding(tried: Tried, printed: str, verdict: str) -> None:
         f"print('{printed}' if 'f' in vars() else '[2.  3.5]')\n"
     )
     assert report.findings[0].tried.verdict.startswith(verdict)
+
+
+UNTRIED = """\
+import jax, jax.numpy as jnp
+step = jax.jit(lambda x: x * 2)
+for n in (2, 3):
+    step(jnp.ones(n))
+"""
+
+
+def test_what_is_not_tried_is_said(tried: Tried) -> None:
+    """Where no edit is known, and where there are more than are to be tried."""
+    _, text = tried(UNTRIED)
+    assert "not tried: 1 finding, for which no edit is known" in text
+    twice = EARLIER.format("print(draw(jnp.float32(1.0)).sum())") * 2
+    report, text = tried(twice, tries=1)
+    assert report.untried == [0, 1]
+    assert "not tried: 1 finding, as `--tries` allows no more" in text
+
+
+def test_what_is_written_is_not_offered(tried: Tried) -> None:
+    """The last line says that the patch was applied."""
+    _, text = tried(EARLIER.format("print(draw(jnp.float32(1.0)).sum())"), write=True)
+    assert "`--write` has applied the patch." in text
+    assert "`--diff` prints" not in text

@@ -197,7 +197,8 @@ class TriedRecord:
 class TogetherRecord:
     """How many findings have a fix that helped, and a run with all of them.
 
-    ``left`` has what is new in that run: the causes that remain of a finding.
+    ``left`` has what is new in that run: the causes that remain of a finding. The edits are
+    ``written`` by `--write`.
     """
 
     findings: int
@@ -205,6 +206,7 @@ class TogetherRecord:
     after: int
     seconds: float
     left: list["Finding"]
+    written: bool = False
 
 
 @dataclasses.dataclass
@@ -309,7 +311,9 @@ class Report:
     """What JAX did while a program ran; ``version`` is that of the layout of the JSON.
 
     ``left_out`` has what JAX did not show, and what is not said for that. ``second_run`` has the
-    seconds of a run that found its programs in JAX's cache on disk.
+    seconds of a run that found its programs in JAX's cache on disk. ``untried`` counts the
+    findings without an edit, and those beyond the number of trials; ``recorded`` has the names of
+    the processes whose records were read.
     """
 
     version: int
@@ -327,6 +331,8 @@ class Report:
     first: list["FirstFinding"] = dataclasses.field(default_factory=list["FirstFinding"])
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     together: TogetherRecord | None = None
+    untried: list[int] = dataclasses.field(default_factory=list[int])
+    recorded: list[str] = dataclasses.field(default_factory=list[str])
     second_run: float | None = None
     audit: AuditRecord | None = None
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])

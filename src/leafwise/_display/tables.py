@@ -33,6 +33,7 @@ from leafwise._display.words import (
     left_out_lines,
     paths_of,
     place,
+    process_lines,
     stale_lines,
     together_lines,
     tried_lines,
@@ -71,7 +72,8 @@ def print_report(report: Report, console: Console) -> None:
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
     _print(_summary(report), console)
-    for line in (*cache_off_lines(report), *together_lines(report), *left_out_lines(report)):
+    tried = (*cache_off_lines(report), *together_lines(report))
+    for line in (*process_lines(report), *tried, *left_out_lines(report)):
         _print(line, console)
     _print_left(report, console)
 

@@ -232,7 +232,21 @@ def together_lines(report: "Report") -> Iterator[str]:
         repeats = f"{count(together.before, 'repeat')} -> {together.after:,}, "
         repeats = repeats if together.before else ""
         seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
-        yield f"{text}: {repeats}{seconds}. `--diff` prints the patch, `--write` applies it."
+        hint = "`--diff` prints the patch, `--write` applies it"
+        hint = "`--write` has applied the patch" if together.written else hint
+        yield f"{text}: {repeats}{seconds}. {hint}."
+    without, beyond = report.untried or (0, 0)
+    if without:
+        yield f"not tried: {count(without, 'finding')}, for which no edit is known"
+    if beyond:
+        yield f"not tried: {count(beyond, 'finding')}, as `--tries` allows no more"
+
+
+def process_lines(report: "Report") -> Iterator[str]:
+    """Yield how many processes left records, and which."""
+    if names := report.recorded:
+        which = f": {paths_of(names)}" if len(names) > 1 else ""
+        yield f"records of {count(len(names), 'process', 'processes')}{which}"
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:

@@ -66,6 +66,8 @@ def run_and_try(
         for code, text in files.items():
             Path(code.path).write_bytes(code.file_with(text).encode(code.encoding))
             sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
+        if trials.report.together is not None:
+            trials.report.together.written = True
     return trials.report, trials.report.exit
 
 
@@ -83,7 +85,9 @@ class Trials:
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
                 edits = edits_for(finding, self._script.name)
                 every.setdefault(tuple(edits), []).append(finding)
-        chosen = [edited for edited in every.items() if edited[0]][:most]
+        without = len(every.pop((), []))
+        chosen, beyond = list(every.items())[:most], list(every.values())[most:]
+        self.report.untried = [without, sum(map(len, beyond))] if without or beyond else []
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
