@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
 from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
@@ -426,6 +427,30 @@ def recreated_function(
     rest = f", and pass {names} as an argument if that changes" if names else ""
     how = once(is_in_module="<locals>" not in name)
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
+
+
+def fix_through_package(reason: Reason) -> Fix:
+    """Return what a user can do about a difference in a call that a package makes."""
+    before, after = reason.before, reason.after
+    if reason.cause is Cause.SHAPE:
+        is_batch = len(before) == len(after) and before[1:] == after[1:]
+        return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        _, one, other = first_difference(before, after)
+        if reason.cause is not Cause.STATIC or not are_recreated(one, other):
+            return Fix()
+        if is_users_file(inspect.unwrap(other).__code__.co_filename):
+            _, _, value = first_difference(one, other, by="content")
+            how = "put it and this call into a function of {}, and `jax.jit` that once, "
+            how += "if it has no side effects"
+            if changes := changed_part(one, other):
+                is_traced = is_a(value, int | float | complex) or hasattr(value, "dtype")
+                return Fix(how.format(_named(changes))) if is_traced else Fix()
+            fix = recreated_function(other).fix
+            names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
+            how = f"{fix.words}; if {names} changes, {how.format(names)}"
+            return Fix(how) if names else fix
+    return Fix()
 
 
 def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> Fix:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Cause, fix_through_package
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Advice, Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
@@ -395,8 +395,8 @@ class ProgramLog:
         for reason in program.explanation.reasons:
             pair = reason.before, reason.after
             name = next((name for name, change in changes.items() if change == pair), "")
-            fix = reason._replace(path=name).fix if name else Fix()  # in the user's own name
-            if fix and name not in str(fix):
+            fix = reason._replace(path=name).fix if name else fix_through_package(reason)
+            if fix and name not in str(fix):  # in the user's own name
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
             reasons.append(reason._replace(cause=Advice(reason.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
