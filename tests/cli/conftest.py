@@ -187,8 +187,14 @@ def check_all(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def explained() -> Callable[..., Any]:
+def explained(reported: Callable[..., Any]) -> Callable[..., Any]:
     """Return the report on what a function does, as its JSON."""
+    return lambda script, **options: to_json(reported(script, **options))
+
+
+@pytest.fixture
+def reported() -> Callable[..., Any]:
+    """Return the report on what a function does."""
 
     def run(script: Callable[[], Any], **options: Any) -> Any:
         records: list[dict[str, Any]] = []
@@ -203,6 +209,6 @@ def explained() -> Callable[..., Any]:
         finally:
             recorder.note_audit()
             recorder.stop()
-        return to_json(make_report([Process(1, records)], None, "0", "script.py", 0.0))
+        return make_report([Process(1, records)], None, "0", "script.py", 0.0)
 
     return run

@@ -368,3 +368,33 @@ def test_of_an_error(name: str, tmp_path: Path) -> None:
     for old, new in places.items():
         code = code.replace(old, new.format(*pieces))
     load(tmp_path, code)
+
+
+TRAINED = """\
+class Net(eqx.Module):
+    lin: eqx.nn.Linear
+    scale: float
+    def __call__(self, x): return self.scale * self.lin(x)
+@eqx.filter_jit
+def step(model, x):
+    g = eqx.filter_grad(lambda m: (jax.vmap(m)(x) ** 2).mean())(model)
+    return eqx.apply_updates(model, jax.tree.map(lambda v: -0.1 * v, g))
+for scale in (1.0, 2.0, 3.0):
+    model = Net(eqx.nn.Linear(4, 2, key=jax.random.key(0)), scale)
+    for i in range(3): model = step(model, jnp.ones((3, 4)))
+    print(model.lin.weight)
+"""
+
+
+@pytest.mark.slow
+def test_a_number_of_a_trained_model(
+    explained: Explained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As an array it stays what it is: it gets no gradient, and does not become weakly typed."""
+    (finding,) = run(tmp_path, explained, TRAINED)
+    array, model, stop = re.findall("`([^`]+)`", *finding["fixes"])
+    assert (array, model) == ("jnp.float32(model.scale)", "model")
+    before = capsys.readouterr().out
+    fixed = TRAINED.replace("random.key(0)), scale)", "random.key(0)), jnp.float32(scale))")
+    assert run(tmp_path, explained, fixed.replace("self.scale *", f"{stop}(self.scale) *")) == []
+    assert capsys.readouterr().out == before

@@ -49,7 +49,7 @@ def write(folder: Path, *cells: str) -> str:
 def test_a_notebook(run: Runner, ipython: bool) -> None:
     """Cells run in one namespace and in their folder; lines of cells are the sites."""
     magic = ["%time step(7)"] if ipython else ["step(7)"]
-    name = write(run.folder, *CELLS, *magic, "step(1.0)\nraise ValueError('boom')")
+    name = write(run.folder, *CELLS, *magic, "step(1.0)\nraise ValueError('at:\\nboom\\nno more')")
     blocked = "" if ipython else "import sys; sys.modules['IPython'] = None\n"
     (run.folder / "sitecustomize.py").write_text(blocked, encoding="utf-8")
     path = f"{run.folder}:{Path(notebook.__file__).parents[2]}"
@@ -63,7 +63,7 @@ def test_a_notebook(run: Runner, ipython: bool) -> None:
     }
     (step,) = (each for each in report["functions"] if each["name"] == "step")
     assert (step["file"], step["line"]) == ("Cell In[2]", 1)
-    assert report["ended"] == "ValueError: boom"
+    assert report["ended"] == "ValueError: at: boom"
     if not ipython:
         assert 'train.ipynb[5]", line 2, in <module>' in done.stderr
 

@@ -379,6 +379,47 @@ def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
     assert silent["reasons"][0]["change"] == "0 -> 1"
 
 
+THROUGH = """
+import equinox as eqx, jax, jax.numpy as jnp
+class Term(eqx.Module):
+    func: object
+inner = eqx.filter_jit(lambda term, x: term.func(x))
+def solve(term, x): return inner(term, x)
+def fit(x, size):
+    step = jax.jit(lambda data: data.sum())
+    for i in range(0, len(x), size): step(x[i : i + size])
+"""
+
+
+def test_what_a_user_can_do_through_a_package(explained: Explained) -> None:
+    """The user's own lambda and the size of the user's batches have fixes, which help."""
+    pytest.importorskip("equinox")
+    names, x = package(THROUGH), jnp.ones(WIDTH)
+
+    def solve(omega: float) -> Any:
+        return names["solve"](names["Term"](lambda x: jnp.cos(omega * x)), x)
+
+    def script() -> None:
+        for omega in (1.0, 2.0, 3.0):
+            solve(omega)
+        names["fit"](np.ones((80, WIDTH), np.float32), 32)
+
+    lambdas, batches = sorted(explained(script)["findings"], key=lambda found: found["place"])
+    assert lambdas["fixes"] == [
+        "put it and this call into a function of `omega`, and `jax.jit` that once, if it has no "
+        "side effects"
+    ]
+    assert batches["fixes"] == ["pad to one size, or drop the rest"]
+
+    def fixed() -> None:
+        jitted = jax.jit(solve)
+        for omega in (1.0, 2.0, 3.0):
+            jitted(omega)
+        names["fit"](np.ones((64, WIDTH), np.float32), 32)
+
+    assert explained(fixed)["findings"] == []
+
+
 def test_a_function_that_a_package_makes(explained: Explained) -> None:
     """It is named where the user jits it, and nobody is told to define it elsewhere."""
     source = "def make(n):\n    return lambda x: x * n\n"

@@ -56,19 +56,19 @@ def test_a_fix_that_helps(run: Runner) -> None:
     lines = done.stderr.splitlines()
     place = next(n for n, line in enumerate(lines) if line.startswith("  fix, tried: "))
     assert lines[place].startswith("  fix, tried: 2 retraces -> 0, ")
-    assert lines[place].endswith(" saved, output the same")
+    assert lines[place].endswith(", output the same")
     assert lines[place + 1 : place + 5] == [
         "    + f = lambda x: x * 2",
         "      for _ in range(3):",
         "    -     x = step(x, f=lambda x: x * 2)",
         "    +     x = step(x, f=f)",
     ]
-    assert "1 of 1 finding has a fix that was tried; together: " in done.stderr
+    assert "1 of 1 finding has a fix that was tried; together: 2 repeats -> 0, " in done.stderr
     (finding,) = report["findings"]
     record = finding["tried"]
     assert (record["verdict"], record["before"], record["after"]) == ("confirmed", 2, 0)
-    assert record["saved"] == finding["seconds"]
-    assert report["together"] == {"findings": 1, "seconds": record["seconds"]}
+    together = {"findings": 1, "before": 2, "after": 0, "seconds": record["seconds"], "left": []}
+    assert report["together"] == together
     assert (run.folder / script).read_text() == SCRIPT
     assert sorted(each.name for each in run.folder.iterdir()) == [".git", "report.json", script]
     git(run, "apply", patch=done.stdout.encode())
@@ -96,7 +96,7 @@ def test_what_a_trial_reveals(run: Runner, name: str) -> None:
     done, (record,) = tried(run, script)
     assert record["verdict"] == verdict
     if "confirmed" in verdict:
-        assert "saved, no output to compare" in done.stderr
+        assert ", no output to compare" in done.stderr
     else:
         assert f"  tried: {verdict}\n" in done.stderr
         assert "fix" not in done.stderr

@@ -207,6 +207,12 @@ RIGHT = """\
   for _ in range(4):
 -     x = minimize(loss, x, method="BFGS").x + 1
 +     x = jitted_minimize(x).x + 1
+# a call of a package with a lambda that reads what the loop binds
+  from jax.scipy.optimize import minimize
++ jitted_minimize = jax.jit(lambda x, a: minimize(lambda x: ((x - a) ** 2).sum(), x, method="BFGS"))
+  for a in (0.5, 0.25, 0.75, 1.0):
+-     y = minimize(lambda x: ((x - a) ** 2).sum(), x, method="BFGS").x
++     y = jitted_minimize(x, a).x
 """
 
 # Each reads its number, so that all are other functions.

@@ -233,6 +233,7 @@ def test_without_the_launcher(run: Runner) -> None:
     (found,) = report["findings"]
     assert (found["processes"], found["retraces"]) == (["rank 1"], 1)
     assert ", in rank 1\n" in done.stderr
+    assert "records of 2 processes: rank 0, rank 1\n" in done.stderr
     assert report["program"] == script
 
 
@@ -240,8 +241,8 @@ def test_records_of_a_process_that_was_killed(run: Runner) -> None:
     """A line that is cut off ends its file; a folder of other files is none of records."""
     (run.folder / "records").mkdir()
     (run.folder / "records" / "rank-7.jsonl").write_text('{"jax": "0')
-    done = run.explain("records")
-    assert (done.returncode, done.stderr) == (0, "JAX compiled nothing.\n")
+    done, records = run.explain("records"), "records of 1 process"
+    assert (done.returncode, done.stderr) == (0, f"JAX compiled nothing.\n{records}\n")
     (run.folder / "data").mkdir()
     (run.folder / "data" / "train.jsonl").write_text("{}")
     assert run.explain("data").stderr == "leafwise explain: there is no __main__.py in data\n"

@@ -48,7 +48,7 @@ from leafwise._jit.callee import Callee
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import Site, short_file, user_frame
 from leafwise.cli import check_classes as run_module
-from leafwise.cli import notebook, operations_recorder, program_recorder
+from leafwise.cli import notebook, operations_recorder, program_recorder, trial
 from leafwise.cli.check_classes import (
     EXAMPLES,
     CheckOptions,
@@ -61,6 +61,7 @@ from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 from leafwise.cli.check_targets import CheckTarget, find_targets, is_node
 from leafwise.cli.edits import Replacement, applied, diff, edits_for, shown
+from leafwise.cli.explain_script import Script
 from leafwise.cli.program_recorder import packed, unpacked
 from leafwise.cli.recorded import Process, make_report
 from leafwise.cli.recorder import Recorder

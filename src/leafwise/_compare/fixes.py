@@ -19,6 +19,7 @@ import numpy as np
 
 from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
 from leafwise._objects.attributes import compares_by_identity, how_to_pass
+from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
@@ -135,7 +136,8 @@ def _dtype(reason: Reason) -> Advice:
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
         if number is not None:
-            return Advice("", Fix(f"`{{}}` in {which}", names=(repr(wide(number)),)))
+            converted = _wrapped(wide.__name__, repr(wide(number)), which)
+            return Advice("", converted._replace(words=f"`{{}}` in {which}"))
         return Advice("", _wrapped(wide.__name__, name, which))
     try:
         dtype = _common_dtype(before, after)
@@ -151,7 +153,8 @@ def _dtype(reason: Reason) -> Advice:
         return fix("keep one dtype: each has a program")
     words, acts, code, names = zip(*fixes, strict=True)
     act = next(filter(None, acts), None)
-    return Advice("", Fix(" and ".join(words), act, sum(code, ()), sum(names, ())))
+    functions = tuple(map("".join, zip(*filter(None, code), strict=True)))
+    return Advice("", Fix(" and ".join(words), act, functions, sum(names, ())))
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
@@ -181,7 +184,8 @@ def _converted(leaf: "Leaf", dtype: Any, name: str, number: object, which: str) 
 
 def _wrapped(function: str, argument: str, which: str) -> Fix:
     """Return the fix that wraps an argument in a function, in one of two calls."""
-    return Fix(f"`{function}({{}})` in {which}", Act.CONVERT, (function,), (argument,))
+    code = (function, "") if which == "the earlier call" else ("", function)
+    return Fix(f"`{function}({{}})` in {which}", Act.CONVERT, code, (argument,))
 
 
 _LONGEST_NUMBER: Final = 30
@@ -266,13 +270,34 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         changes = changed_parts(one, other, name and name + path, facts.reads)
         return recreated_instance(one, other, changes), path
     elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
-        words, name = "`jnp.asarray({})`: a Python number is static there", reason.path
-        convert = Fix(words, Act.CONVERT, ("jnp.asarray",), (_name_in_code(name),))
-        return Advice("", convert), path  # under `equinox.filter_jit`
+        return _array_for_number(reason.path), path  # under `equinox.filter_jit`
     else:
-        return _static_fix(one, other), path
+        advice = _static_fix(one, other)
+        if advice.fix.act is Act.MAKE_DYNAMIC and is_a(other, float):
+            names = _trained(reason.path)
+            words = advice.fix.words + _NOT_TRAINED * len(names)
+            advice = Advice("", Fix(words, Act.MAKE_DYNAMIC, names=names))
+        return advice, path
     # One that is recreated with the same content is equal where that is compared.
     return (_or_by_content(advice) if by == "identity" and not changes else advice), path
+
+
+def _array_for_number(path: str) -> Advice:
+    """Word a number that is static: one that calls return must not become weakly typed."""
+    name, model = _name_in_code(path), _trained(path)
+    function = f"jnp.{jnp.result_type(float)}" if model else "jnp.asarray"
+    words = f"`{function}({{}})`: a Python number is static there{_NOT_TRAINED * len(model)}"
+    act, code = (None, ()) if model else (Act.CONVERT, (function, function))
+    return Advice("", Fix(words, act, code, (name, *model)))
+
+
+def _trained(path: str) -> tuple[str, ...]:
+    """Return the argument of which a number is a part, and may be trained as soon as it can be."""
+    is_part = re.fullmatch(r"\w+|(args|kwargs)\[[^]]*\]", path) is None
+    return (re.sub(r"\W.*", "", _name_in_code(path)),) if is_part else ()
+
+
+_NOT_TRAINED: Final = "; if `{}` is trained, under `jax.lax.stop_gradient` where it is used"
 
 
 def _or_by_content(advice: Advice) -> Advice:
@@ -530,6 +555,30 @@ def _wrapped_again(one: Any, other: Any) -> Advice | None:
     what = f"`{maker}({wrapped})` is made again" if maker else f"a new wrapper of `{wrapped}`"
     how = once(is_in_module="<locals>" not in name)
     return Advice(f"{what} each call", Fix(f"make it {how}", Act.DEFINE_ONCE))
+
+
+def fix_through_package(reason: Reason) -> Fix:
+    """Return what a user can do about a difference in a call that a package makes."""
+    before, after = reason.before, reason.after
+    if reason.cause is Cause.SHAPE:
+        is_batch = len(before) == len(after) and before[1:] == after[1:]
+        return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        _, one, other = first_difference(before, after)
+        if reason.cause is not Cause.STATIC or not are_recreated(one, other):
+            return Fix()
+        if is_users_file(inspect.unwrap(other).__code__.co_filename):
+            _, _, value = first_difference(one, other, by="content")
+            how = "put it and this call into a function of {}, and `jax.jit` that once, "
+            how += "if it has no side effects"
+            if changes := changed_parts(one, other):
+                is_traced = is_a(value, int | float | complex) or hasattr(value, "dtype")
+                return Fix(how.format(_named(changes))) if is_traced else Fix()
+            fix = recreated_function(other).fix
+            names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
+            how = f"{fix.words}; if {names} changes, {how.format(names)}"
+            return Fix(how) if names else fix
+    return Fix()
 
 
 def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> Fix:

@@ -3,6 +3,7 @@
 import ast
 import builtins
 import linecache
+import symtable
 import types
 from collections.abc import Mapping
 from typing import Any, Final
@@ -98,14 +99,20 @@ def _values(frame: types.FrameType) -> dict[str, Any]:
 
 def _names(tree: ast.expr) -> list[str]:
     """Return the names that an expression reads from around it."""
-    loaded: list[str] = []
-    bound: set[str] = set()
-    for each in ast.walk(tree):
-        if isinstance(each, ast.arg):
-            bound.add(each.arg)
-        elif isinstance(each, ast.Name):
-            loaded.append(each.id) if isinstance(each.ctx, ast.Load) else bound.add(each.id)
-    return [name for name in loaded if name not in bound]
+    names = names_in(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
+    return [each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names]
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return the names that a code reads or binds, but for the variables of its functions."""
+    names: set[str] = set()
+    todo = [symtable.symtable(ast.unparse(node), "<leafwise>", "exec")]
+    for table in todo:
+        is_function = table.get_type() == "function"
+        symbols = (name for name in table.get_symbols() if name.is_global() or not is_function)
+        names.update(name.get_name() for name in symbols)
+        todo += table.get_children()
+    return names
 
 
 def _is_dynamic(value: Any) -> bool:

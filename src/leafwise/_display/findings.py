@@ -151,7 +151,10 @@ class Finding:
     def effect(self, tried: TriedRecord) -> str:
         """Return what an edit has changed that helped."""
         before = count(tried.before, "retrace" if self.retraces else "recompile")
-        return f"{before} -> {tried.after:,}, {duration(tried.saved)} saved"
+        if tried.before > len(self.programs):
+            before = f"{count(tried.before, 'repeat')} in all"
+        saved = f", {duration(tried.saved)} saved" if tried.saved else ""
+        return f"{before} -> {tried.after:,}{saved}"
 
     def _role(self) -> str:
         roles = {program.first.role.rpartition(" ")[2] for program in self.programs}

@@ -145,7 +145,8 @@ class EventRecord:
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
     What is said of a program is on its first event; what XLA got is on its compilation, which
-    is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs.
+    is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs;
+    ``earlier`` is the line of the call that this one is compared with, if that is another.
     ``culprit`` is the line for which it is made again, where that is none of its own; ``callers``
     are the user's lines around one that JAX compiles for other sizes, outside jitted functions.
     """
@@ -172,6 +173,7 @@ class EventRecord:
     fix: Fix | None = None
     culprit: SiteRecord | None = None
     callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
+    earlier: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -181,7 +183,11 @@ class EventRecord:
 
 @dataclasses.dataclass
 class TriedRecord:
-    """An edit that `--try` made for a finding, and what the script did with it."""
+    """An edit that `--try` made for a finding, and what the script did with it.
+
+    ``before`` and ``after`` are the repeats of the whole program, and ``saved`` the seconds that
+    JAX spent less in the whole run.
+    """
 
     verdict: str
     edit: list[str]
@@ -193,10 +199,18 @@ class TriedRecord:
 
 @dataclasses.dataclass
 class TogetherRecord:
-    """How many findings have a fix that helped, and the seconds of a run with all of them."""
+    """How many findings have a fix that helped, and a run with all of them.
+
+    ``left`` has what is new in that run: the causes that remain of a finding. The edits are
+    ``written`` by `--write`.
+    """
 
     findings: int
+    before: int
+    after: int
     seconds: float
+    left: list["Finding"]
+    written: bool = False
 
 
 @dataclasses.dataclass
@@ -301,7 +315,9 @@ class Report:
     """What JAX did while a program ran; ``version`` is that of the layout of the JSON.
 
     ``left_out`` has what JAX did not show, and what is not said for that. ``second_run`` has the
-    seconds of a run that found its programs in JAX's cache on disk.
+    seconds of a run that found its programs in JAX's cache on disk. ``untried`` counts the
+    findings without an edit, and those beyond the number of trials; ``recorded`` has the names of
+    the processes whose records were read.
     """
 
     version: int
@@ -319,6 +335,8 @@ class Report:
     first: list["FirstFinding"] = dataclasses.field(default_factory=list["FirstFinding"])
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     together: TogetherRecord | None = None
+    untried: list[int] = dataclasses.field(default_factory=list[int])
+    recorded: list[str] = dataclasses.field(default_factory=list[str])
     second_run: float | None = None
     audit: AuditRecord | None = None
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])

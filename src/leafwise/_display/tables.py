@@ -33,6 +33,7 @@ from leafwise._display.words import (
     left_out_lines,
     paths_of,
     place,
+    process_lines,
     stale_lines,
     together_lines,
     tried_lines,
@@ -71,8 +72,18 @@ def print_report(report: Report, console: Console) -> None:
             head = "  " if number else "warning: "
             _print(head + cut(line, _LONGEST), console, style="yellow")
     _print(_summary(report), console)
-    for line in (*cache_off_lines(report), *together_lines(report), *left_out_lines(report)):
+    tried = (*cache_off_lines(report), *together_lines(report))
+    for line in (*process_lines(report), *tried, *left_out_lines(report)):
         _print(line, console)
+    _print_left(report, console)
+
+
+def _print_left(report: Report, console: Console) -> None:
+    left = [] if report.together is None else report.together.left[:MOST_FINDINGS]
+    if left:
+        _print("with the patch is left:", console)
+    for finding in left:
+        _print_finding(finding, report, console)
 
 
 def html_page(report: Report) -> str:

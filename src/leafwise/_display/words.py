@@ -214,8 +214,13 @@ def tried_lines(finding: "Finding") -> Iterator[str]:
 
 
 SAME: Final = "confirmed"
+ROUNDED: Final = "confirmed up to rounding"
 UNKNOWN: Final = "confirmed by counts alone"
-CONFIRMED: Final = {SAME: "output the same", UNKNOWN: "no output to compare"}
+CONFIRMED: Final = {
+    SAME: "output the same",
+    ROUNDED: "output the same up to rounding",
+    UNKNOWN: "no output to compare",
+}
 
 
 def together_lines(report: "Report") -> Iterator[str]:
@@ -224,8 +229,24 @@ def together_lines(report: "Report") -> Iterator[str]:
         every = count(len(report.findings) + len(report.first), "finding")
         number = together.findings
         text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
+        repeats = f"{count(together.before, 'repeat')} -> {together.after:,}, "
+        repeats = repeats if together.before else ""
         seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
-        yield f"{text}: {seconds}. `--diff` prints the patch, `--write` applies it."
+        hint = "`--diff` prints the patch, `--write` applies it"
+        hint = "`--write` has applied the patch" if together.written else hint
+        yield f"{text}: {repeats}{seconds}. {hint}."
+    without, beyond = report.untried or (0, 0)
+    if without:
+        yield f"not tried: {count(without, 'finding')}, for which no edit is known"
+    if beyond:
+        yield f"not tried: {count(beyond, 'finding')}, as `--tries` allows no more"
+
+
+def process_lines(report: "Report") -> Iterator[str]:
+    """Yield how many processes left records, and which."""
+    if names := report.recorded:
+        which = f": {paths_of(names)}" if len(names) > 1 else ""
+        yield f"records of {count(len(names), 'process', 'processes')}{which}"
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from leafwise._captures.bindings import names_in, reachable
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Cause, fix_through_package
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Advice, Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
@@ -102,6 +102,7 @@ class ProgramEntry:
         lowered: The sizes of the batches, the inputs and the devices; None before the lowering.
         results: The abstract values of the results; None where they were not seen.
         is_inner: Whether it was made inside the trace of another function.
+        earlier: The line of the call that it is compared with.
         state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
             of another trace around it.
         captured: What the function captured when it was traced; None if it was not observed.
@@ -125,6 +126,7 @@ class ProgramEntry:
     lowered: tuple[Any, Any, Any] | None = None
     results: tuple[Any, ...] | None = None
     is_inner: bool = False
+    earlier: Site | None = None
     state: int = 0
     captured: Any = None
     observation: Observation | None = None
@@ -331,6 +333,8 @@ class ProgramLog:
                 )
         program = ProgramEntry(outcome, signature, explanation, site, ran=not abstract)
         program.is_inner = inner
+        if explanation.nearest is not None:
+            program.earlier = self.programs[explanation.nearest].site
         if work is not None:
             program.role, program.lowered = work.role, work.lowered
         return program
@@ -437,8 +441,8 @@ class ProgramLog:
         for reason in program.explanation.reasons:
             pair = reason.before, reason.after
             name = next((name for name, change in changes.items() if change == pair), "")
-            fix = reason._replace(path=name).fix if name else Fix()  # in the user's own name
-            if fix and name not in str(fix):
+            fix = reason._replace(path=name).fix if name else fix_through_package(reason)
+            if fix and name not in str(fix):  # in the user's own name
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
             reasons.append(reason._replace(cause=Advice(reason.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))

@@ -14,12 +14,12 @@ import json
 import os
 import re
 import subprocess
-import symtable
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from leafwise._compare.jitted_call import names_in
 from leafwise._display.findings import Finding, ProgramEvents
 from leafwise._display.reasons import Act, Reason, ReasonKind
 from leafwise._objects.call_site import is_users_file
@@ -125,6 +125,16 @@ class FindingCode(NamedTuple):
                 reasons = (reason for reason in program.reasons if reason.fix.act is act)
                 yield from ((program, call, reason) for reason in reasons)
 
+    def earlier_calls(self, call: ast.Call, place: str) -> Iterator[tuple[Code, ast.Call]]:
+        """Yield the calls of the same function at the line of the earlier call."""
+        file, _, line = place.rpartition(":")
+        code, above = _located(file, self.script)
+        for node in code.nodes if code is not None else ():
+            if not isinstance(node, ast.Call) or ast.dump(node.func) != ast.dump(call.func):
+                continue
+            if node.lineno <= int(line) + above <= (node.end_lineno or 0):
+                yield code, node
+
     def argument(self, program: ProgramEvents, call: ast.Call, name: str) -> ast.expr | None:
         """Return what a call gives for a parameter of the program's function."""
         for keyword in call.keywords:
@@ -152,19 +162,20 @@ def _located(file: str, script: str) -> tuple[Code | None, int]:
 
 
 def _convert(place: FindingCode) -> Iterator[Replacement]:
-    """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`.
-
-    The earlier call is the same line in a loop; else the trial says that it did not help.
-    """
-    has_jnp = any(getattr(node, "asname", "") == "jnp" for node in place.code.nodes)
+    """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`."""
     for program, call, reason in place.calls(Act.CONVERT):
-        if any(isinstance(node, ast.JoinedStr) for node in place.code.up(call)):
-            continue  # before Python 3.12 it is elsewhere
-        for function in reason.fix.code:
-            argument = place.argument(program, call, reason.path)
-            if argument is not None and (has_jnp or "jnp" not in function):
-                text = f"{function}({place.code.text_of(argument)})"
-                yield place.code.replaced(argument, text)
+        before, after = reason.fix.code
+        earlier = program.explained.earlier
+        calls = [(place.code, call, after if earlier else before or after)]
+        calls += [(code, node, before) for code, node in place.earlier_calls(call, earlier)]
+        for code, node, function in calls:
+            argument = place.argument(program, node, reason.path)
+            has_jnp = any(getattr(part, "asname", "") == "jnp" for part in code.nodes)
+            # Before Python 3.12 what is in an f-string is elsewhere.
+            is_elsewhere = any(isinstance(holder, ast.JoinedStr) for holder in code.up(node))
+            is_known = bool(function) and (has_jnp or "jnp" not in function)
+            if is_known and argument is not None and not is_elsewhere:
+                yield code.replaced(argument, f"{function}({code.text_of(argument)})")
 
 
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
@@ -193,7 +204,7 @@ def _moved(code: Code, name: str) -> Iterator[Replacement]:
     value = getattr(node, "value", node)  # else it is a `def`
     if not _makes_function(value) or len(getattr(node, "targets", "f")) > 1:
         return
-    loop = _outermost(code, node, _names_in(value) - {getattr(value, "name", "")})
+    loop = _outermost(code, node, names_in(value) - {getattr(value, "name", "")})
     first = [*getattr(node, "decorator_list", []), node][0]
     start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
     text = code.text[start:end].decode()
@@ -237,9 +248,9 @@ def _named_before(
 ) -> Iterator[Replacement]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
     name = definition.partition(" = ")[0]
-    loop = _outermost(code, node, _names_in(value))
+    loop = _outermost(code, node, names_in(value))
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
-    taken = _names_in(code.tree).union(*map(_bound_in, functions))
+    taken = names_in(code.tree).union(*map(_bound_in, functions))
     if loop is None or not name.isidentifier() or name in taken:
         return
     if code.defined.setdefault(name, definition) == definition:  # else by another edit
@@ -263,18 +274,6 @@ def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
             break
         loop = holder if isinstance(holder, _Loop) else loop
     return loop
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    """Return the names that a code reads or binds, but for the variables of its functions."""
-    names: set[str] = set()
-    todo = [symtable.symtable(ast.unparse(node), "<leafwise>", "exec")]
-    for table in todo:
-        is_function = table.get_type() == "function"
-        symbols = (name for name in table.get_symbols() if not (is_function and name.is_local()))
-        names.update(name.get_name() for name in symbols)
-        todo += table.get_children()
-    return names
 
 
 def _bound_in(node: ast.AST) -> set[str]:

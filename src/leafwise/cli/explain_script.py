@@ -118,6 +118,7 @@ def read(folder: Path, version: str) -> Report:
     ends = [event.interval[1] for event in report.events]
     ends += [ended - began for process in processes for ended in process.every("ended")]
     report.seconds = max(ends, default=0.0)
+    report.recorded = [process.name for process in processes]
     errors = [error for process in processes for error in process.every("error")]
     report.ended = next(iter(errors), "")
     return report

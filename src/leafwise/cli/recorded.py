@@ -145,6 +145,7 @@ def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord
     event.culprit = event.culprit and event.culprit.shortened()
     event.callers = [caller.shortened() for caller in event.callers]
     event.defined, event.via = _short(event.defined), _short(event.via)
+    event.earlier = _short(event.earlier)
     for origin in event.first.origins if event.first is not None else ():
         origin.site, origin.via = origin.site and origin.site.shortened(), _short(origin.via)
     return event

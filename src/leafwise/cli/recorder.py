@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import platform
+import re
 import sys
 import time
 import types
@@ -77,7 +78,9 @@ def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
         with contextlib.suppress(Exception):  # its text is the user's own code
-            write(error=f"{type(error).__name__}: {error}".partition("\n")[0])
+            text = f"{type(error).__name__}: {error}"
+            lines = re.match(r"(?:.*:\n)*.*", text)  # "The error was:" has it on the next line
+            write(error=" ".join(lines[0].split()) if lines else text)
 
 
 class Recorder(CaptureChecks):
@@ -230,6 +233,8 @@ class Recorder(CaptureChecks):
         if program is not None:
             record.role = " ".join(program.role)
             self._known.add(program)
+            if program.earlier is not None and program.earlier != site:
+                record.earlier = f"{program.earlier.file}:{program.earlier.line}"
         if program is not None and why is not None and why.nearest is None:
             self._note_recreated(event, record, program)
         return record

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ from leafwise._display.first_compiles import (
     cache_variables,
 )
 from leafwise._display.report import Report, TogetherRecord, TriedRecord
-from leafwise._display.words import CONFIRMED, SAME, UNKNOWN, count
+from leafwise._display.words import CONFIRMED, ROUNDED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script, run
@@ -28,7 +29,7 @@ _LONGEST: Final = 3
 """A run is ended after so many times the seconds of the first."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM")
-_Edited: TypeAlias = tuple[Finding, list[Replacement]]
+_Edited: TypeAlias = tuple[tuple[Replacement, ...], list[Finding]]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -65,6 +66,8 @@ def run_and_try(
         for code, text in files.items():
             Path(code.path).write_bytes(code.file_with(text).encode(code.encoding))
             sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
+        if trials.report.together is not None:
+            trials.report.together.written = True
     return trials.report, trials.report.exit
 
 
@@ -78,11 +81,13 @@ class Trials:
     def try_fixes(self, most: int) -> dict[Code, bytes]:
         """Try the costliest findings with an edit, note it in the report; return the new files."""
         with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
-            every = [
-                (finding, edits_for(finding, self._script.name))
-                for finding in (*self.report.findings, *self.report.first[:MOST_FIRST])
-            ]
-        chosen = [edited for edited in every if edited[1]][:most]
+            every: dict[tuple[Replacement, ...], list[Finding]] = {}
+            for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
+                edits = edits_for(finding, self._script.name)
+                every.setdefault(tuple(edits), []).append(finding)
+        without = len(every.pop((), []))
+        chosen, beyond = list(every.items())[:most], list(every.values())[most:]
+        self.report.untried = [without, sum(map(len, beyond))] if without or beyond else []
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
@@ -90,46 +95,57 @@ class Trials:
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
         kept: list[_Edited] = []
-        best: tuple[list[_Edited], TriedRecord] | None = None
+        best: tuple[list[_Edited], TriedRecord, Report] | None = None
         with contextlib.suppress(KeyboardInterrupt):
             for edited in chosen:
-                tried = edited[0].tried = self._tried(edited)
+                tried, report = self._tried(edited)
+                for finding in edited[1]:
+                    finding.tried = tried
                 if tried.verdict in CONFIRMED:
                     kept.append(edited)
-                    best = best or ([edited], tried)  # the costliest alone
-            if len(kept) > 1 and (tried := self._tried(*kept)).verdict in CONFIRMED:
-                best = kept, tried
+                    best = best or ([edited], tried, report)  # the costliest alone
+            if len(kept) > 1:
+                tried, report = self._tried(*kept)
+                best = (kept, tried, report) if tried.verdict in CONFIRMED else best
             if variables is not None:
                 self.report.second_run = self._second_run(dict(variables))
         if best is None:
             return {}
-        kept, tried = best
-        self.report.together = TogetherRecord(len(kept), tried.seconds)
-        return applied(edit for _, edits in kept for edit in edits)
+        kept, tried, report = best
+        known = list(map(_cause, self.report.findings))
+        self.report.together = TogetherRecord(
+            findings=sum(len(findings) for _, findings in kept),
+            before=tried.before,
+            after=tried.after,
+            seconds=tried.seconds,
+            left=[finding for finding in report.findings if _cause(finding) not in known],
+        )
+        return applied(edit for edits, _ in kept for edit in edits)
 
-    def _tried(self, *every: _Edited) -> TriedRecord:
-        """Run the script with the edits of some findings, and compare."""
-        files = applied(edit for _, edits in every for edit in edits)
+    def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
+        """Run the script with the edits of some findings, and compare the whole program."""
+        files = applied(edit for edits, _ in every for edit in edits)
         report, printed = self._try(files)
-        firsts = [finding for finding, _ in every if isinstance(finding, FirstFinding)]
-        again = [finding for finding, _ in every if finding not in firsts]
-        before = sum(len(finding.programs) for finding in again)
-        after = max(0, before - _again(self.report) + _again(report))
+        findings = [finding for _, several in every for finding in several]
+        firsts = [finding for finding in findings if isinstance(finding, FirstFinding)]
+        again = len(firsts) < len(findings)
+        before, after = _again(self.report), _again(report)
         quicker = busy(self.report.events) - busy(report.events)
         is_quicker = 2 * quicker >= sum(finding.seconds for finding in firsts)
         if report.seconds > _LONGEST * self.report.seconds:
             verdict = "took too long"
         elif report.exit != self.report.exit:
             verdict = "changed the exit code"
-        elif printed != self.printed and not self._output_varies:
+        elif not (is_alike := _agree(printed, self.printed)) and not self._output_varies:
             verdict = "changed the output"
         elif (again and after >= before) or not (again or is_quicker):
             verdict = "did not help"
+        elif not (is_alike and printed):
+            verdict = UNKNOWN
         else:
-            verdict = SAME if printed == self.printed != b"" else UNKNOWN
-        saved = sum(finding.seconds for finding in again) * (1 - after / max(1, before))
-        saved = max(0.0, quicker) if firsts else saved
-        return TriedRecord(verdict, shown(files), before, after, saved, report.seconds)
+            verdict = SAME if printed == self.printed else ROUNDED
+        edit, saved = shown(files), max(0.0, quicker)
+        return TriedRecord(verdict, edit, before, after, saved, report.seconds), report
 
     def _second_run(self, variables: dict[str, str]) -> float:
         """Return the seconds of a second run with JAX's cache on disk."""
@@ -158,6 +174,24 @@ class Trials:
             report, _ = run(self._script, self._version, options, **streams)
             output.seek(0)
             return report, output.read()
+
+
+def _agree(one: bytes, other: bytes) -> bool:
+    """Return whether two outputs are the same but for the last digits of numbers."""
+    texts = [_NUMBER.split(output) for output in (one, other)]
+    if [text.split() for text in texts[0][::2]] != [text.split() for text in texts[1][::2]]:
+        return False
+    pairs = zip(*(map(float, text[1::2]) for text in texts), strict=True)
+    return all(math.isclose(*pair, rel_tol=_ROUNDING, abs_tol=_ROUNDING) for pair in pairs)
+
+
+_NUMBER: Final = re.compile(rb"(-?\d+\.\d*(?:e[-+]?\d+)?)")
+_ROUNDING: Final = 1e-5
+
+
+def _cause(finding: Finding) -> tuple[str, list[tuple[str, str]]]:
+    """Return what a finding is known by in another run."""
+    return finding.what, [(reason.path, reason.change) for reason, _ in finding.reasons()]
 
 
 def _again(report: Report) -> int:
