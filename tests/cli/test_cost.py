@@ -1,10 +1,21 @@
 """What a check costs, in what can be counted: compilations, constructions, processes."""
 
+import re
+import sys
+import time
 from typing import Any
 
 import jax
 import pytest
-from tests.kit.inside import CheckOptions, Example, check_fields, count_events
+from tests.kit.inside import (
+    CheckOptions,
+    CheckTarget,
+    Example,
+    FoundTargets,
+    check_fields,
+    count_events,
+    run_module,
+)
 
 import leafwise as lw
 from leafwise.testing._laws import other_process
@@ -96,3 +107,30 @@ def test_layers_of_nnx_are_made_with_keys_for_any_name() -> None:
     report = report_of(Layer, CheckOptions(laws=(Law.ROUND_TRIP,)))
     assert report.passed
     assert len(asked) < 100
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a timer signal")
+def test_no_class_takes_longer(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """What there was no time for is said, with the option, and the class under work is named."""
+
+    def wait(_: Any) -> None:
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+
+    kinds = {f"x{number}": jax.Array for number in range(30)}
+    body = {"__annotations__": kinds, "__post_init__": wait, "__module__": __name__}
+    made = lw.pytree(type("Wide", (), body))
+    monkeypatch.setattr(run_module, "_SILENCE", 0.2)
+    target = CheckTarget(made, "here:Wide")
+    started = time.process_time()
+    run = run_module.run_checks(FoundTargets([target], {}, []), CheckOptions(seconds=1.5))
+    assert time.process_time() - started < 2.5
+    assert run.exit_code == 0
+    (note,) = run.notes
+    assert re.fullmatch(
+        r"here:Wide: \w+ is the first of \d+ fields not changed; laws were tried on \d+ "
+        r"instances?, as there was no time for others: `--timeout 3` takes longer",
+        note,
+    )
+    assert "leafwise check: 1 of 1: here:Wide\n" in capsys.readouterr().err

@@ -59,7 +59,7 @@ from leafwise.cli.check_classes import (
 from leafwise.cli.check_fields import Example, check_fields
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
-from leafwise.cli.check_targets import CheckTarget, find_targets, is_node
+from leafwise.cli.check_targets import CheckTarget, FoundTargets, find_targets, is_node
 from leafwise.cli.edits import Replacement, applied, diff, edits_for, shown
 from leafwise.cli.program_recorder import packed, unpacked
 from leafwise.cli.recorded import Process, make_report
