@@ -123,8 +123,11 @@ def run_checks(
         places.append(place)
         status.update(Text(place))
 
-    naming = contextlib.nullcontext() if visible else _named_in_silence(places)
-    with console.status("checking") as status, naming:
+    is_done = threading.Event()
+    naming = threading.Thread(target=_name_last, args=(places, is_done), daemon=True)
+    if not visible:
+        naming.start()
+    with console.status("checking") as status:
         try:
             for result in _results(targets, options, on_class):
                 results.append(result)
@@ -133,6 +136,8 @@ def run_checks(
                 status.start()
         except KeyboardInterrupt:
             interrupted = True
+        finally:
+            is_done.set()
     if not interrupted and not any(result.error for result in results):  # it may have the field
         _refuse_unknown_fields(results, options)
     late = [f"{result.name}: {result.late}" for result in results if result.late]
@@ -144,23 +149,11 @@ _SILENCE: Final = 10.0
 """After how many seconds by the clock the class under work is named, where no terminal shows it."""
 
 
-@contextlib.contextmanager
-def _named_in_silence(places: list[str]) -> Generator[None, None, None]:
-    """Write the last of some places to standard error, every few seconds while a block runs."""
-    is_done = threading.Event()
-
-    def name() -> None:
-        while not is_done.wait(_SILENCE):
-            sys.stderr.write(f"leafwise check: {places[-1]}\n")
-            sys.stderr.flush()
-
-    thread = threading.Thread(target=name, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_done.set()
-        thread.join()
+def _name_last(places: list[str], is_done: threading.Event) -> None:
+    """Write the last of some places to standard error, every few seconds."""
+    while not is_done.wait(_SILENCE):
+        sys.stderr.write(f"leafwise check: {places[-1]}\n")
+        sys.stderr.flush()
 
 
 def _results(

@@ -239,19 +239,19 @@ def did_you_mean(path: str, known: Iterable[str]) -> str:
 def _strategy_fix(position: EditPosition) -> str:
     """Return what draws other values for a position: the code of a strategy, where one can."""
     name, path, value, cls = position.name, position.path, position.value, type(position.owner)
+    if name and parameter_for(parameters(cls), name) is None:
+        return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
     code = f"st.builds({type(value).__name__})"
-    if type(value) in (int, float):
+    if isinstance(value, str):
+        code = f"st.sampled_from([{value!r}, 'other'])"
+    elif type(value) in (int, float):
         code = f"st.{type(value).__name__.replace('int', 'integer')}s({value}, {value + 3})"
     elif isinstance(value, bool):
         code = "st.booleans()"
     elif hasattr(value, "dtype"):
         code = f"arrays({np.shape(value)})"
-    elif isinstance(value, str) or callable(value):
-        other = "jnp.tanh" if callable(value) else repr("other")
-        code = f"st.sampled_from([{format_static(value)}, {other}])"
-    parameter = parameter_for(parameters(cls), name) if name else None
-    if name and parameter is None:
-        return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
+    elif callable(value):
+        code = f"st.sampled_from([{format_static(value)}, jnp.tanh])"
     given = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"
     return f"give a strategy that draws others: `{given}`"
 

@@ -81,8 +81,8 @@ def _recreated_static(case: Case, copied: Any) -> tuple[str, type | None]:
     nodes = [case.node(tree) for tree in (case.instance, copied)]
     with contextlib.suppress(Exception):  # which the law `treedef-equality` reports
         for name in case.names.static if nodes[0] != nodes[1] else ():
-            held = (getattr(tree, name) for tree in (case.instance, copied))
-            path, one, other = first_difference(*held, name)
+            mine, its = getattr(case.instance, name), getattr(copied, name)
+            path, one, other = first_difference(mine, its, name)
             if one is not other and compares_by_identity(type(one)):
                 return path, type(one)
     return "", None
