@@ -144,8 +144,8 @@ _CONSTRUCTORS: Final = frozenset(
 
 def _constructed(error: BaseException, paths: list[str]) -> str:
     """Return what to do where a constructor reads a value; empty if none does."""
-    frames = itertools.dropwhile(_is_of_jit, frames_of(error))
-    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), frames))
+    own = itertools.dropwhile(_is_of_jit, frames_of(error))
+    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), own))
     places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in _CONSTRUCTORS]
     if not places:
         return ""

@@ -123,7 +123,7 @@ def varying_axes(value: Any) -> tuple[str, ...]:
     return tuple(sorted(axes))
 
 
-def vary(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+def vary(array: Any, axes: tuple[str, ...]) -> Any:
     """Return an array that JAX takes to vary along more axes."""
     namespace: Any = jax.lax
     if hasattr(namespace, "pcast"):
