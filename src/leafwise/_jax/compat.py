@@ -148,6 +148,12 @@ def static_options(jitted: Any) -> StaticOptions | None:
     return static_options_of(info) if is_known else None
 
 
+def donates(function: Any) -> bool:
+    """Return whether a jitted function donates arguments; False where JAX does not show it."""
+    info: Any = getattr(getattr(function, "_leafwise_jax", function), "_jit_info", None)
+    return any(getattr(info, name, ()) for name in ("donate_argnums", "donate_argnames"))
+
+
 def static_options_of(info: Any) -> StaticOptions:
     """Return which arguments are static, of JAX's record of the options of a jitted function."""
     numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
