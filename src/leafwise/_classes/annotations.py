@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 import jax
 import numpy as np
 
-from leafwise._classes.fields import OTHER_MARKS, StaticMark
+from leafwise._classes.fields import OTHER_MARKS, Static, StaticMark
 from leafwise._objects.classes import is_tree_node
 from leafwise._objects.frozen import StaticArray
 from leafwise._objects.stand_ins import MISSING
@@ -289,6 +289,8 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
     try:
         # With real builtins: subscripting a generic class imports.
         value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
+    except DefinitionError:  # of `Static(int)`
+        raise
     except Exception:  # noqa: BLE001  # any code can stand in an annotation
         return Unknown(), [*names.unknown, annotation]
     return value, names.unknown
@@ -378,7 +380,7 @@ def has_mark(annotation: Any) -> bool:
     return any(
         isinstance(item, StaticMark) or (isinstance(item, str) and item in OTHER_MARKS)
         for layer in _layers(annotation, [])
-        if typing.get_origin(layer) is Annotated
+        if layer is Static or typing.get_origin(layer) is Annotated
         for item in layer.__metadata__
     )
 

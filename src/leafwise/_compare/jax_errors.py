@@ -1,11 +1,15 @@
 """Why JAX refused a call: its errors, with the reasons added as a note."""
 
+import ast
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import re
+import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import jax
@@ -18,6 +22,7 @@ from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause, is_function
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._jax.compat import donates
 from leafwise._jax.frames import (
     Refusal,
     frames_of,
@@ -126,6 +131,10 @@ def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> lis
     if found := _NOT_DATA.search(text):
         scopes = _arguments(frames_of(error)) if given is None else [given]
         return [_not_data(found[1], list(scopes))]
+    if "Attempt to donate the same buffer twice" in text:
+        return list(_donated_twice(next(_arguments(frames_of(error))) if given is None else given))
+    if re.search("(Array|[Bb]uffer) has been deleted", text):
+        return _donated_before(error)
     found = _TRACED.search(text)
     if found is None:
         return []
@@ -144,8 +153,8 @@ _CONSTRUCTORS: Final = frozenset(
 
 def _constructed(error: BaseException, paths: list[str]) -> str:
     """Return what to do where a constructor reads a value; empty if none does."""
-    frames = itertools.dropwhile(_is_of_jit, frames_of(error))
-    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), frames))
+    own = itertools.dropwhile(_is_of_jit, frames_of(error))
+    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), own))
     places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in _CONSTRUCTORS]
     if not places:
         return ""
@@ -195,6 +204,76 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
     line += as_static(type(holder), name)
     return line + (", or wrap it: `jax.tree_util.Partial(...)`" if function else "")
+
+
+def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which two arrays of a call are one."""
+    paths: dict[int, list[str]] = {}
+    for path, array in _arrays(values):
+        paths.setdefault(array.unsafe_buffer_pointer(), []).append(path)
+    for first, *others in paths.values():
+        for other in others:
+            fix = f"donate `jnp.copy({other})`"
+            yield f"`{first}` and `{other}` are one buffer, donated twice: {fix}"
+
+
+def _donated_before(error: BaseException) -> list[str]:
+    """Return which variable holds the array that JAX could not read, and where it was donated."""
+    frames = frames_of(error)
+    array = frames[0].f_locals.get("self")
+    for frame in itertools.filterfalse(_is_of_jit, frames):
+        names = {name: frame.f_globals.get(name) for name in frame.f_code.co_names}
+        names |= frame.f_locals
+        attributes: dict[str, Any] = getattr(names.get("self"), "__dict__", {})
+        names |= {f"self.{name}": value for name, value in attributes.items()}
+        lines: list[str] = []
+        for name, value in names.items():
+            deleted = {path: leaf for path, leaf in _arrays({name: value}) if leaf.is_deleted()}
+            # Before JAX 0.11 a call does not show which one it was.
+            if isinstance(array, jax.Array) and all(leaf is not array for leaf in deleted.values()):
+                continue
+            if deleted:
+                shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
+                where = _donating_line(frame, name) or "to an earlier call"
+                lines.append(f"`{shown}` was donated {where}: use what that call returned")
+        if lines:
+            return lines[:1] if isinstance(array, jax.Array) or len(lines) == 1 else []
+    return []
+
+
+def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in trees, each with the path to it."""
+    for name, value in values.items():
+        for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
+            if isinstance(leaf, jax.Array) and not is_a(leaf, Tracer):
+                yield name + jax.tree_util.keystr(steps), leaf
+
+
+def _donating_line(frame: types.FrameType, name: str) -> str:
+    """Return the line of the call that donates a variable, unless there are several."""
+    try:
+        is_local = name.partition(".")[0] in frame.f_locals
+        owner: Any = frame if is_local else inspect.getmodule(frame)
+        source, first = inspect.getsourcelines(owner)
+        calls = ast.walk(ast.parse(textwrap.dedent("".join(source))))
+    except (OSError, SyntaxError, TypeError):
+        return ""
+    scope = frame.f_globals | frame.f_locals
+    lines = {
+        max(first, 1) + call.lineno - 1
+        for call in calls
+        if isinstance(call, ast.Call) and donates(_value_of(call.func, scope))
+        if name in [ast.unparse(arg) for arg in (*call.args, *(key.value for key in call.keywords))]
+    }
+    file = Path(frame.f_code.co_filename).name
+    return f"at {file}:{lines.pop()}" if len(lines) == 1 else ""
+
+
+def _value_of(code: ast.expr, scope: Mapping[str, Any]) -> Any:
+    """Return what a name, or attributes of one, lead to; None for other code."""
+    if isinstance(code, ast.Attribute):
+        return getattr(_value_of(code.value, scope), code.attr, None)
+    return scope.get(code.id) if isinstance(code, ast.Name) else None
 
 
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
