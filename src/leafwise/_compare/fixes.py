@@ -70,7 +70,7 @@ class StaticFacts(NamedTuple):
 def _unhashable(reason: Reason) -> Advice:
     kind = type(reason.after)
     if kind in {list, dict, set}:
-        return fix("pass a tuple, or `lw.freeze(...)`: a static argument needs a hash")
+        return fix("pass a tuple, or `lw.freeze` it: a static argument needs a hash")
     return fix(f"give {kind.__qualname__} `__eq__` and `__hash__`: a static argument needs a hash")
 
 

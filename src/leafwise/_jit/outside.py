@@ -195,7 +195,7 @@ def _sizes(
     if call.is_masked:
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
-        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
+        name, cause = call.name, Advice("", Fix(f"`{call.unsized}=n` in `{call.name}`", Act.PAD))
     elif before.signature is not None and after.signature is not None:
         for reason in differences(before.signature, after.signature).reasons:
             if reason.kind is ReasonKind.SHAPE:
