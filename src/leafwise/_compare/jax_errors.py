@@ -14,8 +14,9 @@ from jax.core import Tracer
 from leafwise._classes.annotations import annotations_of, is_array, without_marks
 from leafwise._classes.refusals import library_of
 from leafwise._classes.spec import declaration, is_decorated, written_default
+from leafwise._compare.changes import is_function
 from leafwise._compare.diff import compare
-from leafwise._compare.fixes import Cause, is_function
+from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import (

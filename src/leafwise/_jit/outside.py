@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._captures.fingerprint import captured_by, describe_changes
+from leafwise._compare.changes import definition_of
 from leafwise._compare.explain import differences
-from leafwise._compare.fixes import Cause, definition_of, recreated_function
+from leafwise._compare.fixes import Cause, recreated_function
 from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
