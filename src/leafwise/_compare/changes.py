@@ -66,7 +66,7 @@ def changed_parts(
     changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
         for path, mine, its in _differences(one, other):
-            first = re.match(r"(?:\.__self__)?\.(?!__)(\w+)", path)
+            first = re.match(r"(?:\.__self__)?\.(?!__|(?:func|args|keywords)\b)(\w+)", path)
             if reads is not None and first is not None and first[1] not in reads:
                 continue
             at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]

@@ -55,7 +55,8 @@ class StaticFacts(NamedTuple):
     """What words a static: how its field compares functions, and where in it they differ.
 
     Of a static leaf, which `equinox.filter_jit` makes, also the class of the object that holds it,
-    and how many leaves that has; of a static argument, the names in the code of its function.
+    and how many leaves that has; of a static argument, the names in the code of its function, and
+    the line that makes it.
     """
 
     by: str | None
@@ -63,6 +64,7 @@ class StaticFacts(NamedTuple):
     cls: type = object
     leaves: int = 0
     reads: frozenset[str] | None = None
+    made: str = ""
 
 
 def _unhashable(reason: Reason) -> Advice:
@@ -247,7 +249,8 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         if is_function(one) and is_function(other):
             return Advice("another function", Fix(act=Act.NOTHING)), path
         return _static_fix(one, other), path
-    path, one, other = first_difference(before, after)
+    if not are_recreated(before, after):  # else a partial, whose arguments count
+        path, one, other = first_difference(before, after)
     holder, way = _recreated_holder(before, path, one, other)
     is_object = compares_by_identity(type(other)) and type(one) is type(other)
     if holder is not None:
@@ -258,11 +261,11 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         if not are_recreated(one, other):
             return Advice("another function", Fix(act=Act.NOTHING)), path
         changes = changed_parts(one, other, reads=facts.reads)
-        advice = None if changes else _wrapped_again(one, other)
+        advice = None if changes else _wrapped_again(one, other, facts.made)
         advice = advice or recreated_function(other, changes, _shared_data(one, other))
     elif is_object and not is_a(other, Enum):
         changes = changed_parts(one, other, name and name + path, facts.reads)
-        return recreated_instance(one, other, changes), path
+        return recreated_instance(one, other, changes, facts.made), path
     elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
         words, name = "`jnp.asarray({})`: a Python number is static there", reason.path
         convert = Fix(words, Act.CONVERT, ("jnp.asarray",), (_name_in_code(name),))
@@ -337,25 +340,24 @@ def _shared_data(one: Any, other: Any) -> list[str]:
     return []
 
 
-def recreated_object(name: str, changes: "Sequence[Change]" = ()) -> Advice:
+def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = "") -> Advice:
     """Word an object whose functions are recreated with it, and what it captures that differs."""
+    change = f"a new {name} each call" + (f", made at {made}" if made else "")
     if not changes:
-        return Advice(f"a new {name} each call", Fix("create it once"))
-    return Advice(
-        f"a new {name} each call{_with_another(changes)}",
-        Fix(f"{_passed(changes)}, and create the rest once"),
-    )
+        return Advice(change, Fix("create it once"))
+    how = f"{_passed(changes)}, and create the rest once"
+    return Advice(f"{change}{_with_another(changes)}", Fix(how))
 
 
-def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]") -> Advice:
+def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: str) -> Advice:
     """Word an object that compares by identity, and what differs in it."""
     name = _type_name(other)
-    advice = recreated_object(name, changes)
+    advice = recreated_object(name, changes, made)
     if is_installed_module(module_of(type(other))):  # which the user cannot change
         if any("._" not in change.name for change in changes):
             return advice._replace(fix=Fix("keep one, or a few: each has a program"))
         words = f"make it once, and pass the same one: {name} compares by identity"
-        return Advice(f"a new {name} each call", Fix(words))
+        return recreated_object(name, (), made)._replace(fix=Fix(words))
     if changes:
         return advice
     why: list[str] = []
@@ -398,7 +400,7 @@ def recreated_function(
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
 
-def _wrapped_again(one: Any, other: Any) -> Advice | None:
+def _wrapped_again(one: Any, other: Any, made: str) -> Advice | None:
     """Word a function that is wrapped at each call, though it is defined once."""
     inner, name = inspect.unwrap(other), read(other, "__qualname__", "")
     if inner is other or jax_equal(inspect.unwrap(one), inner) is not True:
@@ -407,7 +409,8 @@ def _wrapped_again(one: Any, other: Any) -> Advice | None:
     wrapped = read(inner, "__name__", "a function")
     what = f"`{maker}({wrapped})` is made again" if maker else f"a new wrapper of `{wrapped}`"
     how = once(is_in_module="<locals>" not in name)
-    return Advice(f"{what} each call", Fix(f"make it {how}", Act.DEFINE_ONCE))
+    at = f", at {made}" if made else ""
+    return Advice(f"{what} each call{at}", Fix(f"make it {how}", Act.DEFINE_ONCE))
 
 
 def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> Fix:

@@ -14,6 +14,7 @@ from leafwise._captures.bindings import names_in, reachable
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause
+from leafwise._compare.jitted_call import made_at
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
@@ -230,7 +231,7 @@ class ProgramLog:
         return Explanation(explanation.outcome, reasons, explanation.unsound, place)
 
     def _with_names_read(self, reason: Reason) -> Reason:
-        """Return the reason of a static argument with the names by which its function reads it."""
+        """Return the reason of a static with what its function reads, and where it is made."""
         after = reason.after
         is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
         if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
@@ -240,7 +241,8 @@ class ProgramLog:
             names = names_in(reachable(function))
         except Exception:  # noqa: BLE001  # the user's own code
             return reason
-        return reason._replace(details=reason.details._replace(reads=names))
+        made = made_at(after, inspect.currentframe())
+        return reason._replace(details=reason.details._replace(reads=names, made=made))
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""
