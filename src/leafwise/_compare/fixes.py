@@ -261,8 +261,8 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         if not are_recreated(one, other):
             return Advice("another function", Fix(act=Act.NOTHING)), path
         changes = changed_parts(one, other, reads=facts.reads)
-        advice = None if changes else _wrapped_again(one, other, facts.made)
-        advice = advice or recreated_function(other, changes, _shared_data(one, other))
+        wrapped = None if changes else _wrapped_again(one, other, facts.made)
+        advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
     elif is_object and not is_a(other, Enum):
         changes = changed_parts(one, other, name and name + path, facts.reads)
         return recreated_instance(one, other, changes, facts.made), path

@@ -238,7 +238,8 @@ class ProgramLog:
             return reason
         try:
             function = functools.partial(self.callee.fun, **{reason.path: after})
-            names = names_in(reachable(function))
+            runs = reachable(function)  # of the user's functions
+            names = names_in(runs) if runs else None
         except Exception:  # noqa: BLE001  # the user's own code
             return reason
         made = made_at(after, inspect.currentframe())
