@@ -1,5 +1,6 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
+import enum
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +14,28 @@ import leafwise as lw
 pytestmark = pytest.mark.message
 
 
+class Mode(enum.Enum):
+    UP = 1
+
+
 @pytest.mark.parametrize(
     ("value", "code"),
-    [("relu", '"relu"'), ((1, 2), "(1, 2)"), (jax.nn.gelu, "gelu"), (object(), "...")],
-    ids=["text", "tuple", "function", "object"],
+    [
+        ("relu", 'default="relu"'),
+        ((1, 2), "default=(1, 2)"),
+        (jax.nn.gelu, "default=gelu"),
+        (Mode.UP, "default=Mode.UP"),
+        ((Mode.UP,), ""),
+        (object(), ""),
+    ],
+    ids=["text", "tuple", "function", "enum", "enum in a tuple", "object"],
 )
 def test_code_of_a_default(value: Any, code: str) -> None:
-    """A fix has the default as it would be written."""
+    """A fix has the default as it would be written, or none where that is not known."""
     own = {"__annotations__": {"act": str}, "act": lw.field(default=value)}
     with pytest.raises(lw.errors.DefinitionError, match=r"^P\.act") as error:
         lw.pytree(type("P", (), own))
-    assert f"static_field(default={code})`" in error.value.message
+    assert f"static_field({code})`" in error.value.message
 
 
 SPELLINGS: dict[str, str] = {

@@ -101,6 +101,32 @@ def test_a_gradient_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert found["reasons"][0]["change"] == "`jax.jit(...)` is made again each time"
 
 
+def test_where_a_static_is_made(explained: Explained) -> None:
+    """An object, and a function that is jitted, in the frames that led to the call."""
+
+    class Trainer:
+        @functools.partial(jax.jit, static_argnums=0)
+        def step(self, x: Any) -> Any:
+            return x * WIDTH
+
+    loop = jax.jit(lambda body, x: body(x), static_argnums=0)
+
+    def run(trainer: Any, body: Any) -> None:
+        trainer.step(1.0)
+        loop(body, 1.0)
+
+    def script() -> None:
+        for _ in range(3):
+            trainer = Trainer()
+            body = jax.jit(jnp.sin)
+            run(trainer, body)
+
+    line = script.__code__.co_firstlineno + 2
+    changes = {each["reasons"][0]["change"] for each in explained(script)["findings"]}
+    file = __file__.rpartition("/")[2]
+    assert {each.partition(file)[2] for each in changes} == {f":{line}", f":{line + 1}"}
+
+
 def test_no_addresses(explained: Explained) -> None:
     """No two runs of a script have the same ones."""
 

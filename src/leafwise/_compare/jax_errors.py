@@ -9,6 +9,7 @@ import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from jax.core import Tracer
 
 from leafwise._classes.annotations import annotations_of, is_array, without_marks
 from leafwise._classes.refusals import library_of
-from leafwise._classes.spec import is_decorated, written_default
+from leafwise._classes.spec import declaration, is_decorated, written_default
+from leafwise._compare.changes import is_function
 from leafwise._compare.diff import compare
-from leafwise._compare.fixes import Cause, is_function
+from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.compat import donates
@@ -31,7 +33,7 @@ from leafwise._jax.frames import (
     refusal_in,
     release_frames,
 )
-from leafwise._objects.classes import is_a
+from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.code import Block, is_installed_module
 
 _HEADER: Final = "leafwise: "
@@ -194,16 +196,42 @@ def _is_of_jit(frame: types.FrameType) -> bool:
 def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     """Return what to do about an argument that is not an array: mostly a function."""
     holder, name, value = _find(path, scopes)
-    cls, function = type(value), is_function(value)
+    function, inner = is_function(value), ""
+    while path != inner and holder is not None and is_installed_module(type(holder).__module__):
+        # Of a value of a package, such as an optimizer, the field of the user's class.
+        inner, path = path, re.sub(r"(\.\w+|\[[^]]*\])$", "", path)
+        holder, name, value = _find(path, scopes)
+    cls = type(value)
+    if inner and function:
+        return _holding_functions(holder, name, cls, path)
     what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
-    if not function and cls.__module__ != "builtins" and not is_installed_module(cls.__module__):
+    if (
+        not (function or issubclass(cls, Enum))
+        and cls.__module__ != "builtins"
+        and not is_installed_module(cls.__module__)
+    ):
         return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
     if holder is None or not name.isidentifier():
         kind = "Callable[..., Any]" if function else cls.__name__
         return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"
     line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
     line += as_static(type(holder), name)
-    return line + (", or wrap it: `jax.tree_util.Partial(...)`" if function else "")
+    return line + (", or wrap it in `jax.tree_util.Partial`" if function else "")
+
+
+def _holding_functions(holder: Any, name: str, cls: type, path: str) -> str:
+    """Return what to do about a value of a package that holds functions."""
+    if holder is None or not name.isidentifier():
+        how = "keep it in a static field, or pass it as a static argument"
+        if path.isidentifier():
+            how = f"make the argument static, {_static(path, public_name(cls))}"
+        return f"`{path}` holds functions: {how}"
+    owner = type(holder)
+    code = as_static(owner, name)
+    if is_decorated(owner):
+        declared = declaration(_fields(owner)[name], _fields(owner)[name].type, 'by="content"')
+        code = f"`{declared}`"
+    return f"`{owner.__name__}.{name}` holds functions: make it {code}"
 
 
 def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
@@ -363,7 +391,7 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
         tables = map(annotations_of, cls.__mro__)
         field.type = next((kinds[name] for kinds in tables if name in kinds), "Any")
     if field is None and library == "flax.nnx":
-        return f"`self.{name} = nnx.static(...)`"
+        return f"`self.{name} = nnx.static({name})`"
     if field is None:
         return f"aux_data, not a child, where {cls.__name__} is flattened"
     is_made = field.default_factory is not dataclasses.MISSING

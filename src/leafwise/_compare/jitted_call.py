@@ -2,10 +2,12 @@
 
 import ast
 import builtins
+import dis
 import linecache
 import symtable
 import types
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import jax
@@ -14,7 +16,7 @@ import numpy as np
 from leafwise._compare.fixes import once
 from leafwise._display.reasons import Act, Fix
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.call_site import position_of
+from leafwise._objects.call_site import position_of, short_file, user_frame
 
 _LONGEST: Final = 120
 _IN_WORDS: Final = Fix(
@@ -60,6 +62,19 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     found = {name: scope[name] for name in _names(tree) if name in scope}
     plain = {name: getattr(value, "shape", value) for name, value in found.items()}
     return {name: value for name, value in plain.items() if _is_plain(value)}
+
+
+def made_at(value: Any, frame: types.FrameType | None) -> str:
+    """Return where the user's variable got a value from a call: ``train.py:71``; empty if none."""
+    while (frame := user_frame(frame)) is not None:
+        names = {name for name, each in _values(frame).items() if each is value}
+        for call, store in pairwise(dis.get_instructions(frame.f_code)):
+            stored = store.argval if isinstance(store.argval, tuple) else (store.argval,)
+            is_made = "CALL" in call.opname and store.opname.startswith("STORE_")
+            if is_made and stored[0] in names and store.positions is not None:
+                return f"{short_file(frame.f_code.co_filename)}:{store.positions.lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _is_plain(value: Any) -> bool:

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._captures.fingerprint import captured_by, describe_changes
+from leafwise._compare.changes import definition_of
 from leafwise._compare.explain import differences
-from leafwise._compare.fixes import Cause, definition_of, recreated_function
+from leafwise._compare.fixes import Cause, recreated_function
 from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._display.reasons import (
@@ -231,7 +232,7 @@ def _sizes(
     if call.is_masked:
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
-        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
+        name, cause = call.name, Advice("", Fix(f"`{call.unsized}=n` in `{call.name}`", Act.PAD))
     elif before.signature is not None and after.signature is not None:
         for reason in differences(before.signature, after.signature).reasons:
             if reason.kind is ReasonKind.SHAPE:

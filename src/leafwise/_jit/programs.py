@@ -14,6 +14,7 @@ from leafwise._captures.bindings import names_in, reachable
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
+from leafwise._compare.jitted_call import made_at
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Advice, Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
@@ -248,17 +249,19 @@ class ProgramLog:
         return Explanation(explanation.outcome, named, explanation.unsound, place)
 
     def _with_names_read(self, reason: Reason) -> Reason:
-        """Return the reason of a static argument with the names by which its function reads it."""
+        """Return the reason of a static with what its function reads, and where it is made."""
         after = reason.after
         is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
         if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
             return reason
         try:
             function = functools.partial(self.callee.fun, **{reason.path: after})
-            names = names_in(reachable(function))
+            runs = reachable(function)  # of the user's functions
+            names = names_in(runs) if runs else None
         except Exception:  # noqa: BLE001  # the user's own code
             return reason
-        return reason._replace(details=reason.details._replace(reads=names))
+        made = made_at(after, inspect.currentframe())
+        return reason._replace(details=reason.details._replace(reads=names, made=made))
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""

@@ -26,7 +26,8 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
-from leafwise._compare.fixes import Cause, definition_of, once, recreated_function
+from leafwise._compare.changes import definition_of
+from leafwise._compare.fixes import Cause, once, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind

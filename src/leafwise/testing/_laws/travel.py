@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.fixes import is_function
+from leafwise._compare.changes import is_function
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.code import is_importable, is_installed_module
 from leafwise._trees.equality import first_difference
