@@ -285,7 +285,9 @@ class Recorder(CaptureChecks):
             advice = advice._replace(fix=define_once)
         file = record.defined.rpartition(":")[0]
         if not is_users_file(file):  # the user cannot define it elsewhere
-            advice = advice._replace(fix=Fix())
+            owner = getattr(event.fun, "__self__", None)
+            change = f"a method of another `{type(owner).__name__}`" if owner is not None else ""
+            advice = Advice(change or advice.change)
         resized = _resized(earlier, shapes)
         if resized:
             record.recreated = "new"  # it may be meant to be called for two sizes
