@@ -171,6 +171,24 @@ def test_a_line_for_many_sizes(explained: Explained, call: Any, sizes: int) -> N
         assert (each["reasons"][0]["kind"], len(each["fixes"])) == ("shape", 1)
 
 
+CHECKED = """
+import jax, jax.numpy as jnp, functools
+@functools.partial(jax.jit, static_argnames="text")
+def branched(x, text):
+    return jnp.where(x < 0, jnp.nan, x)
+def error_if(x, text):
+    return branched(x, text)
+"""
+
+
+@pytest.mark.parametrize(("texts", "number"), [(("No x < 0", "No y < 0"), 0), (("L1", "L2"), 1)])
+def test_texts_of_errors(explained: Explained, texts: tuple[str, ...], number: int) -> None:
+    """That a package's function is compiled for another sentence is no finding."""
+    error_if = package(CHECKED)["error_if"]
+    findings = explained(lambda: [error_if(1.0, text=text) for text in texts])["findings"]
+    assert len(findings) == number
+
+
 MODELS = """
 import jax, jax.numpy as jnp
 class Model:
