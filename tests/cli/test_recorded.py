@@ -238,6 +238,23 @@ def test_a_call_that_needs_values_is_not_to_be_jitted(
     assert str(found["fixes"]).count("jax.jit") == number
 
 
+STEP = "@jax.jit\ndef step(x):\n    return x * 9\nstep(1.5)"
+
+
+@pytest.mark.parametrize(("again", "number"), [(f"\n{STEP}", 1), (STEP.replace("9", "8"), 0)])
+def test_a_cell_that_is_run_again(explained: Explained, again: str, number: int) -> None:
+    """It has another number; what it defines is compiled again."""
+
+    def script() -> None:
+        names = {"jax": jax}
+        for name, cell in (("train.ipynb[3]", STEP), ("train.ipynb[4]", again)):
+            exec(compile(cell, name, "exec"), names)  # noqa: S102  # ours
+
+    findings = explained(script)["findings"]
+    changes = [each["reasons"][0]["change"] for each in findings]
+    assert changes == ["defined again in this cell, with the same code"] * number
+
+
 def lambdas(n: int) -> None:
     jax.jit(lambda x: x + 1)(jnp.ones(n))
 
