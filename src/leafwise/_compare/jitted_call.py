@@ -3,10 +3,13 @@
 import ast
 import builtins
 import dis
+import functools
+import inspect
+import itertools
 import linecache
 import symtable
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,7 +19,7 @@ import numpy as np
 from leafwise._compare.fixes import once
 from leafwise._display.reasons import Act, Fix
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.call_site import position_of, short_file, user_frame
+from leafwise._objects.call_site import inner_frame, position_of, short_file, user_frame
 
 _LONGEST: Final = 120
 _IN_WORDS: Final = Fix(
@@ -26,9 +29,9 @@ _IN_WORDS: Final = Fix(
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return how the call that a frame is making is compiled once, with code where possible."""
-    if is_jit_off():
-        return Fix()
     text, tree = ("", None) if frame is None else _call(frame)
+    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(_called(tree)):
+        return Fix()
     if frame is None or tree is None:
         return _IN_WORDS
     scope = _values(frame)
@@ -51,6 +54,36 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     call = f"jitted_{called}({parameters})"
     words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
     return Fix(words, Act.JIT_ONCE, (code, call))
+
+
+_VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})
+"""What takes the value of an array, which a traced one has not; and progress bars."""
+
+
+def _called(tree: ast.expr | None) -> Iterator[str]:
+    """Yield the names of what an expression calls."""
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def _needs_values(user: types.FrameType | None) -> bool:
+    """Return whether a package between JAX and the user takes values, or changes its object."""
+    frame = inner_frame(inspect.currentframe())
+    while frame is not None and frame is not user:
+        if _takes_values(frame.f_code):
+            return True
+        frame = inner_frame(frame.f_back)
+    return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _takes_values(code: types.CodeType) -> bool:
+    if not _VALUES.isdisjoint(code.co_names):
+        return True
+    pairs = itertools.pairwise(dis.get_instructions(code))
+    stored = [one.argrepr.split(", ")[-1] for one, other in pairs if other.opname == "STORE_ATTR"]
+    return code.co_name != "__init__" and code.co_varnames[:1] in [(name,) for name in stored]
 
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
 from leafwise._compare.jitted_call import made_at
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Advice, Explanation, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
@@ -441,12 +441,14 @@ class ProgramLog:
         earlier = {} if nearest is None else self.programs[nearest].given
         changes = {name: (earlier[name], values[name]) for name in values if name in earlier}
         reasons: list[Reason] = []
+        is_intended = all(map(_is_sentence, program.explanation.reasons))
         for reason in program.explanation.reasons:
             pair = reason.before, reason.after
             name = next((name for name, change in changes.items() if change == pair), "")
             fix = reason._replace(path=name).fix if name else fix_through_package(reason)
             if fix and name not in str(fix):  # in the user's own name
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
+            fix = Fix(act=Act.NOTHING) if is_intended else fix
             reasons.append(reason._replace(cause=Advice(reason.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
@@ -469,6 +471,13 @@ class ProgramLog:
         with self._lock:
             self.programs.clear()
             self._drop_live()
+
+
+def _is_sentence(reason: Reason) -> bool:
+    """Return whether a static is another text of several words: that of an error, no choice."""
+    texts = reason.before, reason.after
+    is_static = reason.cause is Cause.STATIC
+    return is_static and all(isinstance(text, str) and " " in text for text in texts)
 
 
 def _with_cause(
