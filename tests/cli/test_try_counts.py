@@ -141,3 +141,15 @@ def test_what_is_written_is_not_offered(tried: Tried) -> None:
     _, text = tried(EARLIER.format("print(draw(jnp.float32(1.0)).sum())"), write=True)
     assert "`--write` has applied the patch." in text
     assert "`--diff` prints" not in text
+
+
+@pytest.mark.parametrize(("body", "tried_line"), [("x * n", "fix, tried: "), ("x[:n]", "tried: ")])
+def test_a_static_argument_is_made_dynamic(tried: Tried, body: str, tried_line: str) -> None:
+    """It is kept if the program goes on as before; a size stays static, and its fix is said."""
+    _, text = tried(
+        "import jax, jax.numpy as jnp\n"
+        f"step = jax.jit(lambda x, n: {body}, static_argnames='n')\n"
+        "for n in (1, 2, 3):\n    print(step(jnp.ones(3), n))\n"
+    )
+    assert f"\n  {tried_line}" in text
+    assert ("  fix: keep one value; " in text) == (body == "x[:n]")

@@ -140,17 +140,27 @@ class FindingCode(NamedTuple):
         for keyword in call.keywords:
             if keyword.arg == name:
                 return keyword.value
+        for _, node in self.definitions(program):
+            names = _parameters(node)
+            at = names.index(name) if name in names else len(call.args)
+            at -= names[:1] == ["self"]
+            if not any(isinstance(value, ast.Starred) for value in call.args[: at + 1]):
+                return call.args[at] if at < len(call.args) else None
+        return None
+
+    def definitions(self, program: ProgramEvents) -> Iterator[tuple[Code, Any]]:
+        """Yield the functions that begin where the program's does."""
         file, _, line = program.first.defined.rpartition(":")
         code, above = _located(file, self.script)
         for node in code.nodes if code is not None else ():
             first: Any = next(iter(getattr(node, "decorator_list", ())), node)
             if isinstance(node, _FUNCTIONS) and str(first.lineno - above) == line:
-                names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
-                at = names.index(name) if name in names else len(call.args)
-                at -= names[:1] == ["self"]
-                if not any(isinstance(value, ast.Starred) for value in call.args[: at + 1]):
-                    return call.args[at] if at < len(call.args) else None
-        return None
+                yield code, node
+
+
+def _parameters(function: Any) -> list[str]:
+    """Return the names of what a function takes by position."""
+    return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
 def _located(file: str, script: str) -> tuple[Code | None, int]:
@@ -320,24 +330,63 @@ def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
             yield from edits if len(edits) == 1 else ()
 
 
+def _drop_static(place: FindingCode) -> Iterator[Replacement]:
+    """Leave an argument out of ``static_argnames=`` and ``static_argnums=``."""
+    for program in place.finding.programs:
+        names = {reason.path for reason in program.reasons if reason.fix.act is Act.MAKE_DYNAMIC}
+        for code, function in place.definitions(program):
+            parameters = _parameters(function)
+            dropped = names.union(map(parameters.index, names.intersection(parameters)))
+            for node in code.nodes:
+                is_static = isinstance(node, ast.keyword) and str(node.arg).startswith("static_arg")
+                if is_static and _is_jit_of(function, next(code.up(node))):
+                    yield from _elements_left_out(code, node, dropped)
+
+
+def _is_jit_of(function: Any, call: Any) -> bool:
+    """Return whether a call decorates a function, or has it as its first argument."""
+    first = next(iter(call.args), None)
+    is_named = getattr(first, "id", "") == getattr(function, "name", None)
+    return is_named or first is function or call in getattr(function, "decorator_list", ())
+
+
+def _elements_left_out(code: Code, keyword: Any, dropped: set[Any]) -> Iterator[Replacement]:
+    elements = getattr(keyword.value, "elts", [keyword.value])
+    chosen = [element for element in elements if getattr(element, "value", None) in dropped]
+    if len(chosen) == len(elements):
+        yield _left_out(code, keyword)
+        return
+    for element in chosen:
+        start, end = code.span(element)
+        later = [code.span(other)[0] for other in elements if code.span(other)[0] > start]
+        yield Replacement(code, start, min(later, default=end), "")
+
+
+def _left_out(code: Code, keyword: ast.keyword) -> Replacement:
+    """Return the edit that leaves an argument out of a call."""
+    call: Any = next(code.up(keyword))
+    parts = sorted(map(code.span, (call.func, *call.args, *call.keywords)))
+    start, end = code.span(keyword)
+    before = max(part_end for _, part_end in parts if part_end <= start)
+    if before == code.span(call.func)[1]:  # it is the first one
+        before, end = start, min((other for other, _ in parts if other > start), default=end)
+    return Replacement(code, before, end, "")
+
+
 def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
     """Leave ``unroll=`` out of the only call on the line that has it."""
     code, line = place.code, place.finding.site.line if place.finding.site is not None else 0
     if not any(fix.act is Act.ROLL for fix in place.finding.fixes()):
         return
-    calls = [
-        (node, keyword)
+    keywords = [
+        keyword
         for node in code.nodes
         if isinstance(node, ast.Call) and node.lineno == line + place.above
         for keyword in node.keywords
         if keyword.arg == "unroll"
     ]
-    if len(calls) == 1:
-        ((call, keyword),) = calls
-        parts = sorted(map(code.span, (call.func, *call.args, *call.keywords)))
-        start, end = code.span(keyword)
-        before = max(part_end for _, part_end in parts if part_end <= start)
-        yield Replacement(code, before, end, "")
+    if len(keywords) == 1:
+        yield _left_out(code, keywords[0])
 
 
 def _near(code: Code) -> Iterator[Code]:
@@ -359,7 +408,7 @@ _DYNAMIC: Final = (
 )
 """How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
 
-_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic, _leave_out_unroll)
+_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic, _drop_static, _leave_out_unroll)
 
 
 def edits_for(finding: Finding, script: str) -> list[Replacement]:
