@@ -153,3 +153,35 @@ def test_a_static_argument_is_made_dynamic(tried: Tried, body: str, tried_line: 
     )
     assert f"\n  {tried_line}" in text
     assert ("  fix: keep one value; " in text) == (body == "x[:n]")
+
+
+CALL = """\
+{imports}
+import jax.numpy as jnp
+xs = jnp.ones(3)
+for {rate} in (1.0, 2.0, 3.0):
+    out = {scan}(
+        lambda c, x: (c + {rate} * x, x),  # a step
+        jnp.float32(0), xs
+    )
+    print(out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "scan", "jit"),
+    [
+        ("from jax.lax import scan", "scan", "import jax; jitted_scan = jax.jit(lambda xs, "),
+        ("from jax import jit, lax", "lax.scan", "jitted_scan = jit(lambda xs, "),
+        ("import jax as j", "j.lax.scan", "jitted_scan = j.jit(lambda xs, "),
+    ],
+)
+def test_the_code_of_a_fix(tried: Tried, imports: str, scan: str, jit: str) -> None:
+    """It is printed and tried under any import of JAX, of a call over lines, at any length."""
+    report, text = tried(CALL.format(imports=imports, scan=scan, rate="rate" * 99))
+    (finding,) = report.findings
+    assert finding.tried.verdict.startswith("confirmed"), finding.tried
+    assert finding.tried.edit[0].startswith(f"+ {jit}")
+    assert finding.tried.edit[0] in text
+    (fix,) = finding.fixes()
+    assert str(fix).startswith(f"`{jit}")

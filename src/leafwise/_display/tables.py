@@ -162,10 +162,10 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         is_dynamic = fixes[0].act is Act.MAKE_DYNAMIC
         fixes = fixes if is_dynamic and finding.tried.verdict not in CONFIRMED else []
     for fix in fixes[:_MOST_LINES]:
-        _print(f"fix: {cut(str(fix), _LONGEST)}", console, 2, "green")
+        _print(f"fix: {clean(str(fix))}", console, 2, "green")  # code is not to be cut
     for text in tried_lines(finding):
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
-        console.print(Text(f"  {cut(text, _LONGEST)}", style), soft_wrap=True)
+        console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
 
 

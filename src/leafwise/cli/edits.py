@@ -257,7 +257,7 @@ def _named_before(
     code: Code, node: ast.expr, value: ast.expr, definition: str, use: str
 ) -> Iterator[Replacement]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
-    name = definition.partition(" = ")[0]
+    name = definition.partition(" = ")[0].removeprefix("import jax; ")
     loop = _outermost(code, node, names_in(value))
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
     taken = names_in(code.tree).union(*map(_bound_in, functions))
