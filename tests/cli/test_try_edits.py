@@ -53,6 +53,11 @@ RIGHT = """\
   for _ in range(3):
 -     rate = add(jnp.float32(1), rate)
 +     rate = add(jnp.float32(1), jnp.float32(rate))
+# arrays of another dtype
+  times = jax.jit(lambda a, y: a * y)
+  times(x, x)
+- times(x, jnp.arange(3))
++ times(x, jnp.arange(3).astype(jnp.float32))
 # an argument of a method
   class Model:
       @functools.partial(jax.jit, static_argnums=0)

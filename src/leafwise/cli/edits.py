@@ -185,7 +185,15 @@ def _convert(place: FindingCode) -> Iterator[Replacement]:
             is_elsewhere = any(isinstance(holder, ast.JoinedStr) for holder in code.up(node))
             is_known = bool(function) and (has_jnp or "jnp" not in function)
             if is_known and argument is not None and not is_elsewhere:
-                yield code.replaced(argument, f"{function}({code.text_of(argument)})")
+                text = code.text_of(argument)
+                if not function.startswith("."):
+                    text = f"{function}({text})"
+                else:
+                    text = f"{text if isinstance(argument, _ATOMS) else f'({text})'}{function}"
+                yield code.replaced(argument, text)
+
+
+_ATOMS: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
@@ -334,10 +342,11 @@ def _drop_static(place: FindingCode) -> Iterator[Replacement]:
     """Leave an argument out of ``static_argnames=`` and ``static_argnums=``."""
     for program in place.finding.programs:
         names = {reason.path for reason in program.reasons if reason.fix.act is Act.MAKE_DYNAMIC}
-        for code, function in place.definitions(program):
+        for home, function in place.definitions(program):
             parameters = _parameters(function)
             dropped = names.union(map(parameters.index, names.intersection(parameters)))
-            for node in code.nodes:
+            codes = dict.fromkeys((home, *_near(place.code)))
+            for code, node in ((file, node) for file in codes for node in file.nodes):
                 is_static = isinstance(node, ast.keyword) and str(node.arg).startswith("static_arg")
                 if is_static and _is_jit_of(function, next(code.up(node))):
                     yield from _elements_left_out(code, node, dropped)
