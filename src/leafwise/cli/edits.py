@@ -127,12 +127,9 @@ class FindingCode(NamedTuple):
 
     def earlier_calls(self, call: ast.Call, place: str) -> Iterator[tuple[Code, ast.Call]]:
         """Yield the calls of the same function at the line of the earlier call."""
-        file, _, line = place.rpartition(":")
-        code, above = _located(file, self.script)
-        for node in code.nodes if code is not None else ():
-            if not isinstance(node, ast.Call) or ast.dump(node.func) != ast.dump(call.func):
-                continue
-            if node.lineno <= int(line) + above <= (node.end_lineno or 0):
+        for code, node, line in _nodes_of(place, self.script):
+            is_same = isinstance(node, ast.Call) and ast.dump(node.func) == ast.dump(call.func)
+            if is_same and node.lineno <= line <= (node.end_lineno or 0):
                 yield code, node
 
     def argument(self, program: ProgramEvents, call: ast.Call, name: str) -> ast.expr | None:
@@ -150,12 +147,18 @@ class FindingCode(NamedTuple):
 
     def definitions(self, program: ProgramEvents) -> Iterator[tuple[Code, Any]]:
         """Yield the functions that begin where the program's does."""
-        file, _, line = program.first.defined.rpartition(":")
-        code, above = _located(file, self.script)
-        for node in code.nodes if code is not None else ():
+        for code, node, line in _nodes_of(program.first.defined, self.script):
             first: Any = next(iter(getattr(node, "decorator_list", ())), node)
-            if isinstance(node, _FUNCTIONS) and str(first.lineno - above) == line:
+            if isinstance(node, _FUNCTIONS) and first.lineno == line:
                 yield code, node
+
+
+def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
+    """Yield the nodes of the file of a place, each with its line in there."""
+    file, _, line = place.rpartition(":")
+    code, above = _located(file, script)
+    if code is not None:
+        yield from ((code, node, int(line) + above) for node in code.nodes)
 
 
 def _parameters(function: Any) -> list[str]:
@@ -186,14 +189,13 @@ def _convert(place: FindingCode) -> Iterator[Replacement]:
             is_known = bool(function) and (has_jnp or "jnp" not in function)
             if is_known and argument is not None and not is_elsewhere:
                 text = code.text_of(argument)
-                if not function.startswith("."):
-                    text = f"{function}({text})"
-                else:
-                    text = f"{text if isinstance(argument, _ATOMS) else f'({text})'}{function}"
-                yield code.replaced(argument, text)
+                is_method = function.startswith(".")
+                text = text if is_method and isinstance(argument, _WHOLE) else f"({text})"
+                yield code.replaced(argument, text + function if is_method else function + text)
 
 
-_ATOMS: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+_WHOLE: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+"""What an attribute can be taken of, as it stands."""
 
 
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
