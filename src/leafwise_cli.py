@@ -119,6 +119,7 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
 
 _SETTINGS: Final = {
     "targets": (list, "a list of texts"),
+    "strategies": (list, "a list of files"),
     "without": (list, "a list of names of laws"),
     "examples": (int, "a number"),
     "allow-unchecked": (bool, "true or false"),
@@ -136,12 +137,15 @@ def _defaults(check: _Parser, table: dict[str, Any], folder: Path) -> dict[str, 
     defaults = {name.replace("-", "_"): setting for name, setting in table.items()}
     if "examples" in table:
         defaults["examples"] = str(table["examples"])  # which argparse reads as an argument
-    defaults["targets"] = []
-    for target in map(str, table.get("targets", [])):
-        path = folder / target.partition(":")[0]
-        is_elsewhere = path.exists() and folder != Path.cwd()
-        defaults["targets"].append(str(folder / target) if is_elsewhere else target)
+    for name in ("targets", "strategies"):
+        defaults[name] = [_from(folder, text) for text in map(str, table.get(name, []))]
     return defaults
+
+
+def _from(folder: Path, text: str) -> str:
+    """Return a place as the working directory finds it, if a folder has a file of that name."""
+    is_elsewhere = (folder / text.partition(":")[0]).exists() and folder != Path.cwd()
+    return str(folder / text) if is_elsewhere else text
 
 
 def _add_check(commands: Any) -> _Parser:

@@ -361,6 +361,22 @@ def test_inside_of_a_trace() -> None:
     assert found[0].nbytes == 12
 
 
+def test_after_a_change() -> None:
+    """What an `lw.jit` function has read in earlier traces it reads again, inside another, too."""
+    own = {"rate": 1.0}
+
+    @functools.partial(lw.jit, stale="retrace")
+    def step(x: Any) -> Any:
+        return x * own["rate"]
+
+    for own["rate"] in (1.0, 2.0, 3.0):
+        step(1.0)
+        for fn in (step, jax.jit(lambda x: step(x))):
+            values = {capture.name: capture.value for capture in lw.captures(fn, 1.0)}
+            assert values["own['rate']"] == own["rate"]
+    assert len(step.traces) == 3
+
+
 @pytest.mark.nightly
 def test_nothing_that_is_loaded_makes_jax_trace_again() -> None:
     """No module of leafwise changes JAX's configuration, as `jax.extend.core` does."""

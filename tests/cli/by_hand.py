@@ -71,7 +71,7 @@ class Grid(Registered):
 
 
 class Quadratic(Registered):
-    """As in ott: it can be called, and an argument counts only together with another one."""
+    """As in ott: it can be called, and a static is another one where the child is None."""
 
     dynamic = ("matrix",)
 
@@ -221,7 +221,7 @@ class MutableCell:
     """No pytree."""
 
 
-SOUND = (Irrep, Grid, Quadratic, SqL2, Cost, Fitted, Sized, Entries, Cell)
+SOUND = (Irrep, Grid, SqL2, Cost, Fitted, Sized, Entries, Cell)
 SOUND += (Problem, Rescaled, Solver)
 
 
@@ -267,5 +267,12 @@ jax.tree_util.register_pytree_node(
     Copies, lambda x: jax.tree_util.tree_flatten(dataclasses.asdict(x)), _unflatten
 )
 
-FAULTY = {Sinkhorn: "momentum", Cosine: "_ridge", Unready: "_ridge", Pair: "", Copies: ""}
+FAULTY = {
+    Quadratic: "",
+    Sinkhorn: "momentum",
+    Cosine: "_ridge",
+    Unready: "_ridge",
+    Pair: "",
+    Copies: "",
+}
 """The classes with a fault, and the name of the attribute that it is about, if it is one."""

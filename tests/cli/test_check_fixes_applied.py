@@ -76,6 +76,8 @@ any-leaf: `object.__new__(cls)`, and set attributes without checks
     object.__new__(cls)    <-  cls(*map(jnp.asarray, children))
 any-leaf: build aux_data from the statics alone
     (self.n, type(self.n))    <-  (self.n, id(self.x))
+any-leaf: return the same children and aux_data where a child is None
+    (self.n, type(self.n))    <-  (self.n, type(self.n), self.x is None)
 any-leaf: decide by field, not by value
     in self.leaves]    <-  in self.leaves if hasattr(self.x, "shape")]
 identity-map: pass leaves through flatten and unflatten unchanged
@@ -356,3 +358,47 @@ def test_by_hand(write: Write) -> None:
         "; or register it by `@lw.pytree` alone"
         in look(write, code.replace(KEY, "()"), "round-trip")[1]
     )
+
+
+INHERITED = """
+@dataclasses.dataclass
+class Base:
+    x: jax.Array
+    n: int = dataclasses.field(default=2, metadata={"static": True})
+@dataclasses.dataclass
+class P(Base):
+    y: float = 1.0
+    children = ["x", "y"]
+    statics = ["n"]
+    def flatten(self):
+        return tuple([getattr(self, name) for name in x] for x in (self.children, self.statics))
+    @classmethod
+    def unflatten(cls, statics, children):
+        self = object.__new__(cls)
+        vars(self).update(zip(cls.children + cls.statics, [*children, *statics]))
+        return self
+"""
+METHODS = (
+    "    tree_flatten, tree_unflatten = flatten, unflatten\njax.tree_util.register_pytree_node"
+)
+FUNCTIONS = "jax.tree_util.register_pytree_node(P, P.flatten, P.unflatten)"
+
+
+@pytest.mark.parametrize(
+    ("registered", "words"),
+    [
+        (f"{METHODS}_class(P)", "the children, and put it into the aux_data that tree_flatten ret"),
+        (
+            FUNCTIONS,
+            "the children, or `data_fields`, and put it into the aux_data, or `meta_fields",
+        ),
+    ],
+)
+def test_a_static_among_the_children(registered: str, words: str, write: Write) -> None:
+    """It is declared, by a base, so that it is the flatten that is to change."""
+    right = INHERITED + registered
+    wrong = right.replace('["x", "y"]', '["x", "y", "n"]').replace('= ["n"]', "= []")
+    found, text = look(write, wrong, "no-hidden-state")
+    assert found
+    assert f"leave it out of {words}" in text.partition("fix: ")[2]
+    assert not look(write, right, "no-hidden-state")[0]

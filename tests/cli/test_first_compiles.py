@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ LONG = LOOP.replace("RUNS", "300")
 
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **WITHOUT_OPTIMIZATIONS, **more}
+
+
+def script(name: str, text: str) -> Callable[[], None]:
+    """Return what runs a script in this process."""
+    Path(name).write_text(text, encoding="utf-8")
+    code = compile(text, name, "exec")
+    return lambda: exec(code, {})  # noqa: S102  # our own
 
 
 @pytest.mark.nightly
@@ -110,25 +118,25 @@ def test_a_loop_in_a_notebook(run: Runner) -> None:
     assert (finding["place"], finding["runs"]) == ("Cell In[1]:9", 20)
 
 
-@pytest.mark.nightly
-def test_a_start_up(run: Runner) -> None:
+@pytest.mark.slow
+def test_a_start_up(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small programs that one line makes outside jitted functions may be one."""
-    body = "\n".join(f"    out.append(jnp.tile(x, {n}).sum())" for n in range(2, 160))
+    for name, seconds in (("LEAST", 0.01), ("_LONGEST_EACH", 60.0)):
+        monkeypatch.setattr(first_compiles, name, seconds)
+    body = "\n".join(f"    out.append(jnp.tile(x, {n}))" for n in range(2, 14))
     net = f"import jax.numpy as jnp\ndef init(x):\n    out = []\n{body}\n    return out\n"
-    run.write(net, "site-packages/nets.py")
-    script = run.write(
-        """\
-        import sys
-        sys.path.insert(0, "site-packages")
-        import jax, jax.numpy as jnp, nets
-        x = jnp.ones(3)
-        params = nets.init(x)
-        """
-    )
-    _, report = run.report(script, env=environment())
-    (finding,) = report["first"]
-    assert (finding["place"], finding["kind"]) == ("script.py:5", "outside")
-    assert finding["programs"] >= 158
+    folder = Path("site-packages")
+    folder.mkdir()
+    (folder / "nets_of_layers.py").write_text(net, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(folder.resolve()))
+    code = """\
+import jax, jax.numpy as jnp, nets_of_layers as nets
+x = jnp.ones(3)
+params = nets.init(x)
+"""
+    (finding,) = explained(script("start.py", code))["first"]
+    assert (finding["place"], finding["kind"]) == ("start.py:3", "outside")
+    assert finding["programs"] >= 12
     assert "`jitted_init = jax.jit(lambda x: nets.init(x))` once" in finding["fixes"][0]
 
 
@@ -137,11 +145,8 @@ def test_a_long_loop(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> N
     """The loop of a program that takes long enough is a finding, with what the time went into."""
     for module in (first_compiles, operations_recorder):
         monkeypatch.setattr(module, "LEAST", 0.05)
-    namespace: dict[str, Any] = {}
-    Path("script.py").write_text(LOOP.replace("RUNS", "14"), encoding="utf-8")
-    code = compile(Path("script.py").read_text(encoding="utf-8"), "script.py", "exec")
-    (finding,) = explained(lambda: exec(code, namespace))["first"]  # noqa: S102  # our own
-    assert (finding["place"], finding["kind"], finding["runs"]) == ("script.py:9", "loop", 14)
+    (finding,) = explained(script("loop.py", LOOP.replace("RUNS", "14")))["first"]
+    assert (finding["place"], finding["kind"], finding["runs"]) == ("loop.py:9", "loop", 14)
     assert min(finding["seconds"].values()) > 0
 
 

@@ -60,6 +60,19 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
         "x = jnp.ones(45)\nfor _ in range(4):\n    x = minimize(loss, x, method='BFGS').x",
         {"for _ in": "{0}\nfor _ in", "minimize(loss, x, method='BFGS').x": "{1}.x"},
     ),
+    "number of a solver": (
+        "from jax.scipy.sparse.linalg import cg\nx = jnp.ones(47)\n"
+        "def solve(b, tol): return cg(lambda v: 2.0 * v, b, tol=tol)[0]\n"
+        "for n in (1e-3, 1e-4, 1e-5):\n    solve(x, n)",
+        {"def solve": "{0}\ndef solve", "cg(lambda v: 2.0 * v, b, tol=tol)[0]": "{1}[0]"},
+    ),
+    "number in a function of a solver": (
+        "from jax.lax import custom_root, fori_loop\n"
+        "def solve(f, x):\n    return fori_loop(0, 9, lambda _, x: x - f(x) / x, x)\n"
+        "def invert(f, y):\n    return y / f(1.0)\n"
+        "for n in (2.0, 3.0, 4.0):\n    custom_root(lambda x: x**2 - n, 1.0, solve, invert)",
+        {"custom_root(lambda x: x**2 - n, 1.0, solve, invert)": "{1}", "for n": "{0}\nfor n"},
+    ),
 }
 
 AT_NIGHT = ("mask", "outside", "unique")
@@ -195,6 +208,71 @@ step = jax.jit(lambda x, optimizer: optimizer.update(x) * 85, static_argnums=1)
 optimizer = make()
 for _ in range(2):
     step(jnp.ones(2), make())  # -> step(jnp.ones(2), optimizer)
+# pass `self.scale` and `rate` of `self.update` as an argument, and create the rest once
+def scaled(rate):
+    return lambda x: x * rate
+class Agent:
+    def __init__(self, rate, scale):
+        self.update, self.scale, self.seen = scaled(rate), scale, [rate]
+    @functools.partial(jax.jit, static_argnums=0)
+    def learn(self, x):  # -> def learn(self, x, rate, scale):
+        return self.update(x) + self.scale  # -> return x * rate + scale
+agent = Agent(0.1, 1.0)
+for n in (0.1, 0.2, 0.3):
+    Agent(n, n).learn(jnp.ones(88))  # -> agent.learn(jnp.ones(88), n, n)
+# keep one object: a frozen dataclass would not help, as `config` has no hash
+class Trainer:
+    def __init__(self, seen):
+        self.config, self.seen = {"rate": 0.1}, seen
+    @functools.partial(jax.jit, static_argnames="self")
+    def step(self, x):
+        return x * self.config["rate"] + 90
+trainer = Trainer(0)
+for n in range(3):
+    Trainer(n).step(jnp.ones(2))  # -> trainer.step(jnp.ones(2))
+# pass `self.heat` as an argument, and keep one object
+class Server:
+    def __init__(self, heat):
+        self.heat, self.predict = heat, jax.jit(self._predict)
+    def _predict(self, x):  # -> def _predict(self, x, heat):
+        return x / self.heat + 92  # -> return x / heat + 92
+server = Server(1.0)
+for n in (1.0, 2.0, 3.0):
+    Server(n).predict(jnp.ones(2))  # -> server.predict(jnp.ones(2), n)
+# pass `mode` of `config.act` as a static argument, and create the rest once
+class Config:
+    def __init__(self, mode):
+        self.act = functools.partial(act, mode)
+def act(mode, x):
+    return x * (95 if mode == "a" else 96)
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def step(config, x, mode=None):
+    return config.act(x)  # -> return act(mode, x)
+config = Config("a")
+for mode in ("a", "b"):
+    step(Config(mode), jnp.ones(2))  # -> step(config, jnp.ones(2), "a")
+# make it once, before the loop
+def body(x):
+    return x * 97
+step = jax.jit(lambda x, f: f(x), static_argnums=1)
+f = jax.jit(body)
+for _ in range(3):
+    step(jnp.ones(2), jax.jit(body))  # -> step(jnp.ones(2), f)
+# keep one object, or make Kind a frozen dataclass: it compares by identity
+class Kind:  # -> @dataclasses.dataclass(frozen=True) class Kind:
+    depth: int = 3
+@jax.tree_util.register_pytree_node_class
+class Model:
+    def __init__(self, w, kind):
+        self.w, self.kind = w, kind
+    def tree_flatten(self):
+        return (self.w,), {"kind": self.kind}
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(children[0], **aux)
+step = jax.jit(lambda m: m.w * m.kind.depth * 98)
+for _ in range(3):
+    step(Model(jnp.ones(2), Kind()))
 # keep one object, or pass that and call its method
 class Model:
     def loss(self, x):

@@ -290,7 +290,7 @@ class MadeSlowly:
 @pytest.mark.parametrize(
     ("cls", "law", "seconds", "words"),
     [
-        (HoldsHeavy, Law.COPIES, 0.02, "tried on 1 instance, as others take long to make"),
+        (HoldsHeavy, Law.ROUND_TRIP, 0.02, "tried on 1 instance, as others take long to make"),
         pytest.param(
             *(MadeSlowly, Law.STATIC_VALUES, 0.4),
             "tried on few changes, as others take long to make",

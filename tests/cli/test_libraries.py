@@ -15,7 +15,7 @@ import leafwise as lw
 from leafwise.testing import Law
 from leafwise.testing._laws.libraries import library_of
 
-from .asked import kinds, report_of, verdicts
+from .asked import kinds, laws_of, report_of, verdicts
 from .conftest import Check, Write
 
 
@@ -97,6 +97,31 @@ def test_leaves_that_only_filter_jit_takes() -> None:
     assert kinds(report, "w")["value"].verdict == "ok"
     for field in ("act", "name"):
         assert {row.verdict for row in kinds(report, field).values()} == {"skipped"}
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_two_drawn_instances_are_compared(is_part: bool) -> None:
+    """Treedefs of them are, whatever else a class holds: a constructor makes a static array."""
+    equinox = pytest.importorskip("equinox")
+
+    class Layer(equinox.Module):  # type: ignore[misc, name-defined]
+        w: jax.Array
+        act: Callable[[Any], Any]
+        rest: Any
+        table: Any = equinox.field(static=True)
+
+        def __init__(self, w: jax.Array, rest: float if is_part else list[float]) -> None:  # type: ignore[valid-type]
+            self.w, self.act, self.rest = w, jax.nn.relu, rest
+            self.table = jax.numpy.arange(3.0)
+
+    @lw.pytree
+    class Model:
+        layer: Layer
+
+    (law,) = laws_of(Model if is_part else Layer, Law.TREEDEF_EQUALITY).laws
+    assert str(law.verdict) == ("warning" if is_part else "violation")
+    assert law.message.startswith("Layer.table: breaks the law treedef-equality")
+    assert "make `table` a dynamic field: drop `static=True`" in law.message
 
 
 SOURCE = """

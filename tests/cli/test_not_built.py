@@ -1,5 +1,7 @@
 """Classes that cannot be built, or called with: the message says what to give."""
 
+import dataclasses
+import types
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -32,6 +34,44 @@ def test_leaf_that_jax_cannot_trace(value: Any) -> None:
     assert "Wrong.extra" in report.error
     code = "extra: lw.Static[Any] = dataclasses.field(default_factory=lambda: value)"
     assert f"fix: make it `{code}`" in report.error
+
+
+@dataclasses.dataclass
+class Variable:
+    """It can change: its class is not frozen."""
+
+    value: float = 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.random.default_rng(0), "take its value out before the call, as its library does"),
+        (Variable(), "take its value out before the call, or make Variable an `@lw.pytree`"),
+        (types.SimpleNamespace(n=1), "take its value out before the call, as its library does"),
+    ],
+)
+def test_leaf_that_can_change(value: Any, words: str) -> None:
+    """A mutable object is not to be a static, whose changes JAX would not see."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Stream:
+        def __init__(self, x: float) -> None:
+            self.x, self.state = x, value
+
+        def tree_flatten(self) -> Any:
+            return (self.x, self.state), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            made = object.__new__(cls)
+            made.x, made.state = children
+            return made
+
+    report = report_of(Stream)
+    assert "Stream.state: JAX cannot trace" in report.error
+    assert f"\n  fix: it is a mutable object: {words}" in report.error
+    assert "aux_data" not in report.error
 
 
 @pytest.mark.slow  # it tries many values

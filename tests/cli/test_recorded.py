@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,6 +139,65 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
     ]
 
 
+KERNELS: list[Any] = [lambda x: jnp.exp(-((x[:, None] - x[None]) ** 2)) + jnp.eye(len(x))]
+
+
+def sizes_below(n: int) -> None:
+    jnp.tanh(KERNELS[0](jnp.arange(float(n)))) + 1
+
+
+def sizes_of_lengths(n: int) -> None:
+    jnp.cosh(jnp.asarray(np.ones((n * 7 % 10, 2)))) * 2
+
+
+def sizes_of_layers(n: int) -> None:
+    jnp.sinh(np.ones((WIDTH - 2**n, WIDTH - 2 ** (n + 1)), np.float32)) * 2
+    jax.tree.map(lambda x: jnp.sinh(x) - 1, [np.ones(WIDTH + n * m) for m in range(1, 6)])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+@pytest.mark.parametrize(
+    ("call", "sizes"), [(sizes_below, 4), (sizes_of_lengths, 4), (sizes_of_layers, 0)]
+)
+def test_a_line_for_many_sizes(explained: Explained, call: Any, sizes: int) -> None:
+    """All that a line, and those of the user's that it calls, compile for sizes is one finding."""
+    report = explained(lambda: [call(n) for n in range(1, 5)])
+    eager = [each for each in report["events"] if each["eager"] and each["kind"] == "compile"]
+    found = report["findings"]
+    assert [f"{len(eager)} programs compiled for 4 sizes, outside `jit`"] * bool(sizes) == [
+        each["what"] for each in found
+    ]
+    for each in found:
+        assert (each["reasons"][0]["kind"], len(each["fixes"])) == ("shape", 1)
+
+
+def lambdas(n: int) -> None:
+    jax.jit(lambda x: x + 1)(jnp.ones(n))
+
+
+def steps(n: int) -> None:
+    @jax.jit
+    def step(x: Any, y: Any) -> Any:
+        return x * y
+
+    step(jnp.ones(n), jnp.ones(n))
+
+
+def models(n: int) -> None:
+    jax.jit(SimpleNamespace(w=lambda x: x * n).w)(jnp.ones(n))
+
+
+@pytest.mark.parametrize("call", [lambdas, steps, models])
+def test_a_function_that_is_recreated_for_each_size(explained: Explained, call: Any) -> None:
+    """From the third time on it is a finding; the sizes are the second reason, and the last fix."""
+    (found,) = explained(lambda: [call(n) for n in (WIDTH, WIDTH + 1, WIDTH + 2)])["findings"]
+    assert found["retraces"] == 2
+    kinds = [(reason["kind"], reason["path"]) for reason in found["reasons"]]
+    assert [kinds[0][0], kinds[1][1][:1]] == ["function", "x"]
+    assert "once" in found["fixes"][0]
+    assert explained(lambda: [call(n) for n in (WIDTH, WIDTH + 1)])["findings"] == []
+
+
 def test_a_lowering_ahead_of_time(explained: Explained) -> None:
     """It repeats nothing, though it is the second of its arguments."""
 
@@ -149,6 +209,103 @@ def test_a_lowering_ahead_of_time(explained: Explained) -> None:
     report = explained(script)
     assert [each["kind"] for each in report["events"] if not each["eager"]].count("lowering") == 2
     assert report["findings"] == []
+
+
+def ahead_for_numbers(step: Any) -> None:
+    """Lower for a strong number, in one of the ways, and call with another."""
+    step.lower(jnp.ones(WIDTH), jax.ShapeDtypeStruct((), jnp.float32)).compile()
+    step(jnp.ones(WIDTH), 0.1)
+
+
+def ahead_in_steps(step: Any) -> None:
+    step.trace(jnp.ones(WIDTH), jnp.float32(0.1)).lower().compile()
+    step(jnp.ones(WIDTH), 0.1)
+
+
+def ahead_of_a_mesh(step: Any) -> None:
+    step.lower(jnp.ones(WIDTH), 0.1).compile()
+    with jax.set_mesh(jax.make_mesh((1,), ("i",))):
+        step(jnp.ones(WIDTH), 0.1)
+
+
+def ahead_of_another_device(step: Any) -> None:
+    step.lower(jnp.ones(WIDTH), 0.1).compile()
+    step(jax.device_put(jnp.ones(WIDTH), jax.devices()[0]), 0.1)
+
+
+def ahead_for_sizes(step: Any) -> None:
+    lowered = [step.lower(jnp.ones(n), 0.1) for n in (1, 2, 3)]
+    for each in lowered:
+        each.compile()
+    for n in (1, 2, 3):
+        step(jnp.ones(n), jnp.float32(0.1))
+
+
+@pytest.mark.parametrize(
+    ("script", "path", "number"),
+    [
+        (ahead_for_numbers, "lr", 1),
+        (ahead_in_steps, "lr", 1),
+        (ahead_of_a_mesh, "config.mesh", 1),
+        (ahead_of_another_device, "x", 1),
+        (ahead_for_sizes, "lr", 3),
+        (lambda step: step(jnp.ones(WIDTH), step.lower(jnp.ones(2), 1).as_text() and 1.0), "", 0),
+    ],
+)
+def test_a_call_after_a_compile_ahead_of_time(
+    explained: Explained, script: Any, path: str, number: int
+) -> None:
+    """What was compiled ahead is an earlier call; what was only lowered is none."""
+    step = jax.jit(lambda x, lr: x - lr * jnp.sin(x))
+    findings = explained(lambda: script(step))["findings"]
+    assert [each["retraces"] or each["recompiles"] for each in findings] == [number][:number]
+    assert [each["reasons"][0]["path"] for each in findings] == [path][:number]
+
+
+def work(x: Any) -> Any:
+    return x * WIDTH + jnp.tanh(x)
+
+
+jitted_work = jax.jit(work)
+
+
+def clear_in_a_loop() -> None:
+    for _ in range(3):
+        for n in (2, 3):
+            jitted_work(jnp.ones(n))
+        jax.clear_caches()
+
+
+def jit_is_off() -> None:
+    jax.config.update("jax_disable_jit", True)
+    for n in range(2, 5):
+        work(jnp.ones(WIDTH) ** n)
+    jax.config.update("jax_disable_jit", False)
+
+
+def jit_is_off_in_a_block() -> None:
+    for n in range(5, 9):
+        with jax.disable_jit():
+            work(jnp.ones(WIDTH) ** n)
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "change"),
+    [
+        (clear_in_a_loop, "jax.clear_caches()", "clears what was compiled"),
+        (jit_is_off, "work(", "jit is off (`jax_disable_jit`)"),
+        (jit_is_off_in_a_block, "work(", "jit is off (`jax_disable_jit`)"),
+    ],
+)
+def test_what_no_jit_helps_against(
+    explained: Explained, script: Any, text: str, change: str
+) -> None:
+    """Where a line clears the caches, or jit is off, that is the finding, and `jit` no fix."""
+    found = [each for each in explained(script)["findings"] if each["reasons"][0]["path"] != "x"]
+    (finding,) = found
+    assert finding["text"].startswith(text)
+    assert change in finding["reasons"][0]["change"]
+    assert "jax.jit" not in str(finding["fixes"])
 
 
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:

@@ -50,6 +50,16 @@ def test_settings_of_the_project(
     assert outcome.names == ["Other"], "targets of the command line alone"
 
 
+def test_strategies_of_the_project(write: Write, check: Check) -> None:
+    """They stand in files of their own, which are imported before anything is checked."""
+    file = write(NOT_BUILT)
+    settings(f'targets = ["{file}"]\nstrategies = ["tests/strategies.py"]')
+    assert "tests/strategies.py: there is no such file" in check().err
+    code = f"import hypothesis.strategies as st\nfrom {file[:-3]} import NotBuilt, Opaque\n"
+    write(f"{code}st.register_type_strategy(Opaque, st.just(object))", "tests/strategies.py")
+    assert check().code == 0
+
+
 def test_what_may_stay_unchecked(write: Write, check: Check) -> None:
     """A project may say so once."""
     settings("allow-unchecked = true")
@@ -59,7 +69,10 @@ def test_what_may_stay_unchecked(write: Write, check: Check) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("strict = true", "there is no 'strict'; there are targets, without, examples, allow-un"),
+        (
+            "strict = true",
+            "there is no 'strict'; there are targets, strategies, without, examples, allow-un",
+        ),
         ("examples = 0", "argument --examples: '0' is not a number, 1 or more"),
         ("examples = true", "examples takes a number, got True"),
         ("allow-unchecked = 'yes'", "allow-unchecked takes true or false, got 'yes'"),

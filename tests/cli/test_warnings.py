@@ -2,13 +2,15 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
+from hypothesis import strategies as st
 from tests.kit.inside import CheckVerdict
 
 import leafwise as lw
-from leafwise.testing import Law
+from leafwise.testing import Law, check_pytree
 
 from .asked import laws_of
 from .conftest import Check, Write
@@ -131,3 +133,44 @@ def test_words_of_the_library(write: Write, check_all: Check) -> None:
     assert f"fix: {fix}" in outcome.out
     assert "Traceback" not in outcome.out
     assert "site-packages" not in outcome.out
+
+
+class Kind:
+    """It compares by identity."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenKind:
+    """It compares by what it holds."""
+
+
+@jax.tree_util.register_pytree_node_class
+class ByHand:
+    def __init__(self, x: jax.Array, kinds: tuple[Kind]) -> None:
+        self.x, self.kinds = x, kinds
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), self.kinds
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        return cls(*children, aux)
+
+
+@lw.pytree
+class Declared:
+    x: jax.Array
+    kinds: lw.Static[tuple[Kind | FrozenKind]] = (Kind(),)
+
+
+@pytest.mark.parametrize("cls", [ByHand, Declared])
+def test_a_copy_with_another_treedef(cls: Any) -> None:
+    """Where a static compares by identity it is a warning, with the fix, whoever made the class."""
+    (law,) = laws_of(cls, Law.COPIES).warnings
+    assert law.path == f"{cls.__name__}.kinds[0]"
+    assert "another Kind, and so another treedef after " in law.message
+    assert "fix: make Kind a frozen dataclass: it compares by identity" in law.message
+    with pytest.warns(UserWarning, match="make Kind a frozen dataclass"):
+        check_pytree(cls, laws=["copies"])
+    frozen = st.builds(cls, st.just(1.0), st.just((FrozenKind(),)))
+    check_pytree(frozen, laws=["copies"])

@@ -48,6 +48,12 @@ jax.tree_util.register_pytree_node(
 class Machine:
     """It compares by identity."""
 
+    def __init__(self, n: Any) -> None:
+        self.n = n
+
+    def method(self) -> Any:
+        return self.n
+
 
 class Equal:
     """All are equal."""

@@ -274,6 +274,69 @@ def test_inside_of_a_trace_no_value_is_guessed() -> None:
         run("int32")
 
 
+def test_a_number_inside_of_a_trace_is_known() -> None:
+    """A Python number becomes what the step makes of it, although JAX traces what is made of it."""
+
+    @jax.jit
+    def inside(x: jax.Array) -> Any:
+        return lw.stable_carry(lambda c: c + x, 3)[0]
+
+    assert inside(jnp.float32(1)) == 3.0
+
+
+SHARDED_CARRIES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "zeros": (lambda _: jnp.zeros(1), ["s.w (varying axes): () -> ('x',)"]),
+    "varying": (lambda x: x, []),
+    "NumPy": (lambda _: np.zeros(1, np.float32), ["s.w (varying axes): () -> ('x',)"]),
+    "weak": (
+        lambda _: jnp.broadcast_to(0.0, (1,)),
+        [
+            "s.w: weak type float32[1] (tracer, weakly typed) -> float32[1]{V:x} (tracer)",
+            "s.w (varying axes): () -> ('x',)",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SHARDED_CARRIES)
+def test_a_carry_that_becomes_varying(kind: str) -> None:
+    """Inside `shard_map` a carry is cast to vary as what the step makes of it does."""
+    make, lines = SHARDED_CARRIES[kind]
+
+    def step(s: State, x: jax.Array) -> Any:
+        return lw.replace(s, w=s.w * 0.5 + x), None
+
+    def loop(x: jax.Array) -> Any:
+        carry, changes = lw.stable_carry(step, State(make(x), 0.5), x, has_aux=True)
+        text = str(changes).replace("1]{x}", "1]{V:x}")  # before JAX 0.8.2
+        assert text == ("\n".join(lines) or "no differences")
+        return lax.scan(step, carry, jnp.stack([x, x]))[0].w
+
+    each = PartitionSpec("x")
+    mapped = jax.shard_map(loop, mesh=mesh(), in_specs=each, out_specs=each)
+    ends = [1.5 + 0.25 * (kind == "varying")] * 8
+    assert jax.jit(mapped)(jnp.ones(8)).tolist() == ends
+    assert mapped(jnp.ones(8)).tolist() == ends
+
+
+def test_a_carry_that_varies_and_comes_back_as_one() -> None:
+    """Values that differ from shard to shard are never taken for one; the fix keeps them."""
+
+    def loop(x: jax.Array) -> Any:
+        def step(c: jax.Array) -> jax.Array:
+            return lax.psum(c + x, "x")
+
+        with pytest.raises(lw.errors.TreeError, match=r"return `jax.lax.pcast\(x, \('x',\), to="):
+            lw.stable_carry(step, x)
+        before, after = lw.signature(jnp.zeros(1)), lw.signature(x)
+        (reason,) = lw.explain(before, after).reasons
+        assert (reason.kind, reason.after) == (lw.types.ReasonKind.VARYING, ("x",))
+        return x
+
+    each = PartitionSpec("x")
+    jax.jit(jax.shard_map(loop, mesh=mesh(), in_specs=each, out_specs=each))(jnp.ones(8))
+
+
 def test_an_explicit_mesh_is_settled() -> None:
     """Under an explicit mesh the carry lies where the step leaves it."""
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))

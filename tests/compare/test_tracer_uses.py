@@ -1,6 +1,7 @@
 """What `explain_errors` adds where a dynamic value is used as a Python value."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -134,6 +135,97 @@ def test_of_other_libraries() -> None:
         with pytest.raises(TypeError) as error, lw.debug.explain_errors():
             jax.jit(lambda p: jnp.zeros(p.n))(value)
         assert words in "".join(error.value.__notes__)
+
+
+class Checked:
+    """Its constructor reads a value."""
+
+    is_bad: Any = staticmethod(lambda self: self.rate < 0)
+
+    def __post_init__(self) -> None:
+        if type(self).is_bad(self):
+            raise ValueError("the rate is negative")
+
+    __check_init__ = __post_init__
+
+
+@lw.pytree
+class Ours(Checked):
+    rate: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered(Checked):
+    rate: Any
+
+
+@jax.tree_util.register_pytree_node_class
+class ByHand(Checked):
+    def __init__(self, rate: Any) -> None:
+        self.rate = rate
+        self.__post_init__()
+
+    def tree_flatten(self) -> Any:
+        return (self.rate,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: Any) -> "ByHand":
+        return cls(*children)
+
+
+def note_of(call: Callable[[], Any]) -> str:
+    """Return what is added to the error of a call."""
+    with pytest.raises(jax.errors.TracerBoolConversionError) as error, lw.debug.explain_errors():
+        call()
+    (note,) = (each for each in error.value.__notes__ if each.startswith("leafwise: "))
+    return note
+
+
+def test_a_constructor_that_reads_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not the argument that has to change: each fix is applied, and there is one program."""
+    eqx = pytest.importorskip("equinox")
+    struct = pytest.importorskip("flax.struct")
+    module = type("Module", (eqx.Module, Checked), {"__annotations__": {"rate": Any}})
+    record = struct.dataclass(type("Record", (Checked,), {"__annotations__": {"rate": Any}}))
+    for jit in (jax.jit, lw.jit):
+        for cls in (Registered, record):
+            fix = f"__` reads `m.rate` when JAX unflattens: make {cls.__name__} an `@lw.pytree`"
+            assert fix in note_of(lambda cls=cls, jit=jit: jit(lambda m: m.rate)(cls(0.5)))
+        fix = "__` reads `m[0]` when JAX unflattens: construct it with `object.__new__(ByHand)` "
+        assert fix in note_of(lambda jit=jit: jit(lambda m: m.rate)(ByHand(0.5)))
+        for cls in (Ours, module):
+            step = jit(lambda m, x: type(m)(m.rate * x).rate)
+            note = note_of(lambda cls=cls, step=step: step(cls(0.5), 2.0))
+            assert "__` reads `m.rate` and `x` while JAX traces: check it only `if not " in note
+    (test,) = re.findall("check it only `if (.*?)`; make it static only if", note)
+    guarded = eval(f"lambda self: {test} and self.rate < 0", {"jax": jax})  # noqa: S307  # ours
+    monkeypatch.setattr(Checked, "is_bad", staticmethod(guarded))
+    with pytest.raises(ValueError, match="negative"):
+        Ours(-1.0)
+    step = jax.jit(lambda m, x: lw.replace(m, rate=m.rate * x).rate)
+    assert [step(Ours(0.5), x) for x in (2.0, 4.0)] == [1.0, 2.0]
+    assert step._cache_size() == 1
+
+
+def test_a_constructor_around_the_call() -> None:
+    """Nor is a constructor to blame that calls a jitted function, or that needs a shape."""
+
+    class Trainer:
+        def __init__(self, jit: Any) -> None:
+            self.out = jit(lambda x: 1 if x > 0 else 2)(1.0)
+
+    class Zeros:
+        def __init__(self, n: int) -> None:
+            self.w = jnp.zeros(n)
+
+    for call in (
+        *(lambda: Trainer(jax.jit), lambda: Trainer(lw.jit)),
+        lambda: jax.jit(lambda n: Zeros(n).w)(3),
+    ):
+        with pytest.raises(TypeError) as error, lw.debug.explain_errors():
+            call()
+        assert "is traced: make the argument static" in "".join(error.value.__notes__)
 
 
 def test_jit_adds_the_notes() -> None:

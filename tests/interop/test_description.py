@@ -15,7 +15,7 @@ import sys
 import textwrap
 import zoneinfo
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import jax
 import jax.numpy as jnp
@@ -170,6 +170,13 @@ def test_values_made_to_be_confused_are_told_apart() -> None:
 def test_an_equal_object_has_an_equal_description() -> None:
     """An object with its own == is described as it is pickled: its caches do not count."""
     assert text_of(Money(3)) == text_of(Money(3)) != text_of(Money(4))
+
+
+def test_a_union_has_one_description() -> None:
+    """Both spellings, in any order, at any depth: what was saved with one fits the other."""
+    texts = {text_of(each) for each in (int | None, None | int, Optional[int])}  # noqa: UP045
+    assert len(texts) == 1
+    assert text_of(list[Optional[int]]) == text_of(list[int | None])  # noqa: UP045
 
 
 def a_lambda() -> Callable[[], int]:

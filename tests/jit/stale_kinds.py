@@ -114,6 +114,16 @@ NAMES = {
         "function.keywords.update(own=2.0)",
         name="own",
     ),
+    **{
+        f"partial in {wrapper}": Row(
+            "own = {'rate': 1.0}\n"
+            "inner = functools.partial(lambda own, x: x * own['rate'], own)\n"
+            f"held = {wrapper}(inner)",
+            "held(x)",
+            "own['rate'] = 2.0",
+        )
+        for wrapper in ("jax.vmap", "jax.checkpoint", "functools.wraps(by_rate)", "eqx.filter_vmap")
+    },
     "wrapt": Row(f"{RATE}; held = logged(by_rate)", "held(x)", "rate = 2.0"),
     "module, imported again": Row(
         "settings()",
@@ -414,6 +424,8 @@ ARGUMENTS = {
 }
 ROWS = NAMES | OBJECTS | CONTAINERS | CLASSES | OF_DICTS | HELD | PASSED
 ROWS |= OF_CLASSES | ARGUMENTS
+FOR_THE_NEWEST = {*ARGUMENTS, *CLASSES, *OF_CLASSES, *HELD}
+"""The rows that the oldest Python leaves to the newest."""
 
 
 def run(row: Row) -> Iterator[Any]:

@@ -97,6 +97,38 @@ def test_the_nearest_is_found_among_many(log: ProgramLog) -> None:
             assert found.nearest == 0
 
 
+ROWS: dict[str, tuple[Callable[[int], Any], Callable[[int], Any], str]] = {
+    "spelling": (lambda n: ((np.ones(n), 0), {}), lambda n: ((), {"x": np.ones(n), "y": 0}), "x"),
+    "keys": (
+        lambda n: (({"a": np.ones(n)},), {}),
+        lambda n: (({"a": np.ones(n), "b": 1},), {}),
+        "b",
+    ),
+    "static": (lambda n: ((np.ones(n), "a"), {}), lambda n: ((np.ones(n), "b"), {}), "y"),
+    "dtype": (
+        lambda n: ((np.ones(1, f"i{n}"), "a"), {}),
+        lambda n: ((np.ones(1, f"i{n}"), "b"), {}),
+        "y",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "path"), ROWS.values(), ids=ROWS)
+def test_of_equally_near_calls(before: Any, after: Any, path: str) -> None:
+    """That of equal shapes counts, and else the cause that other calls of the line share."""
+    step = lw.jit(lambda x, y=None: 0, static_argnames=() if path == "x" else "y")
+    sizes = (1, 2, 4)
+    for args, kwargs in map(before, sizes):
+        step(*args, **kwargs)
+    args, kwargs = after(2)
+    assert path in step.explain(*args, **kwargs).reasons[0].path
+    for args, kwargs in map(after, sizes):
+        step(*args, **kwargs)
+    blamed = [program.explanation.reasons[0].path for program in step.traces[3:]]
+    assert len(blamed) == 3
+    assert all(path in each for each in blamed), blamed
+
+
 def test_retired_programs_are_not_near(log: ProgramLog) -> None:
     """What JAX let go of explains nothing."""
     with lw.storm_guard(None):

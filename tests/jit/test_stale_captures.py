@@ -215,6 +215,21 @@ def test_the_message() -> None:
     assert again.captures[0].call.file == __file__
 
 
+def test_one_change_on_two_ways() -> None:
+    """An attribute of an object that is in a list, too, is said once, by its own name."""
+    own = Settings()
+    every = [own, Settings(3.0)]
+    jitted = jit(lambda x: x * own.rate + sum(one.rate for one in every), stale="raise")
+    jitted(ONES)
+    own.rate = 2.0
+    with pytest.raises(lw.errors.StaleCaptureError) as info:
+        jitted(ONES)
+    assert [capture.name for capture in info.value.captures] == ["own.rate"]
+    own.rate, every[1].rate = 1.0, 4.0
+    with pytest.raises(lw.errors.StaleCaptureError, match=r"`\[1\]\.rate` 3\.0"):
+        jitted(ONES)
+
+
 def test_a_warning_names_the_calling_line() -> None:
     """It stands on the user's line, once for each value; after some there is the storm's alone."""
     value = 0

@@ -204,6 +204,14 @@ class ShapeInAux(Body):
         return Statics(name=self.name, shape=getattr(self.pos, "shape", None))
 
 
+@planted(Law.ANY_LEAF, like="jax#26053")
+class NoneInAux(Body):
+    """aux_data has which children are None, so that `in_axes` with a None is no prefix."""
+
+    def key(self) -> Any:
+        return Statics(name=self.name, present=[child is not None for child in self.children()])
+
+
 @planted(Law.RECOMPILATION, "mass", like="Python numbers that are static")
 class ValueInAux(Body):
     """aux_data has the value of a child where it is a Python number: each one retraces."""

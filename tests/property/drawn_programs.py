@@ -337,13 +337,6 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
         ("NAME.clear(); NAME.add(True)", "True"),
         ("NAME.clear(); NAME.add(1.0)", "1.0"),
     ),
-    "function": _listed(
-        "def NAME(k):\n    return k * 2.0\ndef by_NAME(k):\n    return k * 3.0\n"
-        "codes_NAME = NAME.__code__, by_NAME.__code__",
-        "NAME(1.5)",
-        ("NAME.__code__ = codes_NAME[0]", "2.0"),
-        ("NAME.__code__ = codes_NAME[1]", "3.0"),
-    ),
     "function that is bound again": _listed(
         "def one_NAME(k):\n    return k * 2.0\ndef by_NAME(k):\n    return k * 3.0\n"
         "NAME = one_NAME",

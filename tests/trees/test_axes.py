@@ -114,3 +114,38 @@ def test_other_nodes() -> None:
     assert lw.axes(None, 4) is None
     with pytest.raises(lw.errors.PathError, match="it has x\n"):
         lw.axes(Many(1), y=0)
+
+
+class System:
+    """A class whose aux_data is the treedef of its children, which depends on where None is."""
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a = a
+        self.b = b
+
+
+jax.tree_util.register_pytree_node(
+    System,
+    lambda system: jax.tree.flatten({"a": system.a, "b": system.b}),
+    lambda treedef, leaves: System(**jax.tree.unflatten(treedef, leaves)),
+)
+
+
+@pytest.mark.parametrize(
+    ("tree", "arguments", "words"),
+    [
+        (System(1.0, 2.0), (None, {"a": 0}), "the tree is a System, which is flattened"),
+        (
+            {"s": System(1.0, 2.0)},
+            (0, {"['s'][<flat index 1>]": None}),
+            "dict['s'] is a System, which",
+        ),
+    ],
+)
+def test_a_class_that_none_makes_another_node_of(tree: Any, arguments: Any, words: str) -> None:
+    """It is named, and how it differs: JAX takes no such tree for a prefix."""
+    assert jax.tree.leaves(lw.axes(tree, 0)) == [0] * len(jax.tree.leaves(lw.axes(tree, 0)))
+    with pytest.raises(lw.errors.TreeError) as caught:
+        lw.axes(tree, *arguments)
+    assert words in str(caught.value)
+    assert "one has [<flat index 0>], [<flat index 1>], the other" in str(caught.value)

@@ -78,8 +78,7 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     A place behind an object or a variable that ends with the trace is reached by another way.
     """
     every = [(run, *_receiver(run)) for run in runs]
-    texts = [each for run, _, _ in every for each in run.code.co_consts if type(each) is str]
-    words = frozenset(texts).union(*(run.code.co_names for run, _, _ in every))
+    words = names_in(run for run, _, _ in every)
     receivers = {id(receiver) for _, receiver, method in every if method is not None}
     named = _cells([run for run, _, _ in every])
     cells = frozenset(named)
@@ -110,6 +109,13 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
             place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
         )
     return list(found.values())
+
+
+def names_in(runs: Iterable[Run]) -> frozenset[str]:
+    """Return the names and texts in the code that ran."""
+    codes = [run.code for run in runs]
+    texts = [const for code in codes for const in code.co_consts if type(const) is str]
+    return frozenset(texts).union(*(code.co_names for code in codes))
 
 
 def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:

@@ -16,7 +16,7 @@ from leafwise._captures.places import GONE, BoundIn
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
 from leafwise._display.report import CaptureRecord, CapturesRecord
 from leafwise._display.words import ShownAsText, captures_lines, count
-from leafwise._jax.context import new_number, with_number
+from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, is_tree, name_of
 from leafwise._objects.call_site import is_users_file, short_file
@@ -185,7 +185,7 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
         )
     if not args:
         return captures_of(fn, bindings_of(reachable(fn), fn))
-    with observing() as observer, ignore_events(), with_number(new_number()):
+    with observing() as observer, ignore_events(), traced_afresh():
         jax.eval_shape(fn, *args)
     return captures_of(fn, bindings_of(observer.ran(), fn))
 

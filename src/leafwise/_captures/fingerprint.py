@@ -25,7 +25,7 @@ from leafwise._captures.forms import (
 from leafwise._captures.observe import Run
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace
 from leafwise._display.reasons import Change
-from leafwise._objects.attributes import is_plain_object, never_changes
+from leafwise._objects.attributes import how_to_pass, is_plain_object, never_changes
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import facts_of, int_as_float
 from leafwise._objects.describe import DescribeOptions, describe
@@ -130,20 +130,27 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
 
 
 def describe_changes(old: Fingerprint, new: Fingerprint) -> list[Change]:
-    """Return what two functions of one code capture that differs, two at most."""
-    keys = changed(old, new)
-    # What a function differs in is a capture of its own, if it can be named.
-    keys = [key for key in keys if not new[key].is_around] or keys
+    """Return what two functions of one code capture that differs, four at most."""
     changes: dict[str, Change] = {}
-    for key in keys:
-        name, texts = new[key].name, format_change(old[key], new[key])
-        is_short = len("".join(texts)) <= _LONGEST_CHANGE
-        if new[key].is_around:
-            changes[name] = Change(name, is_function=True)
-        else:
-            changes[name] = Change(name, *texts) if is_short else Change(name)
+    for key in sorted(changed(old, new), key=lambda key: new[key].is_around):
+        state, form = new[key], new[key].form
+        how = how_to_pass(form.value) if isinstance(form, Exact) else "an argument"
+        name, texts, holder = state.name, format_change(old[key], state), ""
+        if state.is_around:
+            path, *inner = inner_change(old[key], state)
+            _, holds, variable = path.rpartition(" holding ")
+            # What a function differs in is a capture of its own, if it can be named.
+            if holds and "<function>" not in inner:
+                name, texts, holder = variable, (inner[0], inner[1]), name
+            elif changes:
+                continue
+        if name not in changes:
+            is_short = len("".join(texts)) <= _LONGEST_CHANGE
+            is_function = state.is_around and not holder
+            shown = texts if is_short and not is_function else ("", "")
+            changes[name] = Change(name, *shown, is_function, holder, how)
     # What is inside another capture is one of its own, too: the last one says most.
-    return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:2]
+    return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
 
 
 _LONGEST_CHANGE: Final = 80

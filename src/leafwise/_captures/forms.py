@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -276,7 +277,8 @@ class _Fold:
             return self._namespace(value)
         if kind is types.FunctionType:
             return self._function(value)
-        if callable(value) and (wrapped := wrapped_by(value)) is not None:
+        is_partial = is_a(value, functools.partial)  # which may have the name of another one
+        if callable(value) and not is_partial and (wrapped := wrapped_by(value)) is not None:
             return self._wrapper(value, wrapped)
         table, is_hidden = kind_of(value), has_hidden_state(kind)
         if table.name == "object" or (table.name in _OBJECTS and not is_hidden):
@@ -328,7 +330,7 @@ class _Fold:
     def _function(self, value: types.FunctionType) -> Fingerprinted:
         """Fingerprint a function; one of a package is the same as long as it is one object."""
         facts, choice = facts_of(value.__code__), registry_of(value)
-        if facts.installed and not choice and "<locals>" not in value.__qualname__:
+        if facts.installed and not choice and "<locals>" not in value.__code__.co_qualname:
             return by_identity(value, Exact((value.__module__, value.__qualname__), value))
         self._enter()
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
@@ -345,11 +347,26 @@ class _Fold:
         if choice:
             return _by_parts(form, value, [(".registry", parts[-1])], is_one=True)
         if facts.installed:
-            return by_identity(value, form)
-        own = zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
+            # The user's functions in it, and objects that are called, run: these are read there.
+            places = enumerate(zip(held.values(), parts[len(defaults) :], strict=True))
+            reads = [
+                (f".__closure__[{place}].cell_contents", part)
+                for place, (item, part) in places
+                if not part.is_fixed and (not callable(item) or _passes_on(item))
+            ]
+            return _by_parts(form, value, reads, is_one=True) if reads else by_identity(value, form)
+        own = dict(
+            zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
+        )
+        if "IPython" not in sys.modules:  # which puts new code into functions that there are
+            del own["code"]
         # All calls pass on what has no default.
-        reads = [(f".__{name}__", _exact((), each)) for name, each in own if each is not None]
-        return _by_parts(form, value, reads, is_one=True)
+        reads = [
+            (f".__{name}__", _exact((), each)) for name, each in own.items() if each is not None
+        ]
+        if reads or value.__closure__:
+            return _by_parts(form, value, reads, is_one=True)
+        return Fingerprinted(form, _exact((), value).source)  # it holds nothing
 
     def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
         """Fingerprint what a package makes of a function, as `jax.jit` does."""
@@ -437,6 +454,13 @@ def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
     names = words.intersection(*[{name for base in own for name in vars(base)}])
     found = {name: in_class(kind, name) for name in names if not name.startswith("__")}
     return {name: each for name, each in found.items() if not _is_descriptor(each)}
+
+
+def _passes_on(value: Any) -> bool:
+    """Return whether something callable has no code of the user's, but what it calls may have."""
+    return is_a(value, functools.partial) or (
+        is_a(value, types.FunctionType) and facts_of(value.__code__).installed
+    )
 
 
 def _is_descriptor(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`stable_carry`: a carry that keeps its dtypes, weak types and placement from step to step."""
+"""`stable_carry`: a carry whose types and placement stay as they are from step to step."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ import numpy as np
 from leafwise._compare.diff import Diff, compare
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Reason, ReasonKind
-from leafwise._jax.compat import is_committed
+from leafwise._jax.compat import is_committed, vary, varying_axes
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, weakly_typed
@@ -74,6 +74,8 @@ def _type_of(path: str, value: Any, leaf: Leaf) -> Any:
             f"{path}: an array or a number is wanted, got {got(value)}\n"
             f"  fix: make it static (`lw.static_field`), or keep it out of the carry"
         )
+    if varying_axes(value):
+        return jax.eval_shape(lambda x: x, value)
     struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
     return struct(leaf.shape, leaf.dtype, sharding=leaf.lowered_sharding, weak_type=leaf.weak_type)
 
@@ -103,7 +105,11 @@ class _Loop:
                     fix = f"the step returns {self.label} and something else: pass has_aux=True"
                 raise self._error("the step changes it", reasons, fix)
             pairs = zip(jax.tree.leaves(returned), types, strict=True)
-            new = [leaf.update(sharding=old.sharding) for leaf, old in pairs]
+            # What varies lies as the `jax.shard_map` around says.
+            new = [
+                leaf if varying_axes(leaf) else leaf.update(sharding=old.sharding)
+                for leaf, old in pairs
+            ]
             if new == types:
                 return types
             types = new
@@ -134,7 +140,8 @@ class _Loop:
     def place(self, types: list[Any]) -> list[Any]:
         """Return the types with the shardings that the step leaves its results with."""
         others = jax.tree.leaves((self.args, self.kwargs))
-        if any(map(is_tracer, (*self.flat.leaves, *others))):  # the enclosing trace decides
+        # The enclosing trace decides.
+        if any(map(varying_axes, types)) or any(map(is_tracer, (*self.flat.leaves, *others))):
             return types
         types = _committed(types, others)
         for _ in range(_MOST_ROUNDS if isinstance(self.step, jax.stages.Wrapped) else 0):
@@ -165,7 +172,7 @@ def _committed(types: list[Any], others: Iterable[Any]) -> list[Any]:
 _MOST_ROUNDS: Final = 16
 """More than enough: a chain of promotions is shorter than the number of dtypes."""
 
-_OF_TYPES: Final = frozenset({ReasonKind.DTYPE, ReasonKind.WEAK_TYPE})
+_OF_TYPES: Final = frozenset({ReasonKind.DTYPE, ReasonKind.WEAK_TYPE, ReasonKind.VARYING})
 
 
 def _converted(path: str, leaf: Any, wanted: Any) -> Any:
@@ -176,6 +183,15 @@ def _converted(path: str, leaf: Any, wanted: Any) -> Any:
     if aval.dtype != wanted.dtype or bool(getattr(aval, "weak_type", False)) != wanted.weak_type:
         array = _cast(path, leaf, array, wanted.dtype)
         array = weakly_typed(array) if wanted.weak_type else jnp.asarray(array, wanted.dtype)
+    axes, wanted_axes = varying_axes(array), varying_axes(wanted)
+    lost = tuple(axis for axis in axes if axis not in wanted_axes)
+    if lost:
+        raise TreeError(
+            f"{path}: it varies along {axes}, and what the step makes of it along {wanted_axes}\n"
+            f"  fix: return `jax.lax.pcast(x, {lost}, to='varying')` from the step"
+        )
+    if wanted_axes:
+        return vary(array, tuple(axis for axis in wanted_axes if axis not in axes))
     sharding = wanted.sharding
     if sharding is None or is_tracer(array) or (array.committed and array.sharding == sharding):
         return array
@@ -187,14 +203,16 @@ def _cast(path: str, leaf: Any, array: jax.Array, dtype: Any) -> jax.Array:
     old: Any = np.dtype(array.dtype)
     new = np.dtype(dtype)
     drops = old.kind == "c" and not jnp.issubdtype(new, jnp.complexfloating)
-    cast: jax.Array = (array.real if drops else array).astype(new)
-    if is_tracer(array) or not array.is_fully_addressable:
+    if is_tracer(leaf) or not getattr(leaf, "is_fully_addressable", True):
         wide = old in (np.int64, np.uint64) and jnp.issubdtype(new, jnp.inexact)
         why = "" if np.can_cast(old, new) and not wide else "its value is not known here"
     else:
-        why = _first_lost(np.asarray(array), np.asarray(cast))
+        # In NumPy: inside a trace JAX gives no values, not even of a Python number.
+        before = np.asarray(leaf).astype(old)
+        with np.errstate(all="ignore"):
+            why = _first_lost(before, (before.real if drops else before).astype(new))
     if not why:
-        return cast
+        return (array.real if drops else array).astype(new)
     code = f"x.astype('{new}')" if hasattr(leaf, "astype") else f"jnp.{new}({shorten(leaf, 40)})"
     raise TreeError(
         f"{path}: the step makes {new} of {describe_array(array)}, and {why}\n"

@@ -11,7 +11,6 @@ import hashlib
 import inspect
 import sys
 import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
@@ -218,9 +217,6 @@ class DigestReader(PortableReader):
             return self._key(value, path)
         if isinstance(value, jax.tree_util.PyTreeDef):
             return self._treedef(value, path)
-        if typing.get_origin(value) in _UNIONS:  # equal in any order
-            parts = [(f"[{each}]", each) for each in typing.get_args(value)]
-            return {"class": self._class_of(value), "members": self._members(parts, path)}
         return super()._read_other(value, path)
 
     def _key(self, key: StaticKey, path: str) -> Json:
@@ -295,9 +291,6 @@ class DigestReader(PortableReader):
             return self.read(value, path)
         finally:
             self._by_content = before
-
-
-_UNIONS: Final = (typing.Union, types.UnionType)
 
 
 def _sha(made: Json) -> str:

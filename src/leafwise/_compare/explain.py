@@ -8,7 +8,14 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.signature import Signature, value_of
 from leafwise._compare.tree_differences import TreeComparison, paired
-from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import (
+    Explanation,
+    Outcome,
+    Reason,
+    ReasonKind,
+    joined,
+    merged,
+)
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import got
@@ -43,8 +50,18 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
     return nearest(earlier, after)
 
 
-def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = False) -> Explanation:
-    """Explain a call against the earlier one whose program JAX reuses at the lowest cost."""
+def nearest(
+    earlier: Sequence[Signature],
+    after: Signature,
+    *,
+    placed: bool = False,
+    shared: frozenset[tuple[str, ReasonKind]] = frozenset(),
+) -> Explanation:
+    """Explain a call against the earlier one whose program JAX reuses at the lowest cost.
+
+    Of several that is the one with the fewest differences, with equal shapes, and with a cause that
+    is `shared`, by path and kind, by other calls.
+    """
     if len(earlier) == 1:  # nothing to choose from
         return differences(earlier[0], after, placed=placed)
     best: tuple[tuple[Any, ...], Explanation] | None = None
@@ -55,7 +72,13 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
             2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20
             for reason in found.reasons
         )
-        order = (found.outcome.severity, len(found.reasons), weight, -place)
+        number = len(found.reasons)
+        if number > 1:  # what is one line to a reader is one difference
+            number = len(joined(merged(found.reasons)))
+        kinds = {(reason.path, reason.kind) for reason in found.reasons}
+        is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
+        is_other = not kinds <= shared
+        order = (found.outcome.severity, number, is_resized, is_other, weight, -place)
         if best is None or order < best[0]:
             best = order, dataclasses.replace(found, nearest=place)
     return Explanation(Outcome.RETRACE) if best is None else best[1]
@@ -123,6 +146,7 @@ _HASHED: Final = frozenset(
         ReasonKind.SHAPE,
         ReasonKind.DTYPE,
         ReasonKind.WEAK_TYPE,
+        ReasonKind.VARYING,
         ReasonKind.CONFIG,
     }
 )

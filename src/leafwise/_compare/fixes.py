@@ -5,6 +5,7 @@ own names and values. Code in a fix runs as it stands, and keeps what the calls 
 """
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import math
@@ -14,18 +15,27 @@ from enum import Enum, member
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
-from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.attributes import compares_by_identity, how_to_pass
 from leafwise._objects.call_site import is_users_file
-from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name
+from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
 from leafwise._objects.loops import Loop
-from leafwise._objects.methods import BoundMethod
+from leafwise._objects.methods import JITTED, BoundMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
-from leafwise._trees.equality import first_difference
+from leafwise._trees.equality import (
+    all_differences,
+    first_difference,
+    is_distinct,
+    jax_equal,
+    pairs_of_parts,
+    same_entry,
+)
 from leafwise._trees.leaves import LeafKind
 
 if TYPE_CHECKING:
@@ -48,13 +58,14 @@ class StaticFacts(NamedTuple):
     """What words a static: how its field compares functions, and where in it they differ.
 
     Of a static leaf, which `equinox.filter_jit` makes, also the class of the object that holds it,
-    and how many leaves that has.
+    and how many leaves that has; of a static argument, the names in the code of its function.
     """
 
     by: str | None
     path: str
     cls: type = object
     leaves: int = 0
+    reads: frozenset[str] | None = None
 
 
 def _unhashable(reason: Reason) -> Advice:
@@ -103,9 +114,12 @@ def _shape(reason: Reason) -> Advice:
 
 def _aux_data(reason: Reason) -> Advice:
     path, one, other = first_difference(reason.before, reason.after)
-    if not path:
+    if not path and jax_equal(one, other) is not False:
         return note("the node's aux_data differs")
-    return note(f"{_short(one)} -> {_short(other)} (at {path} of its aux_data)")
+    advice, path = _differing(reason, StaticFacts(None, ""), "")
+    where = f"at {path} of its aux_data" if path else "its aux_data"
+    change = advice.change or f"{_short(one)} -> {_short(other)}"
+    return advice._replace(change=f"{change} ({where})")
 
 
 def _dtype(reason: Reason) -> Advice:
@@ -217,39 +231,54 @@ def _unsound(reason: Reason) -> Advice:
 
 def _static(reason: Reason) -> Advice:
     """Word a static, by its `StaticFacts`."""
-    one, other = reason.before, reason.after
-    by, path, cls, _ = reason.details
-    if not path and (one is MISSING or other is MISSING):
+    if not reason.details.path and (reason.before is MISSING or reason.after is MISSING):
         return note("only one of the two calls has this static")
-    if (holder := _recreated_class(reason)) is not None:
-        changes = changed_part(one, other)
-        advice = recreated_object(holder, changes)
-        return _or_by_content(advice) if by == "identity" and not changes else advice
-    if by != "content":  # else these are the first parts that differ
-        path, one, other = first_difference(one, other)
-    if is_function(one) and is_function(other):
-        # One that is recreated with the same content is equal where that is compared.
-        if by == "content" or not are_recreated(one, other):
-            advice = Advice("another function", Fix(act=Act.NOTHING))
-        else:
-            changes = changed_part(one, other)
-            advice = recreated_function(other, changes, _shared_data(one, other))
-            advice = _or_by_content(advice) if by == "identity" and not changes else advice
-    elif cls is not object and is_a(other, float) and not math.isnan(other):
-        advice = _array_for_number(reason.path)  # under `equinox.filter_jit`
-    else:
-        advice = _static_fix(one, other)
-        if advice.fix.act is Act.MAKE_DYNAMIC and is_a(other, float):
-            words, names = advice.fix.words, _trained(reason.path)
-            words += _NOT_TRAINED * len(names)
-            advice = Advice("", Fix(words, Act.MAKE_DYNAMIC, names=names))
+    advice, path = _differing(reason, reason.details, reason.path)
     path = _with_names(reason.before, path)
     if not path:
         return advice
     change = advice.change
     if not change and "..." in describe(reason.before):  # else the two texts may be one
+        _, one, other = first_difference(reason.before, reason.after)
         change = f"`{_short(one)}` -> `{_short(other)}`"
     return advice._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
+
+
+def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, str]:
+    """Word the first parts of two statics that differ, by their name; return the way to them."""
+    before, after, by, path = reason.before, reason.after, facts.by, facts.path
+    one, other = before, after
+    if by == "content":  # these are the first parts that differ, and not recreated
+        if is_function(one) and is_function(other):
+            return Advice("another function", Fix(act=Act.NOTHING)), path
+        return _static_fix(one, other), path
+    path, one, other = first_difference(before, after)
+    holder, way = _recreated_holder(before, path, one, other)
+    is_object = compares_by_identity(type(other)) and type(one) is type(other)
+    if holder is not None:
+        changes = changed_parts(before, after, name if way else "", facts.reads)
+        advice = recreated_object(_class_name(type(holder)), changes)
+        path = "" if changes else way
+    elif is_function(one) and is_function(other):
+        if not are_recreated(one, other):
+            return Advice("another function", Fix(act=Act.NOTHING)), path
+        changes = changed_parts(one, other, reads=facts.reads)
+        advice = _wrapped_again(one, other)
+        advice = advice or recreated_function(other, changes, _shared_data(one, other))
+    elif is_object and not is_a(other, Enum):
+        changes = changed_parts(one, other, name and name + path, facts.reads)
+        return recreated_instance(one, other, changes), path
+    elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
+        return _array_for_number(reason.path), path  # under `equinox.filter_jit`
+    else:
+        advice = _static_fix(one, other)
+        if advice.fix.act is Act.MAKE_DYNAMIC and is_a(other, float):
+            names = _trained(reason.path)
+            words = advice.fix.words + _NOT_TRAINED * len(names)
+            advice = Advice("", Fix(words, Act.MAKE_DYNAMIC, names=names))
+        return advice, path
+    # One that is recreated with the same content is equal where that is compared.
+    return (_or_by_content(advice) if by == "identity" and not changes else advice), path
 
 
 def _array_for_number(path: str) -> Advice:
@@ -275,18 +304,22 @@ def _or_by_content(advice: Advice) -> Advice:
     return advice._replace(fix=advice.fix._replace(words=words))
 
 
-def _recreated_class(reason: Reason) -> str | None:
-    """Return the class of a static that is recreated with its functions: an optimizer."""
-    if reason.cause is not Cause.STATIC or reason.details.by == "content":
-        return None
-    cls = type(reason.before)
-    if module_of(cls) in ("builtins", "functools"):
-        return None
-    with contextlib.suppress(Exception):  # code of the values' own classes
-        path, one, other = first_difference(reason.before, reason.after)
-        if re.fullmatch(r"\.\w+", path) and are_recreated(one, other):
-            return _class_name(cls)
-    return None
+def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any, str]:
+    """Return what is recreated with the functions at a path, an optimizer, and the way to it."""
+    way, _, name = path.rpartition(".")
+    if name.isidentifier() and are_recreated(one, other):
+        holder = _part_at(value, way)
+        if module_of(type(holder)) not in ("builtins", "functools") and not is_function(holder):
+            return holder, way
+    return None, ""
+
+
+def _part_at(value: Any, path: str) -> Any:
+    """Return the part of a value at a path."""
+    for step, part in kind_of(value).parts(value) if path else ():
+        if path.startswith(step) and path[len(step) : len(step) + 1] in ("", ".", "["):
+            return _part_at(part, path[len(step) :])
+    return value
 
 
 def _class_name(cls: type) -> str:
@@ -321,11 +354,6 @@ def _static_fix(one: Any, other: Any) -> Advice:
         names = distinct_names(type(one), type(other))
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
         return Advice(change, Fix("pass values of one type"))
-    if compares_by_identity(type(one)) and not is_a(other, Enum):
-        name = _type_name(other)
-        if is_installed_module(module_of(type(other))):  # which the user cannot change
-            return fix(f"make it once, and pass the same one: {name} compares by identity")
-        return fix(f"keep one object, or make {name} a frozen dataclass: it compares by identity")
     if is_a(other, int | float | complex) and not is_a(other, bool):
         words = "keep one value; if it is no shape or length, make it dynamic"
         return fix(words, Act.MAKE_DYNAMIC)
@@ -361,19 +389,81 @@ def definition_of(value: Any, depth: int = 5) -> Any:
     return tuple(found)
 
 
-def changed_part(one: Any, other: Any) -> list[Change]:
-    """Return what two recreated functions hold that differs, if it has a name."""
+def changed_parts(
+    one: Any, other: Any, name: str = "", reads: "frozenset[str] | None" = None
+) -> list[Change]:
+    """Return what two recreated values hold that differs, by its name in the code.
+
+    Args:
+        one: A function or an object.
+        other: Another one, of the same definition or class.
+        name: The name of the object.
+        reads: The names in the code that reads it; None if that is not known.
+    """
+    changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
-        if all(hasattr(function, "__wrapped__") for function in (one, other)):
-            one, other = inspect.unwrap(one), inspect.unwrap(other)
-        path, mine, its = first_difference(one, other, by="content")
-        name = re.sub(r".*__(closure|kwdefaults)__\['(\w+)'\]", r"\2", path).lstrip(".")
-        before, after = _short(mine), _short(its)
-        if before == after and hasattr(its, "shape"):
-            after = f"another {after}"
-        if name and before != after and " at 0x" not in after:
-            return [Change(name, before, after)]
-    return []
+        for path, mine, its in all_differences(one, other, by="content"):
+            first = re.match(r"(?:\.__self__)?\.([^\W_]\w*|_[^\W_]\w*)", path)
+            if reads is not None and first is not None and first[1] not in reads:
+                continue
+            at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]
+            parts = mine, its
+            if at != path:  # one of another definition, or no more than JAX's record of it
+                parts = _part_at(one, at), _part_at(other, at)
+            texts = None if are_recreated(*parts) else _changed_texts(*parts)
+            if texts is not None and at:
+                variable, holder = _variable_at(one, at, name)
+                function = _part_at(one, at.partition(".__")[0])
+                how = how_to_pass(*parts)
+                if str(read(function, "__module__", "")).startswith("optax."):
+                    how = "an argument (`optax.inject_hyperparams`)"
+                change = Change(variable, *texts, holder=holder, how=how)
+                changes.setdefault(str(change), change)
+    return list(changes.values())[:_MOST_CHANGES]
+
+
+_MOST_CHANGES: Final = 4
+_OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|_jit_info)\b")
+
+
+def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
+    """Return two values that differ as texts, empty where these do not say it; None if unknown."""
+    before, after = _short(one), _short(other)
+    if before != after and " at 0x" not in after:
+        return before, after
+    is_known = is_distinct(one, other, "content")
+    if hasattr(other, "shape"):
+        with contextlib.suppress(Exception):  # a key, or data that is elsewhere
+            if np.array_equal(one, other):
+                return None
+        return before, f"another {after}"
+    return ("", "") if is_known else None
+
+
+_HELD: Final = r"\.(__closure__|__kwdefaults__|keywords|__defaults__|args)\[(.+?)\]"
+
+
+def _variable_at(value: Any, path: str, name: str) -> tuple[str, str]:
+    """Return what a path leads to, as the code spells it, and the function that holds it."""
+    held = re.fullmatch(rf"(.*){_HELD}(.*)", path)
+    if held is None:
+        return _spelled(name + path), ""
+    inner, how, variable, rest = held.groups()
+    if variable.isdigit():  # by the name of the parameter
+        function, number = _part_at(value, inner), int(variable)
+        code = read(read(function, "func", function), "__code__", None)
+        parameters = () if code is None else code.co_varnames[: code.co_argcount]
+        if how == "__defaults__":
+            parameters = parameters[-len(function.__defaults__) :]
+        variable = parameters[number] if number < len(parameters) else f"args[{number}]"
+    holder = _spelled(name + re.split(_HELD, path)[0])
+    is_named = bool(name) or holder.startswith("self")
+    return variable.strip("'") + rest, holder if is_named else ""
+
+
+def _spelled(way: str) -> str:
+    way = re.sub(r"\.(__wrapped__|_fun)\b", "", way).lstrip(".")
+    return re.sub(r"^(\w*\.)?__self__\b", "self", way)
 
 
 def _shared_data(one: Any, other: Any) -> list[str]:
@@ -397,11 +487,35 @@ def recreated_object(name: str, changes: "Sequence[Change]" = ()) -> Advice:
     """Word an object whose functions are recreated with it, and what it captures that differs."""
     if not changes:
         return Advice(f"a new {name} each call", Fix("create it once"))
-    how = " (`optax.inject_hyperparams`)" if name.startswith("optax.") else ""
     return Advice(
-        f"a new {name} each call, with another {_joined(map(str, changes))}",
-        Fix(f"pass {_named(changes)} as an argument{how}, and create the rest once"),
+        f"a new {name} each call{_with_another(changes)}",
+        Fix(f"{_passed(changes)}, and create the rest once"),
     )
+
+
+def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]") -> Advice:
+    """Word an object that compares by identity, and what differs in it."""
+    name = _type_name(other)
+    advice = recreated_object(name, changes)
+    if is_installed_module(module_of(type(other))):  # which the user cannot change
+        if any("._" not in change.name for change in changes):
+            return advice._replace(fix=Fix("keep one, or a few: each has a program"))
+        words = f"make it once, and pass the same one: {name} compares by identity"
+        return Advice(f"a new {name} each call", Fix(words))
+    if changes:
+        return advice
+    why: list[str] = []
+    for step, mine, its in pairs_of_parts(one, other):
+        if (is_same := same_entry(mine, its)) is not True:
+            how = "differs" if is_distinct(mine, its, "content") else "compares by identity"
+            how = "has no hash" if is_same is None else how
+            why.append(f"`{step.lstrip('.')}` {how}")
+    words = f"keep one object, or make {name} a frozen dataclass: it compares by identity"
+    if why:
+        words = f"keep one object: a frozen dataclass would not help, as {_joined(why)}"
+    elif "__init__" in vars(type(other)) and not dataclasses.is_dataclass(other):
+        words += " (fields take the place of its `__init__`)"
+    return advice._replace(fix=Fix(words))
 
 
 def recreated_function(
@@ -409,23 +523,37 @@ def recreated_function(
 ) -> Advice:
     """Word a function that is recreated, and what it captures or reads that differs."""
     if is_a(other, types.MethodType | BoundMethod):
-        how = "keep one object, or pass that and call its method"
-        return Advice("a method of another object", Fix(how))
+        how, change = "keep one object, or pass that and call its method", ""
+        if changes:
+            how, change = f"{_passed(changes)}, and keep one object", _with_another(changes)
+        return Advice(f"a method of another object{change}", Fix(how))
     name = getattr(other, "__qualname__", "")
     kind = "partial" if is_a(other, functools.partial) else "function"
     kind = "lambda" if name.endswith("<lambda>") else kind
     if changes:
-        how = f"pass {_named(changes)} as an argument"
+        how = _passed(changes)
         if any(change.is_function for change in changes):  # which no jitted function takes
             how = f"create {_named(changes)} once, with what differs in it as an argument"
         return Advice(
-            f"a new {kind} each call, with another {_joined(map(str, changes))}",
+            f"a new {kind} each call{_with_another(changes)}",
             Fix(f"{how}, and define the {kind} once"),
         )
     names = _joined(f"`{name}`" for name in shared[:2])
     rest = f", and pass {names} as an argument if that changes" if names else ""
     how = once(is_in_module="<locals>" not in name)
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
+
+
+def _wrapped_again(one: Any, other: Any) -> Advice | None:
+    """Word a function that is wrapped at each call, though it is defined once."""
+    inner, name = inspect.unwrap(other), read(other, "__qualname__", "")
+    if inner is other or jax_equal(inspect.unwrap(one), inner) is not True:
+        return None
+    maker = dict(zip(JITTED, ("jax.jit", "lw.jit"), strict=True)).get(type(other))
+    wrapped = read(inner, "__name__", "a function")
+    what = f"`{maker}({wrapped})` is made again" if maker else f"a new wrapper of `{wrapped}`"
+    how = once(is_in_module="<locals>" not in name)
+    return Advice(f"{what} each call", Fix(f"make it {how}", Act.DEFINE_ONCE))
 
 
 def fix_through_package(reason: Reason) -> Fix:
@@ -441,14 +569,11 @@ def fix_through_package(reason: Reason) -> Fix:
             return Fix()
         how = "put it and this call into a function of {}, and `jax.jit` that once, "
         how += "if it has no side effects"
-        path, _, value = first_difference(one, other, by="content")
-        if path:
-            name = re.search(r"([^\W\d]\w*)\W*$", path)
-            is_traced = is_a(value, int | float | complex) or hasattr(value, "dtype")
-            what = f"`{name[1]}`" if name else "what differs in it"
-            return Fix(how.format(what)) if is_traced else Fix()
+        if changes := changed_parts(one, other):
+            is_static = any(change.how == "a static argument" for change in changes)
+            return Fix() if is_static else Fix(how.format(_named(changes)))
         if not is_function(other):
-            return _static_fix(one, other).fix
+            return recreated_instance(one, other, ()).fix
         fix = recreated_function(other).fix
         names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
         return Fix(f"{fix.words}; if {names} changes, {how.format(names)}") if names else fix
@@ -503,7 +628,19 @@ def once(*, is_in_module: bool) -> str:
 
 
 def _named(changes: "Sequence[Change]") -> str:
-    return _joined(f"`{change.name}`" for change in changes)
+    return _joined(change.place for change in changes)
+
+
+def _with_another(changes: "Sequence[Change]") -> str:
+    return f", with another {_joined(map(str, changes))}"
+
+
+def _passed(changes: "Sequence[Change]") -> str:
+    """Return how to pass what differs: "pass `a` and `b` as an argument"."""
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(change.how, []).append(change)
+    return f"pass {_joined(f'{_named(several)} as {how}' for how, several in groups.items())}"
 
 
 def _joined(texts: "Iterable[str]") -> str:
@@ -516,6 +653,12 @@ def _short(value: Any) -> str:
 
 def _type_name(value: Any) -> str:
     return type(value).__qualname__
+
+
+def _cleared_by_call(reason: Reason) -> Advice:
+    where = f" at {reason.details}" if reason.details else ""
+    once = Fix("leave it out where the same is called again")
+    return Advice(f"`jax.clear_caches()`{where} clears what was compiled", once)
 
 
 def _unread(reason: Reason) -> Advice:
@@ -557,12 +700,14 @@ class Cause(Enum):
     BATCH = fix("pad to one size, or a few", Act.PAD)
     AXES = fix("keep one choice of axes")
     GROWING = fix("preallocate, or pad", Act.PAD)
+    RESIZED = fix("pad to one size, and `jax.jit` the function around it", Act.PAD)
     DTYPE = member(_dtype)
     RAW_KEY = fix(
         "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"
     )
     WEAK_TYPE = member(_weak_type)
     OTHER_RESULTS = fix("choose one in every call: what the calls return differs, too")
+    VARYING = fix("let it vary along the same axes in every call, by `jax.lax.pcast`")
     SHARDING = fix(
         "keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`"
     )
@@ -587,6 +732,7 @@ class Cause(Enum):
         "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
     )
     CLEARED = note("there are no dispatch entries: the caches were cleared, or cannot be used")
+    CLEARED_BY_CALL = member(_cleared_by_call)
     UNSEEN_CALLS = note("this version of JAX does not show what it does for a call")
     UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
     UNREAD = member(_unread)
@@ -605,8 +751,11 @@ class Cause(Enum):
         """Return the values of a static as text, where both texts would be one."""
         if self is not Cause.STATIC:
             return None
-        if (holder := _recreated_class(reason)) is not None:
-            return holder, "a new one"
+        with contextlib.suppress(Exception):  # code of the values' own classes
+            path, one, other = first_difference(reason.before, reason.after)
+            holder, way = _recreated_holder(reason.before, path, one, other)
+            if reason.details.by != "content" and holder is not None and not way:
+                return _class_name(type(holder)), "a new one"
         before, after = format_value(reason.before), format_value(reason.after)
         if before == after and "..." in before:
             with contextlib.suppress(Exception):  # code of the values' own classes
@@ -619,13 +768,17 @@ class Cause(Enum):
         first = reasons[0]
         if self is not Cause.STATIC or len(reasons) != first.details.leaves or len(reasons) == 1:
             return reasons
-        cls, changes = first.details.cls, list[Change]()
+        cls, changes = first.details.cls, dict[str, Change]()
         if module_of(cls) == "builtins":
             return reasons
         for reason in reasons:
             if not are_recreated(reason.before, reason.after):
                 return reasons
-            changes = changes or changed_part(reason.before, reason.after)
+            parts = changed_parts(reason.before, reason.after)
+            changes |= {str(change): change for change in parts}
         name = _class_name(cls)
-        words, advice = (Verbatim(name), Verbatim("a new one")), recreated_object(name, changes)
+        words, advice = (
+            (Verbatim(name), Verbatim("a new one")),
+            recreated_object(name, [*changes.values()]),
+        )
         return [Reason(first.holder or "", first.kind, first.outcome, *words, advice)]

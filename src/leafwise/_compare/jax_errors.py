@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,8 +130,56 @@ def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> lis
     if found is None:
         return []
     paths = re.split(r",? and |, ", found[1])
+    constructed = _constructed(error, paths)
+    if constructed:
+        return [constructed]
     numpy = isinstance(error, jax.errors.TracerArrayConversionError)
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
+
+
+_CONSTRUCTORS: Final = frozenset(
+    {"__init__", "__new__", "__post_init__", "__check_init__", "__attrs_post_init__"}
+)
+
+
+def _constructed(error: BaseException, paths: list[str]) -> str:
+    """Return what to do where a constructor reads a value; empty if none does."""
+    frames = itertools.dropwhile(_is_of_jit, frames_of(error))
+    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), frames))
+    places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in _CONSTRUCTORS]
+    if not places:
+        return ""
+    code, values = frames[places[0]].f_code, frames[places[0]].f_locals
+    instance = values.get(code.co_varnames[0])
+    cls = instance if isinstance(instance, type) else type(instance)
+    name = cls.__name__
+    reads = f"`{name}.{code.co_name}` reads {' and '.join(map('`{}`'.format, paths))}"
+    above = frames[places[-1] + 1 :]
+    if _unflattens(above, paths[0]):
+        fix = f"construct it with `object.__new__({name})` there"
+        if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
+            fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
+        return f"{reads} when JAX unflattens: {fix}"
+    if not isinstance(error, jax.errors.TracerBoolConversionError):
+        return ""  # of a shape, say
+    fields = {f"self.{name}": value for name, value in getattr(instance, "__dict__", {}).items()}
+    traced = (name for name, value in (fields | values).items() if is_a(value, Tracer))
+    return (
+        f"{reads} while JAX traces: check it only `if not isinstance({next(traced, 'x')}, "
+        f"jax.core.Tracer)`; make it static only if it decides shapes or structure"
+    )
+
+
+def _unflattens(frames: Sequence[types.FrameType], path: str) -> bool:
+    """Return whether frames lead to JAX, and not to the traced function, which has the argument."""
+    root = re.split(r"\W", path)[0]
+    names = (frame.f_locals for frame in frames if "unflatten" not in frame.f_code.co_name)
+    return root != path and not any(root in each for each in names)
+
+
+def _is_of_jit(frame: types.FrameType) -> bool:
+    """Return whether a frame is one of those between a function and the call that traces it."""
+    return str(frame.f_globals.get("__name__")).startswith(("jax._src.", "leafwise._jit."))
 
 
 def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:

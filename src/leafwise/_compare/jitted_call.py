@@ -13,6 +13,7 @@ import numpy as np
 
 from leafwise._compare.fixes import once
 from leafwise._display.reasons import Act, Fix
+from leafwise._jax.stack import is_jit_off
 from leafwise._objects.call_site import position_of
 
 _IN_WORDS: Final = Fix(
@@ -22,6 +23,8 @@ _IN_WORDS: Final = Fix(
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return how the call that a frame is making is compiled once, with code where possible."""
+    if is_jit_off():
+        return Fix()
     text, tree = ("", None) if frame is None else _call(frame)
     if frame is None or tree is None:
         return _IN_WORDS

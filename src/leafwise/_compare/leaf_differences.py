@@ -9,6 +9,7 @@ import numpy as np
 
 from leafwise._compare.fixes import Cause, StaticFacts
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
+from leafwise._jax.compat import varying_axes
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got
 from leafwise._trees.equality import StaticPair, is_distinct, jax_equal, verdict_of
@@ -65,6 +66,10 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
         is_explained = True
         leaves = Verbatim(mine), Verbatim(its)
         yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *leaves, Cause.WEAK_TYPE, (mine, its))
+    axes = varying_axes(mine.aval), varying_axes(its.aval)
+    if axes[0] != axes[1]:
+        is_explained = True
+        yield Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING)
     if _aval_sharding(mine) != _aval_sharding(its) or not is_explained:
         placements = _format_placement(mine), _format_placement(its)
         yield Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING)

@@ -104,8 +104,9 @@ class Finding:
 
     @property
     def names(self) -> list[str]:
-        """The functions or operations, each once."""
-        return list(dict.fromkeys(program.first.name for program in self.programs))
+        """The functions or operations, each once; the user's own first."""
+        programs = sorted(self.programs, key=lambda program: program.first.eager)
+        return list(dict.fromkeys(program.first.name for program in programs))
 
     @property
     def retraces(self) -> int:
@@ -132,7 +133,7 @@ class Finding:
         """What JAX did, in a few words: ``step retraced 3 times``."""
         if self.is_outside:
             return self._what_outside()
-        name, *_ = self.names
+        name = paths_of(self.names)
         sizes = self._sizes()
         if sizes and len(sizes) > 1:
             shown = ", ".join(sizes[:_MOST_SIZES]) + ", ..." * (len(sizes) > _MOST_SIZES)
@@ -166,15 +167,22 @@ class Finding:
         sizes = (size for (reason,) in every for size in (reason.before, reason.after))
         return list(dict.fromkeys(sizes))
 
+    @property
+    def is_resized(self) -> bool:
+        """Whether its programs, outside jitted functions, differ in sizes."""
+        kinds = {reason.kind for reason in self._every_reason()}
+        return self.is_outside and kinds == {ReasonKind.SHAPE}
+
     def _what_outside(self) -> str:
         noun, verb = ("program", "compiled") if self.recompiles else ("trace", "made")
-        if all(reason.kind is ReasonKind.SHAPE for reason in self._every_reason()):
+        if self.is_resized:
             explanations = (program.explanation for program in self.programs)
             sizes = max(why.nearest or 0 for why in explanations if why is not None) + 2
             # Of several operations in a package what the line calls, if that is one function.
             text = self.site.text if self.site and self.via and self.names[1:] else ""
             called = re.fullmatch(r"[^(]*?([^\W\d][\w.]*)\([^(]*", text)
-            name = called[1] if called else paths_of(self.names)
+            number = count(len(self.every), "program") if self.names[1:] else self.names[0]
+            name = called[1] if called else number
             return f"{name} {verb} for {sizes} sizes, outside `jit`"
         every, again = (
             [program for program in several if program.is_compiled is (noun == "program")]
@@ -214,7 +222,8 @@ class Finding:
 
     def fixes(self) -> list[Fix]:
         """Return what to do, the fix of most programs first."""
-        fixes = Counter(reason.fix for reason in self._every_reason() if reason.fix)
+        every = ([reason.fix for reason in program.reasons] for program in self.programs)
+        fixes = Counter(fix for several in every for fix in dict.fromkeys(several) if fix)
         unlike: dict[Any, Fix] = {}
         for fix, _ in fixes.most_common():
             unlike.setdefault(fix.alike, fix)
@@ -268,7 +277,10 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
     for program in programs_of(events):
         first = program.first
         line = line_of(first.site)
-        if first.eager:
+        if (culprit := program.explained.culprit) is not None:
+            key = line_of(culprit), "culprit"
+            rows.setdefault(key, Finding(culprit, is_outside=False)).programs.append(program)
+        elif first.eager:
             finding = rows.setdefault((line, "outside"), Finding(first.site, is_outside=True))
             finding.every.append(program)
             finding.programs += [program] if program.is_repeat else []
@@ -283,9 +295,37 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
         if len(several) > 1 or several[0].explained.recreated != "new":
             finding = Finding(several[0].first.site, is_outside=False)
             rows.setdefault((line, identity, "recreated"), finding).programs.extend(several)
+    _join_sizes(rows)
     least = min(_SMALL, _SMALL * busy(events))
     again = [row for row in rows.values() if row.programs and (row.seconds < least) is small]
     return sorted(again, key=lambda finding: -finding.seconds)
+
+
+def _join_sizes(rows: dict[Any, Finding]) -> None:
+    """Count all that lines compile for other sizes, from their second run on.
+
+    Of a line that another such line calls, that counts with the other one.
+    """
+    resized = {key: row for key, row in rows.items() if row.is_resized}
+    for key, row in resized.items():
+        callers = row.programs[0].explained.callers
+        outer = [
+            rows[line_of(site), "outside"]
+            for site in callers
+            if (line_of(site), "outside") in resized
+        ]
+        for finding in outer[-1:]:
+            finding.every += row.every
+            del rows[key]
+    for row in filter(None, map(rows.get, resized)):
+        first = min(program.explained.run or 0 for program in row.every)
+        for program in row.every:
+            explained, why = program.explained, program.explanation
+            for event in program.events:
+                event.fix = None  # that of the finding
+            if why is not None and why.nearest is None and (explained.run or 0) > first:
+                explained.explanation = dataclasses.replace(why, nearest=0)
+        row.programs = [program for program in row.every if program.is_repeat]
 
 
 _SMALL: Final = 1e-3
@@ -308,11 +348,13 @@ def once_each(report: Report) -> list[tuple[str, int, float]]:
     """Return lines outside jitted functions without a finding, their programs and seconds."""
     every = (*report.findings, *report.first)
     outside = [finding for finding in every if finding.is_outside]
-    known = {(line_of(finding.site), name) for finding in outside for name in finding.names}
+    programs = [program for finding in outside for program in finding.programs]
+    known = {(line_of(program.first.site), program.first.name) for program in programs}
     lines: dict[str, list[ProgramEvents]] = {}
     for program in programs_of(report.events):
         at = line_of(program.first.site), program.first.name
-        if program.first.eager and program.is_compiled and at not in known:
+        is_plain = program.is_compiled and program.explained.culprit is None
+        if program.first.eager and is_plain and at not in known:
             lines.setdefault(place(program.first.site), []).append(program)
     rows = [
         (line, len(programs), busy([event for one in programs for event in one.events]))

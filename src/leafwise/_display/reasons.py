@@ -73,6 +73,8 @@ class ReasonKind(StrEnum):
     """The dtype of a leaf."""
     WEAK_TYPE = "weak type"
     """Whether the dtype of a leaf gives way to others."""
+    VARYING = "varying axes"
+    """The axes of a `jax.shard_map` along which a leaf varies."""
     CONFIG = "config"
     """JAX's configuration."""
     SHARDING = "sharding"
@@ -156,16 +158,25 @@ class Fix(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What two functions of one definition capture that differs."""
+    """What two functions of one definition capture that differs, or two objects of one class."""
 
     name: str
     before: str = ""
     after: str = ""
     is_function: bool = False
+    holder: str = ""
+    """The function that captures it, if that has a name of its own: an attribute."""
+    how: str = "an argument"
+    """What to pass it as."""
+
+    @property
+    def place(self) -> str:
+        """Return the name, and that of the function that captures it."""
+        return f"`{self.name}`" + (f" of `{self.holder}`" if self.holder else "")
 
     def __str__(self) -> str:
-        """Return the name, and both values unless these are functions or too long."""
-        return f"`{self.name}`" + (f", {self.before} -> {self.after}" if self.before else "")
+        """Return the place, and both values unless these are functions or too long."""
+        return self.place + (f", {self.before} -> {self.after}" if self.before else "")
 
 
 class Advice(NamedTuple):
@@ -345,7 +356,7 @@ class Explanation(ShownAsText):
         lines = [f"first call: {first}" if first else words]
         # A retrace or recompile makes a new dispatch entry anyway.
         shown = [reason for reason in self.reasons if reason.outcome is not Outcome.DISPATCH]
-        every = _joined(merged((*(shown or self.reasons), *self.unsound)))
+        every = joined(merged((*(shown or self.reasons), *self.unsound)))
         lines += [str(reason) for reason in every[:_SHOWN]]
         if len(every) > _SHOWN:
             lines.append(f"... and {len(every) - _SHOWN} more")
@@ -393,7 +404,7 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
     ]
 
 
-def _joined(reasons: Iterable[Reason]) -> list[Reason]:
+def joined(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons, those that differ in their paths alone as one."""
     groups = _groups(reasons, lambda reason: (reason.kind, reason.change, reason.fix.alike))
     return [

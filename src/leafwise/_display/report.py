@@ -147,6 +147,8 @@ class EventRecord:
     What is said of a program is on its first event; what XLA got is on its compilation, which
     is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs;
     ``earlier`` is the line of the call that this one is compared with, if that is another.
+    ``culprit`` is the line for which it is made again, where that is none of its own; ``callers``
+    are the user's lines around one that JAX compiles for other sizes, outside jitted functions.
     """
 
     kind: EventKindText
@@ -169,6 +171,8 @@ class EventRecord:
     first: FirstCompile | None = None
     unfinished: bool = False
     fix: Fix | None = None
+    culprit: SiteRecord | None = None
+    callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
     earlier: str = ""
 
     @property

@@ -45,6 +45,7 @@ class Internal(Enum):
     TRACEBACKS = "its frames in tracebacks", "traceback_util config.traceback_filtering", ""
     REFUSALS = "the trees that derivatives compare", "custom_derivatives._flatten_bwd api._jvp", ""
     PROCESSES = "its client of other processes", "distributed.global_state", ""
+    OFF = "that jit is off", "config.disable_jit dispatch.apply_primitive", ""
     DROPPED = "the dropped fields of dataclasses", "tree_util._registry", ""
     EXPORTED = "the classes that it exports", "export._export.deserialization_registry", ""
 
@@ -112,6 +113,23 @@ def concrete_mesh() -> Any:
     with contextlib.suppress(AttributeError, ValueError):  # it can be used outside alone
         return jax.sharding.get_mesh()
     return None
+
+
+def varying_axes(value: Any) -> tuple[str, ...]:
+    """Return the axes of the `jax.shard_map` around a trace along which a type or tracer varies."""
+    kind: Any = jax.typeof(value) if isinstance(value, jax.Array) else value
+    axes: Any = getattr(kind, "vma", None)  # before JAX 0.10
+    if axes is None:
+        axes = getattr(getattr(kind, "manual_axis_type", None), "varying", ())
+    return tuple(sorted(axes))
+
+
+def vary(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """Return an array that JAX takes to vary along more axes."""
+    namespace: Any = jax.lax
+    if hasattr(namespace, "pcast"):
+        return namespace.pcast(array, axes, to="varying")
+    return namespace.pvary(array, axes)
 
 
 StaticOptions: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]

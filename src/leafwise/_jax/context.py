@@ -52,6 +52,16 @@ def with_number(number: int | None) -> AbstractContextManager[None]:
     return block
 
 
+def traced_afresh() -> AbstractContextManager[None]:
+    """Return a block that takes up no earlier trace, not of a function that has a number either."""
+    return with_number(-new_number())
+
+
+def is_traced_afresh() -> bool:
+    """Return whether this thread is in such a block."""
+    return (current_number() or 0) < 0
+
+
 def current_number() -> int | None:
     """Return the number of this thread; None if there is none."""
     return None if _number is None else _number.value

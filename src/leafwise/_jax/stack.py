@@ -36,12 +36,16 @@ class RunningCall(NamedTuple):
 
     @property
     def is_for_shapes(self) -> bool:
-        """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called."""
+        """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called, or `jax.lax` itself."""
         frame = self.frame
         while not self.runs and frame is not None:
-            if not str(frame.f_globals.get("__name__")).startswith("jax._src."):
+            module = str(frame.f_globals.get("__name__"))
+            if not module.startswith("jax._src."):
                 return False
-            if frame.f_code.co_name in ("eval_shape", "make_jaxpr_f"):
+            if module.startswith("jax._src.lax.") or frame.f_code.co_name in (
+                "eval_shape",
+                "make_jaxpr_f",
+            ):
                 return True
             frame = frame.f_back
         return False
@@ -59,6 +63,11 @@ class Work(NamedTuple):
     source: str = ""  # of the function, as JAX says it: ``f at train.py:12``
     is_inside: bool = False  # a part of a trace that builds a jaxpr
     is_known: bool = True  # False where JAX does not show it: nothing above says anything then
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether `lower` or `trace` works, or what they returned, rather than a call."""
+        return not self.role if self.call is None else not self.call.runs
 
     @property
     def lowered(self) -> tuple[Any, Any, Any]:
@@ -208,6 +217,16 @@ _OF_PROGRAMS: Final = {
     ("interpreters.pxla", "lower_sharding_computation"),
     ("pjit", "_pjit_call_impl_python"),
 }
+
+
+def is_jit_off() -> bool:
+    """Return whether jit is off around this, which JAX hides from an operation that it compiles."""
+    for place, name, frame in frames_of_jax(inspect.currentframe()):
+        before = frame.f_locals.get("prev") if place == "dispatch" else None
+        if name == "apply_primitive" and isinstance(before, bool):
+            return before
+    option = getattr(inside("config"), "disable_jit", None)
+    return bool(getattr(option, "get_global", bool)())
 
 
 def functions_inside() -> set[tuple[str, int]] | None:

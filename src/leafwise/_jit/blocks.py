@@ -18,7 +18,7 @@ import numpy as np
 
 from leafwise._captures.fingerprint import describe_value
 from leafwise._captures.treatment import Way, lines_of
-from leafwise._jax.context import new_number, with_number
+from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, is_users_file, short_file
@@ -166,7 +166,7 @@ def program_change(
     again: Any = make(fresh, static_argnums=statics.numbers, static_argnames=statics.names)
     with ignore_events():
         known = jitted.trace(*args, **kwargs).jaxpr
-        with with_number(new_number()):
+        with traced_afresh():
             now = again.trace(*args, **kwargs).jaxpr
     if known.out_avals != now.out_avals:  # the text of a program does not show weak types
         return ProgramChange(str(known.out_avals), str(now.out_avals), "")

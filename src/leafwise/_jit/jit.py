@@ -26,7 +26,7 @@ from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
-from leafwise._jax.context import current_number, make_context
+from leafwise._jax.context import current_number, is_traced_afresh, make_context
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
@@ -314,8 +314,8 @@ class _TracedBody:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
         log, run = self.program_log, self.callee.with_values(args, kwargs)
-        if getattr(jax.config, "jax_disable_jit", False):
-            return run()
+        if getattr(jax.config, "jax_disable_jit", False) or is_traced_afresh():
+            return run()  # of such a trace there will be no program
         call = next((call for call in running_calls() if call.fun is self), None)
         if call is not None and call.runs:
             seen, named = call.args, call.kwargs

@@ -3,11 +3,12 @@
 One rule for operations, loops, and what packages make and call: it is compiled again if an earlier
 run of the line compiled a program with the same inputs and results at the same place, for functions
 of the same definition; and it is compiled for another size where the arrays of more than a few runs
-grow by one step.
+differ in one size.
 """
 
 import types
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import starmap
 from typing import Any, Final, NamedTuple
@@ -17,12 +18,22 @@ import jax
 from leafwise._captures.fingerprint import captured_by, describe_changes
 from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, definition_of, recreated_function
-from leafwise._compare.jitted_call import jit_once_fix
+from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
-from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import (
+    Act,
+    Advice,
+    Explanation,
+    Fix,
+    Outcome,
+    Reason,
+    ReasonKind,
+    Wording,
+)
 from leafwise._jax.context import trace_config
-from leafwise._jax.stack import RunningCall, Work
-from leafwise._objects.call_site import run_of, site_of, user_frame
+from leafwise._jax.stack import RunningCall, Work, is_jit_off
+from leafwise._jit.clears import count_of_clears, reason_of_clear
+from leafwise._objects.call_site import Site, run_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 
@@ -65,6 +76,8 @@ class _OutsideProgram(NamedTuple):
     results: tuple[Any, ...]
     signature: Signature | None
     functions: Mapping[str, SeenFunction]
+    given: Mapping[str, Any]
+    clears: int
 
 
 class _Place:
@@ -73,8 +86,7 @@ class _Place:
     def __init__(self) -> None:
         self.programs: dict[Any, _OutsideProgram] = {}  # by inputs and results
         self.latest: _OutsideProgram | None = None  # the first one of the latest run
-        self.step: Any = None  # by how much its arrays are longer than those of the run before
-        self.sizes = 1  # in a row: by one step, or for masks by any
+        self.sizes = 1  # in a row
 
     def identify(self, program: _OutsideProgram, work: Work) -> _OutsideProgram | None:
         """Add a program; return the earlier one that was the same, if there is one."""
@@ -87,14 +99,14 @@ class _Place:
         self.programs[key] = program
         return earlier
 
-    def steps(self, program: _OutsideProgram, *, is_any: bool) -> int:
+    def count_sizes(self, program: _OutsideProgram, *, is_any: bool) -> int:
         """Return how many sizes in a row came before a program, if it is the first of its run."""
         latest = self.latest
         if latest is not None and latest.run == program.run is not None:
             return 0
-        step = None if latest is None else _step(latest, program, is_any=is_any)
-        number = 0 if step is None else self.sizes if is_any or step == self.step else 1
-        self.latest, self.step, self.sizes = program, step, number + 1
+        is_resized = latest is not None and _is_resized(latest, program, is_any=is_any)
+        number = self.sizes if is_resized else 0
+        self.latest, self.sizes = program, number + 1
         return number
 
 
@@ -103,6 +115,7 @@ class OutsideLog:
 
     def __init__(self) -> None:
         self._places: dict[Any, _Place] = {}
+        self._of_line = defaultdict[Site | None, set[int]](set)
 
     def explain(
         self, name: str, work: Work, frame: types.FrameType | None
@@ -112,28 +125,31 @@ class OutsideLog:
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
         definitions = tuple(map(definition_of, call.functions.values()))
-        place = self._places.setdefault((name, site_of(user), call.place, definitions), _Place())
-        program = _program_of(call, work, run)
+        site = site_of(user)
+        place = self._places.setdefault((name, site, call.place, definitions), _Place())
+        self._of_line[site].add(call.place)
+        program = _program_of(call, work, run, given_in(user))
         earlier, latest, sizes = place.identify(program, work), place.latest, 0
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         reasons: list[Reason] = []
         # Within one run a package may well compile one operation with several constants.
         # Where no run is known, it is another one for what runs a function.
         if earlier is not None and (call.functions if run is None else earlier.run != run):
-            fix = _KEEP if call.is_direct else Fix()
-            if work.inputs is not None:
-                fix = jit_once_fix(user)
-            again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
-            reasons = list(_fresh(earlier, program, call, fix)) or [again]
+            reasons = _again(earlier, program, call, outcome, user)
         else:
-            sizes = place.steps(program, is_any=bool(call.is_masked or call.unsized))
+            if not _is_called_by_jax(user):  # for each leaf, say
+                sizes = place.count_sizes(program, is_any=bool(call.is_masked or call.unsized))
             if latest is not None and sizes >= _FEW_SIZES:
-                reasons = list(_sizes(latest, program, call, outcome))
+                is_one = len(self._of_line[site]) == 1
+                cause = Cause.GROWING if is_one else Cause.RESIZED
+                reasons = list(_sizes(latest, program, call, outcome, cause))
         nearest = max(sizes - 1, 0) if reasons else None
         return Explanation(outcome, tuple(reasons), nearest=nearest), run
 
 
-def _program_of(call: EagerCall, work: Work, run: int | None) -> _OutsideProgram:
+def _program_of(
+    call: EagerCall, work: Work, run: int | None, given: Mapping[str, Any]
+) -> _OutsideProgram:
     """Return what is kept of a program."""
     functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
     signature = None
@@ -141,13 +157,35 @@ def _program_of(call: EagerCall, work: Work, run: int | None) -> _OutsideProgram
         labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
         values = tuple(call.operands.values())
         signature = record(values, {}, StaticArguments(), labels=labels)
-    return _OutsideProgram(run, *_avals(work), signature, functions)
+    return _OutsideProgram(run, *_avals(work), signature, functions, given, count_of_clears())
+
+
+def _again(
+    earlier: _OutsideProgram,
+    program: _OutsideProgram,
+    call: EagerCall,
+    outcome: Outcome,
+    user: types.FrameType | None,
+) -> list[Reason]:
+    """Return why a program is compiled again that is the same as an earlier one."""
+    if is_jit_off():
+        facts = ReasonKind.CONFIG, outcome, False, True, Cause.JIT_IS_OFF
+        return [Reason("config.jax_disable_jit", *facts)]
+    fix = _KEEP if call.is_direct else Fix()
+    if outcome is Outcome.RECOMPILE or call.name not in _FOR_SHAPES:
+        fix = jit_once_fix(user)
+    cleared = reason_of_clear(earlier.clears, outcome)
+    again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
+    return list(_fresh(earlier, program, call, fix)) or [cleared or again]
 
 
 _FEW_SIZES: Final = 3
 """So many sizes are no repeat: a train and a test set."""
 
 _KEEP: Final = Fix("keep the result of the first call")
+_FOR_SHAPES: Final = {"eval_shape", "make_jaxpr"}
+_BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
+"""What JAX takes up again, outside `jit` too, for a function that it has traced before."""
 
 
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -169,17 +207,27 @@ def _fresh(
     for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
         advice = recreated_function(call.functions[name], change)
-        if any(changes):  # defined once, one would go on with the first value
+        # Defined once, one would go on with the first value; or JAX makes its own of it each time.
+        if any(changes) or call.name not in _BY_FUNCTION:
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
+    is_told = not after or any(changes) or call.name in _BY_FUNCTION
+    for name, value in () if is_told else program.given.items():
+        old = earlier.given.get(name, value)
+        if old != value:
+            yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, old, value, Advice("", fix))
 
 
 def _sizes(
-    before: _OutsideProgram, after: _OutsideProgram, call: EagerCall, outcome: Outcome
+    before: _OutsideProgram,
+    after: _OutsideProgram,
+    call: EagerCall,
+    outcome: Outcome,
+    cause: Wording,
 ) -> Iterator[Reason]:
     """Yield what is of another size."""
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
-    name, cause = "size", Cause.GROWING.value
+    name = "size"
     if call.is_masked:
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
@@ -187,7 +235,7 @@ def _sizes(
     elif before.signature is not None and after.signature is not None:
         for reason in differences(before.signature, after.signature).reasons:
             if reason.kind is ReasonKind.SHAPE:
-                yield reason._replace(cause=Cause.GROWING)
+                yield reason._replace(cause=cause)
         return
     yield Reason(name, ReasonKind.SHAPE, outcome, one, other, cause)
 
@@ -199,26 +247,20 @@ def _pairs(before: _OutsideProgram, after: _OutsideProgram) -> list[tuple[Any, A
     return [*inputs, *zip(before.results, after.results, strict=False)]
 
 
-def _step(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool) -> Any:
-    """Return by how much each array grows along one axis; None if they differ otherwise.
+def _is_resized(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool) -> bool:
+    """Return whether nothing but the size of arrays differs, of each by one number.
 
     Arrays that are made, of a shape that is given, are the parameters of something.
     """
-    steps = list(starmap(_longer, _pairs(before, after)))
-    if not any(steps) or None in steps:
-        return None
-    grows = before.inputs != after.inputs and all(step[1] > 0 for step in steps if step)
-    return steps if is_any or grows else None
+    changed = [(one, other) for one, other in _pairs(before, after) if one != other]
+    is_given = is_any or before.inputs != after.inputs
+    return is_given and bool(changed) and all(starmap(_has_one_change, changed))
 
 
-def _longer(one: Any, other: Any) -> tuple[int, ...] | None:
-    """Return along which axis alone an abstract value is longer, and by how much."""
-    if one == other:
-        return ()
+def _has_one_change(one: Any, other: Any) -> bool:
     before, after = (getattr(each, "shape", ()) for each in (one, other))
-    axes = [(at, n - m) for at, (m, n) in enumerate(zip(before, after, strict=False)) if m != n]
-    is_one = len(before) == len(after) and len(axes) == 1 and one.dtype == other.dtype
-    return axes[0] if is_one else None
+    changes = {n - m for m, n in zip(before, after, strict=False)} - {0}
+    return len(before) == len(after) and len(changes) == 1 and one.dtype == other.dtype
 
 
 # What the user called of JAX.
@@ -290,6 +332,12 @@ def _package(module: object) -> str:
 
 def _is_in_jax(frame: types.FrameType) -> bool:
     return _package(frame.f_globals.get("__name__")) in _JAX
+
+
+def _is_called_by_jax(frame: types.FrameType | None) -> bool:
+    while frame is not None and not _is_in_jax(frame):
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_of_jax(fun: Any) -> bool:

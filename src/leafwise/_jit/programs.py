@@ -1,13 +1,16 @@
 """The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
+import functools
 import heapq
 import inspect
+import types
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from leafwise._captures.bindings import names_in, reachable
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
@@ -19,7 +22,10 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
+from leafwise._jit.clears import count_of_clears, reason_of_clear
+from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.nodes import Node
@@ -103,6 +109,7 @@ class ProgramEntry:
         observation: Where that was.
         statics: What its statics were after the trace, for the audit; None if there is none.
         digests: Digests of the NumPy arrays among its constants; None if nobody asked.
+        clears: How often JAX's caches had been cleared before, as far as that is noted.
     """
 
     outcome: Outcome
@@ -125,6 +132,7 @@ class ProgramEntry:
     observation: Observation | None = None
     statics: Any = None
     digests: list[bytes] | None = None
+    clears: int = dataclasses.field(default_factory=count_of_clears)
 
     @cached_property
     def place(self) -> int:
@@ -133,8 +141,8 @@ class ProgramEntry:
 
     @property
     def is_call(self) -> bool:
-        """Whether a call of the function itself led to it."""
-        return self.ran and not self.is_inner
+        """Whether it was made for calls of the function itself: by one, or compiled ahead."""
+        return (self.ran or self.compile_seconds > 0) and not self.is_inner
 
     @property
     def is_compiled(self) -> bool:
@@ -198,7 +206,12 @@ class ProgramLog:
         self._nearby = NearbyPrograms()
 
     def explain(
-        self, signature: Signature, *, retraced: bool = False, inner: bool = False
+        self,
+        signature: Signature,
+        *,
+        retraced: bool = False,
+        inner: bool = False,
+        site: Site | None = None,
     ) -> Explanation:
         """Explain a call against the programs in the log."""
         nearby, programs = self._nearby.nearest(signature), list(self.programs)
@@ -206,7 +219,7 @@ class ProgramLog:
             chosen = [at for at in nearby if inner or programs[at].is_call]
         else:
             chosen = [at for at in nearby if self.is_own(programs[at].state)]
-        found = self._nearest(chosen, programs, signature)
+        found = self._nearest(chosen, programs, signature, site)
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
             return found
         place = hash(signature)
@@ -215,15 +228,37 @@ class ProgramLog:
         return self._nearest(sorted(chosen), programs, signature)
 
     def _nearest(
-        self, chosen: list[int], programs: list[ProgramEntry], signature: Signature
+        self,
+        chosen: list[int],
+        programs: list[ProgramEntry],
+        signature: Signature,
+        site: Site | None = None,
     ) -> Explanation:
         known = [
             (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
         ]
+        known.sort(key=lambda pair: programs[pair[0]].ran)  # of equal ones a call is the nearest
         signatures = [earlier for _, earlier in known]
-        explanation = nearest(signatures, signature, placed=self.callee.placed)
+        of_line = [each for each in programs[-_SEARCHED:] if site and each.site == site]
+        reasons = [reason for each in of_line for reason in each.explanation.reasons]
+        shared = frozenset((reason.path, reason.kind) for reason in reasons)
+        explanation = nearest(signatures, signature, placed=self.callee.placed, shared=shared)
         place = None if explanation.nearest is None else known[explanation.nearest][0]
-        return Explanation(explanation.outcome, explanation.reasons, explanation.unsound, place)
+        named = tuple(map(self._with_names_read, explanation.reasons))
+        return Explanation(explanation.outcome, named, explanation.unsound, place)
+
+    def _with_names_read(self, reason: Reason) -> Reason:
+        """Return the reason of a static argument with the names by which its function reads it."""
+        after = reason.after
+        is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
+        if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
+            return reason
+        try:
+            function = functools.partial(self.callee.fun, **{reason.path: after})
+            names = names_in(reachable(function))
+        except Exception:  # noqa: BLE001  # the user's own code
+            return reason
+        return reason._replace(details=reason.details._replace(reads=names))
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""
@@ -248,7 +283,7 @@ class ProgramLog:
         refused = answer.outcome is Outcome.ERROR and not moved
         if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
             return answer
-        ahead = answer.outcome is Outcome.RECOMPILE and not self.programs[answer.nearest].ran
+        ahead = answer.outcome in _ANSWERED and not self.programs[answer.nearest].ran
         if compiled and not entries:
             return _with_cause(answer, Cause.CLEARED)
         if shows_no_reasons() and answer.outcome is not Outcome.RETRACE:
@@ -272,26 +307,31 @@ class ProgramLog:
         work: Work | None = None,
     ) -> ProgramEntry:
         """Return the record of a program for these arguments, which is not added yet."""
-        abstract = call is not None and not call.runs
+        abstract = work.is_ahead if work else call is not None and not call.runs
         inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
+        # Without JAX's frame: from here, past leafwise's own.
+        site = site_of(call.frame if call is not None else inspect.currentframe())
         signature: Signature | None = None
         try:
             if call is not None or work is None:
                 signature = self.callee.record(args, kwargs, abstract=abstract)
-            explanation = self._explain_new(outcome, signature, work, inner=inner or abstract)
+            explanation = self._explain_new(outcome, signature, work, site, inner=inner or abstract)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {message_of(error)}")
             explanation = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
         else:
             if explanation.nearest is not None and explanation.outcome is not outcome:
                 # The arguments do not explain it.
+                reason = reason_of_clear(self.programs[explanation.nearest].clears, outcome)
                 cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
                 if not ANSWERS.get(Internal.CONTEXT, True):
                     cause = Cause.UNSEEN_CONTEXT
-                explanation = _with_cause(explanation, cause, outcome)
-        # Without JAX's frame: from here, past leafwise's own.
-        frame = call.frame if call is not None else inspect.currentframe()
-        program = ProgramEntry(outcome, signature, explanation, site_of(frame), ran=not abstract)
+                explanation = (
+                    dataclasses.replace(explanation, outcome=outcome, reasons=(reason,))
+                    if reason is not None
+                    else _with_cause(explanation, cause, outcome)
+                )
+        program = ProgramEntry(outcome, signature, explanation, site, ran=not abstract)
         program.is_inner = inner
         if explanation.nearest is not None:
             program.earlier = self.programs[explanation.nearest].site
@@ -300,13 +340,19 @@ class ProgramLog:
         return program
 
     def _explain_new(
-        self, outcome: Outcome, signature: Signature | None, work: Work | None, *, inner: bool
+        self,
+        outcome: Outcome,
+        signature: Signature | None,
+        work: Work | None,
+        site: Site | None,
+        *,
+        inner: bool,
     ) -> Explanation:
         if outcome is Outcome.RETRACE and signature is not None:
             if self._retired_for is not None:  # not for its arguments
                 (last, reasons), self._retired_for = self._retired_for, None
                 return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-            return self.explain(signature, retraced=True, inner=inner)
+            return self.explain(signature, retraced=True, inner=inner, site=site)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]
@@ -314,7 +360,7 @@ class ProgramLog:
         if not same:  # the first program of its role
             return Explanation(outcome)
         if signature is not None:
-            explanation = self._nearest(same, programs, signature)
+            explanation = self._nearest(same, programs, signature, site)
             if explanation.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
                 return explanation
         reason = _role_reason(programs[same[-1]], work)

@@ -9,6 +9,7 @@ import threading
 import time
 import types
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, u
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
+from leafwise._jit.clears import note_clears
 from leafwise._jit.outside import OutsideLog, is_of_jax
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import (
@@ -103,6 +105,10 @@ _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakVa
 """The log of the function that was lowered last, by what JAX calls its source."""
 
 
+_ahead: Final = defaultdict[str, list[weakref.ref[ProgramEntry]]](list)
+"""The programs that were lowered ahead of time, and not compiled so far, by their names."""
+
+
 class _InProgress(threading.local):
     """What JAX is making on one thread."""
 
@@ -145,6 +151,7 @@ def follow_functions(*, on: bool) -> None:
     global _followed  # noqa: PLW0603  # one for the process
     _followed = weakref.WeakKeyDictionary() if on else None
     _of_code.clear()
+    note_clears(on=on)
 
 
 def listen_for_logs() -> None:
@@ -265,6 +272,10 @@ def _lowered_or_compiled(
 ) -> tuple[ProgramEntry | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
     if log is None:
+        if work.is_known and work.call is None and not work.source and _ahead[raw.name]:
+            program = _ahead[raw.name].pop()()
+            if program is not None:
+                program.compile_seconds = raw.seconds
         return None, False
     call, lowering = work.call, raw.kind is EventKind.LOWERING
     args, kwargs = ((), {}) if call is None else (call.args, call.kwargs)
@@ -275,7 +286,7 @@ def _lowered_or_compiled(
         current is not None
         and current[1] is log
         # `lower` calls `trace` with a tuple of its own.
-        and (current[0] == id(args) or not work.is_known or (call is not None and not call.runs))
+        and (current[0] == id(args) or not work.is_known or work.is_ahead)
         and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
         program = current[2]
@@ -288,6 +299,8 @@ def _lowered_or_compiled(
     _HERE.current = (id(args), log, program)
     if lowering:
         program.lower_seconds = raw.seconds
+        if work.is_ahead:
+            _ahead[raw.name].append(weakref.ref(program))
     else:
         _note_compile(program, raw)
     return program, first

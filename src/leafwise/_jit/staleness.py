@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import linecache
+import re
 import types
 import warnings
 import weakref
@@ -34,6 +35,7 @@ from leafwise._captures.fingerprint import (
     file_and_line,
     fingerprint_bindings,
     format_change,
+    inner_change,
     union,
 )
 from leafwise._captures.forms import Names
@@ -43,7 +45,7 @@ from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
-from leafwise._jax.context import with_number
+from leafwise._jax.context import current_number, is_traced_afresh, with_number
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import (
     CaptureChecks,
@@ -386,7 +388,7 @@ def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        with with_number(state):
+        with with_number(current_number() if is_traced_afresh() else state):
             return made(*args, **kwargs)
 
     return call if state else made
@@ -410,7 +412,17 @@ def _stale_captures(
     values = {probe.place.key: probe.value for probe in current.probes}
     site = site_of(inspect.currentframe())
     stale: dict[Key, StaleCapture] = {}
-    for key in _changes(program, current):
+    keys = _changes(program, current)
+    changes = {key: inner_change(program.captured[key], current.fingerprint[key]) for key in keys}
+    whole = [
+        (current.fingerprint[key].name, *texts)
+        for key, (path, *texts) in changes.items()
+        if not path
+    ]
+    for key, (path, *texts) in changes.items():
+        step = re.search(r"[.[][^.[]*$", path)
+        if step and any(name.endswith(step[0]) and texts == other for name, *other in whole):
+            continue  # what is in it has another way, which is a capture of its own
         was, now = program.captured[key], current.fingerprint[key]
         before, after = format_change(was, now)
         what = now.name, now.reader, now.holder, now.site or was.site

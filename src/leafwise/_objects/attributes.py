@@ -338,6 +338,33 @@ def compares_by_identity(kind: Any) -> bool:
     return kind.__eq__ is object.__eq__
 
 
+def has_mutable_state(value: Any) -> bool:
+    """Return whether a value is an object that can change under those who hold it.
+
+    A function, a class, an object that can be called or compares by value, what is frozen: these
+    stay what they are, as a rule. Containers, which can be frozen, are not meant.
+    """
+    kind: Any = type(value)
+    if module_of(kind) == "builtins" or never_changes(kind) or callable(value):
+        return False
+    if isinstance(value, Enum | dict | list | set):
+        return False
+    is_unhashable = kind.__hash__ is None and hasattr(value, "__dict__")
+    return compares_by_identity(kind) or is_unhashable
+
+
+def how_to_pass(*values: Any) -> str:
+    """Return as what values that differ can be passed to a jitted function."""
+    leaves = jax.tree.leaves(values)
+    if not all(is_a(leaf, _NUMBERS) and not is_a(leaf, bool | Enum) for leaf in leaves):
+        return "a static argument"
+    is_size = any(is_a(leaf, int) for leaf in leaves)
+    return "an argument (static if it is a size)" if is_size else "an argument"
+
+
+_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
+
+
 def builtin_base(kind: type) -> type | None:
     """Return the builtin whose ``==`` a subclass has kept, if it has."""
     for base in _BASES:

@@ -190,7 +190,10 @@ def run_of(frame: types.FrameType) -> int | None:
     _, runs = _counted.setdefault(id(code), (code, {}))
     if line not in runs:
         runs[line] = 0
-        _MONITORING.set_local_events(_tool, code, _MONITORING.events.LINE)
+        events = _MONITORING.events.LINE
+        if line == code.co_firstlineno:  # a function in one line, of which that is no event
+            events |= _MONITORING.events.PY_START
+        _MONITORING.set_local_events(_tool, code, events)
         _MONITORING.restart_events()  # this line may have been turned off as none of interest
     return runs[line]
 
@@ -214,7 +217,13 @@ def _take_tool() -> bool:
         if _tool >= 0:
             _MONITORING.use_tool_id(_tool, "leafwise")
             _MONITORING.register_callback(_tool, _MONITORING.events.LINE, _on_line)
+            _MONITORING.register_callback(_tool, _MONITORING.events.PY_START, _on_start)
     return _tool is not None and _tool >= 0
+
+
+def _on_start(code: types.CodeType, _: int) -> Any:
+    """Count a run of a function on one line, such as a lambda: it begins no line."""
+    return _on_line(code, code.co_firstlineno)
 
 
 def _on_line(code: types.CodeType, line: int) -> Any:

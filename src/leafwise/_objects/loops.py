@@ -6,10 +6,11 @@ are not seen.
 """
 
 import ast
+import bisect
 import functools
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 _MAPPING: Final = re.compile(r"(.*\.)?tree[_.]map(_with_path)?|map|(functools\.)?reduce")
@@ -50,8 +51,9 @@ class _Body(NamedTuple):
     loop: Loop | None
 
 
-def loops_around(file: str, line: int, column: int, *, calls: bool) -> Iterator[Loop]:
-    """Yield the loops that a function is in, the innermost first.
+@functools.cache
+def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
+    """Return the loops that a function is in, the innermost first.
 
     Args:
         file: The file of the function.
@@ -59,27 +61,48 @@ def loops_around(file: str, line: int, column: int, *, calls: bool) -> Iterator[
         column: Its column, in bytes from 0.
         calls: Whether the expression calls a function whose operations are asked about.
     """
-    bodies, callers = _loops_of(file)
+    bodies, callers = _loops_of(file, *_block(file, line)) or _loops_of(file, 1, None) or ([], {})
     at = line, column
-    caller = callers.get(at)
-    if caller is not None and calls:
-        yield caller
     around = [body for body in bodies if body.start <= at < body.end]
-    for body in sorted(around, key=lambda body: body.start, reverse=True):
+    around.sort(key=lambda body: body.start, reverse=True)
+    loops = [callers[at]] if calls and at in callers else []
+    for body in around:
         if body.loop is None:
-            return
-        yield body.loop
+            break
+        loops.append(body.loop)
+    return loops
+
+
+def _block(file: str, line: int) -> tuple[int, int | None]:
+    """Return the first line and the end of the function or class at the margin that has a line.
+
+    Where something else stands there, it is the file.
+    """
+    starts = _margins(file)
+    place = bisect.bisect_right(starts, line)
+    start, end = (0, *starts)[place], (*starts, None)[place]
+    is_block = linecache.getline(file, start).startswith(("def ", "class ", "async def "))
+    return (start, end and end - 1) if is_block else (1, None)
 
 
 @functools.cache
-def _loops_of(file: str) -> tuple[list[_Body], dict[_Position, Loop]]:
-    """Return the bodies of loops and functions in a file, and the calls that are loops."""
+def _margins(file: str) -> list[int]:
+    """Return the lines of a file that begin at its margin."""
+    lines = enumerate(linecache.getlines(file), 1)
+    return [number for number, text in lines if re.match(r"[@\w]", text)]
+
+
+@functools.cache
+def _loops_of(
+    file: str, start: int, end: int | None
+) -> tuple[list[_Body], dict[_Position, Loop]] | None:
+    """Return the bodies of loops and functions in some lines, and the calls that are loops."""
     bodies: list[_Body] = []
     callers: dict[_Position, Loop] = {}
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("\n" * (start - 1) + "".join(linecache.getlines(file)[start - 1 : end]))
     except (SyntaxError, ValueError):
-        return bodies, callers
+        return None
     for node in ast.walk(tree):
         loop, repeated = _repeated(node, file)
         bodies += [_span(nodes, loop) for nodes in repeated]

@@ -34,7 +34,7 @@ def _functions(cls: type) -> Iterator[tuple[str, Any]]:
     for name, value in vars(cls).items():
         # Python looks up the special ones in the type, so that they are never bound methods.
         special = name.startswith("__") and name.endswith("__") and name != "__call__"
-        is_function = type(value) is types.FunctionType or isinstance(value, _JITTED)
+        is_function = type(value) is types.FunctionType or isinstance(value, JITTED)
         if is_function and not special and not getattr(value, "__isabstractmethod__", False):
             yield name, value
 
@@ -190,4 +190,4 @@ class JittedFunction:
         return repr(self._leafwise_jax)
 
 
-_JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), JittedFunction)
+JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), JittedFunction)

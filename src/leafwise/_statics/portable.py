@@ -17,6 +17,7 @@ import json
 import pathlib
 import re
 import types
+import typing
 import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
@@ -125,6 +126,9 @@ class PortableReader:
         for bases, method in _WAYS:
             if issubclass(cls, bases):
                 return getattr(self, method)(value, path)
+        if typing.get_origin(value) in _UNIONS:  # equal in any order, and in both spellings
+            members = [(f"[{member}]", member) for member in typing.get_args(value)]
+            return {"class": "typing:Union", "members": self._members(members, path)}
         if cls is tuple:
             return self._read_all(kind_of(value).parts(value), path)
         if consists_of_parts(cls) or issubclass(cls, _CONTAINERS):
@@ -228,7 +232,7 @@ class PortableReader:
             parts = [(f".{name}", getattr(value, name, MISSING)) for name in compared]
             return {"class": self._class_of(value), "parts": self._steps(parts, path)}
         try:
-            reduce = copyreg.dispatch_table.get(cls)  # as of `int | None`, since Python 3.14
+            reduce = copyreg.dispatch_table.get(cls)
             reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
             return self._opaque(value, path)
@@ -319,6 +323,7 @@ _WAYS: Final[tuple[tuple[Any, str], ...]] = (
 )
 """The methods of a `PortableReader` that read values of some classes."""
 
+_UNIONS: Final = (typing.Union, types.UnionType)
 _CONTAINERS: Final = (
     *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, np.ndarray),
 )

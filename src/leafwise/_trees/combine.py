@@ -11,8 +11,16 @@ import jax
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import jax_equal
 from leafwise._trees.nodes import FlatTree, Node, is_hash_node_type, open_node, walk
-from leafwise._trees.paths import Request, Steps, group_by_part, name_in, requests_of, whole_request
-from leafwise.errors import TreeError
+from leafwise._trees.paths import (
+    Request,
+    Steps,
+    format_node,
+    group_by_part,
+    name_in,
+    requests_of,
+    whole_request,
+)
+from leafwise.errors import PathError, TreeError
 
 T = TypeVar("T")
 
@@ -107,7 +115,8 @@ def _difference(one: Any, node: Node | None, other: Any, its: Node | None) -> st
                 field = f"{node.cls.__name__}{name}"
                 return f"the static {field} is {shorten(mine)} in one, {shorten(theirs)} in another"
     if node.steps != its.steps:
-        return f"one has {', '.join(node.steps)}, the other {', '.join(its.steps)}"
+        mine, theirs = (", ".join(each.steps) or "nothing" for each in (node, its))
+        return f"one has {mine}, the other {theirs}"
     if jax_equal(node.aux, its.aux) is not True:
         return f"aux_data {shorten(node.aux)} in one, {shorten(its.aux)} in another"
     return None
@@ -181,14 +190,35 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     node, children = opened if opened is not None else (None, ())
     steps, statics = ((), ()) if node is None else (node.steps, node.names)
     there = None if node is None else steps
-    places = group_by_part(
-        requests, path, value, there, tree=tree, paths=_paths(tree), statics=statics
-    )
+    try:
+        places = group_by_part(
+            requests, path, value, there, tree=tree, paths=_paths(tree), statics=statics
+        )
+    except PathError:
+        if node is not None and default is None:  # no name would help
+            _same_node(value, node, [None] * len(children), path, tree)
+        raise
     made = [
         _axes(child, places.get(place, ()), (*path, steps[place]), tree, default)
         for place, child in enumerate(children)
     ]
-    return unflatten_one(value, made)
+    if node is None:
+        return unflatten_one(value, made)
+    return _same_node(value, node, made, path, tree)
+
+
+def _same_node(value: Any, node: Node, children: Sequence[Any], path: Steps, tree: Any) -> Any:
+    """Return a node with other children; `TreeError` if its class makes another node of them."""
+    made = unflatten_one(value, children)
+    opened = None if node.is_keyed else open_node(made)
+    reason = opened and _difference(value, node, made, opened[0])
+    if reason:
+        raise TreeError(
+            f"{format_node(tree, path, node.cls)}, which is flattened into another node where a "
+            f"child is None or a number: {reason}\n"
+            f"  fix: let its flatten return the same children and aux_data, whatever they hold"
+        )
+    return made
 
 
 def _paths(tree: Any) -> Iterator[Steps]:

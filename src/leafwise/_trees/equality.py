@@ -1,5 +1,6 @@
 """How static values compare, by ``!=`` as in JAX and by canonical forms, and where they differ."""
 
+from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
@@ -106,20 +107,30 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 
 
 def first_difference(
-    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
+    before: Any, after: Any, path: str = "", by: By = "identity"
 ) -> tuple[str, Any, Any]:
     """Return the path to the first parts of two values that differ, and these parts."""
+    return next(all_differences(before, after, path, by), (path, before, after))
+
+
+def all_differences(
+    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the paths to the innermost parts of two values that differ, and these parts."""
     is_whole = by == "identity" and kind_of(before).name in _CODE
-    if is_whole or len(path) >= _DEEPEST:
-        return path, before, after
-    above = (*above, id(before))
-    for step, one, other in _pairs_of_parts(before, after, same_steps=True):
-        if one is other or id(one) in above:
+    is_deep = is_whole or len(path) >= _DEEPEST
+    pairs = [] if is_deep else pairs_of_parts(before, after, same_steps=True)
+    above, is_innermost = (*above, id(before)), True
+    for step, one, other in pairs:
+        if one is other:
             continue
         same = is_distinct(one, other, by) is False
         if not same or (by == "identity" and jax_equal(one, other) is not True):
-            return first_difference(one, other, path + step, by, above)
-    return path, before, after
+            is_innermost = False
+            if id(one) not in above:
+                yield from all_differences(one, other, path + step, by, above)
+    if is_innermost:
+        yield path, before, after
 
 
 def hidden_difference(
@@ -130,7 +141,7 @@ def hidden_difference(
         return None
     cls = type(one)
     is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
-    for step, part, its in _pairs_of_parts(one, other):
+    for step, part, its in pairs_of_parts(one, other):
         found = hidden_difference(part, its, path + step, (*above, id(one)))
         if found is None and is_own and part is not None and its is not None:
             where, *ends = first_difference(part, its, path + step)
@@ -141,9 +152,7 @@ def hidden_difference(
     return None
 
 
-def _pairs_of_parts(
-    one: Any, other: Any, *, same_steps: bool = False
-) -> list[tuple[str, Any, Any]]:
+def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tuple[str, Any, Any]]:
     """Return the parts that two values of one type have in common, each with the way to it."""
     kind = kind_of(one)
     if type(one) is not type(other) or not kind.is_ordered:

@@ -129,10 +129,11 @@ class LeafRecorder:
             return Leaf(LeafKind.STATIC, None, type(value), value=value)
         try:
             aval = jax.typeof(value)
-            if self._abstract:
-                return Leaf(LeafKind.TRACER, aval, getattr(value, "dtype", type(value)))
+            if self._abstract and kind is LeafKind.SHAPE_DTYPE_STRUCT:
+                sharding = value.sharding  # that of an array that is committed to it
+                return Leaf(LeafKind.JAX_ARRAY, aval, value.dtype, sharding, sharding is not None)
             if kind in _ON_DEVICE:
-                if value.is_deleted():
+                if value.is_deleted() and not self._abstract:
                     return Leaf(LeafKind.INVALID, aval, value=_DELETED)
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises

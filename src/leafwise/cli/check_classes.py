@@ -245,7 +245,7 @@ def _strict(result: Any) -> Any:
 
 def warning_key(result: LawResult) -> WarningKey | None:
     """Return what a warning says of every class of a library; None for one that names a field."""
-    if result.law == str(Law.AUX_DATA_HASH) and "." in result.path:
+    if result.law in (Law.AUX_DATA_HASH, Law.COPIES) and "." in result.path:
         return None
     return result.law if result.library in LIBRARIES else "", result.library
 

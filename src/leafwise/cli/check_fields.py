@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from leafwise._compare.jax_errors import as_static
 from leafwise._display.reasons import Outcome
 from leafwise._display.words import without_addresses
+from leafwise._objects.attributes import has_mutable_state
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
@@ -115,11 +117,7 @@ def untraceable(example: Example) -> str:
                 leaf, where = position.value, position.path
                 owner = owner_at(example.base, where)
                 name = where.rpartition(".")[2].partition("[")[0]
-                fix = f"make it {as_static(type(owner), name)}"
-                try:
-                    hash(getattr(owner, name, leaf))
-                except TypeError:
-                    fix += f", as {WITH_HASH}"
+                fix = _fix_of_untraceable(owner, name, leaf)
                 return without_addresses(
                     f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
                     f"function takes the class\n  fix: {fix}"
@@ -130,6 +128,22 @@ def untraceable(example: Example) -> str:
     if type(jax.tree.unflatten(treedef, leaves)) is not type(base):
         raise TypeError("unflatten gives an instance of another class")
     return ""
+
+
+def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
+    """Return what to do about a leaf that no jitted function takes."""
+    cls = type(leaf)
+    if has_mutable_state(leaf):
+        out = "take its value out before the call"
+        if is_installed_module(cls.__module__):
+            return f"it is a mutable object: {out}, as its library does"
+        return f"it is a mutable object: {out}, or make {cls.__name__} an `@lw.pytree`"
+    fix = f"make it {as_static(type(owner), name)}"
+    try:
+        hash(getattr(owner, name, leaf))
+    except TypeError:
+        fix += f", as {WITH_HASH}"
+    return fix
 
 
 def check_fields(example: Example, only: Collection[str] = ()) -> Iterator[FieldChange]:

@@ -60,7 +60,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
         failed: dict[str, BaseException] = {}
         with contextlib.chdir(os.curdir):  # a module may change the directory
             if wanted:
-                targets = [_one(_load(place), place, wanted)]
+                targets = [_one(load_module(place), place, wanted)]
             else:
                 modules = _modules(place, failed)
                 targets = [target for module, name in modules for target in _all(module, name)]
@@ -149,7 +149,7 @@ def _modules(
             for path in _files_below(folder)
         }
     else:
-        module = _load(place)
+        module = load_module(place)
         yield module, place
         inner = [] if place.endswith(".py") else _names_below(module)
         names = [f"{place}.{name}" for name in inner]
@@ -231,7 +231,8 @@ def _is_package(name: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _load(place: str) -> types.ModuleType:
+def load_module(place: str) -> types.ModuleType:
+    """Import a module by its name, or a file."""
     if not place:
         raise UsageError("an empty target: name a module, module:Class, a file or a directory")
     try:

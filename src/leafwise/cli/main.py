@@ -51,6 +51,8 @@ def check(options: argparse.Namespace) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             chosen = _check_options(options)
             targets = check_targets.find_targets(options.targets)
+            for place in options.strategies:  # which imports the classes
+                check_targets.load_module(place)
             printer.start([*targets.unloaded, *(target.name for target in targets.targets)])
             run = check_classes.run_checks(targets, chosen, on_result=printer.add)
     except check_targets.UsageError as error:

@@ -5,12 +5,13 @@ ended: then nothing else of it would be there.
 """
 
 import ast
+import contextlib
 import dataclasses
 import inspect
 import linecache
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 from leafwise._captures.captures import Capture, captures
@@ -25,7 +26,7 @@ from leafwise._jax.compiles import (
     stop_listening_to_compiles,
 )
 from leafwise._jax.events import EventKind
-from leafwise._jax.operations import read_operations
+from leafwise._jax.operations import Operations, read_operations
 from leafwise._jit.recorder import Event
 from leafwise._objects.call_site import Site
 from leafwise.errors import message_of
@@ -38,13 +39,14 @@ _MANY: Final = 1000
 """A program of so many operations is written down before its compile."""
 
 
+@dataclasses.dataclass
 class _Program(threading.local):
     """The program that a thread is at."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.lowered: tuple[Event, EventRecord] | None = None
-        self.first: FirstCompile | None = None
+    seconds: float = 0.0
+    lowered: tuple[Event, EventRecord] | None = None
+    operations: Operations | None = None
+    first: FirstCompile | None = None
 
 
 class OperationsRecorder:
@@ -69,29 +71,41 @@ class OperationsRecorder:
                 listen_to_compiles(self._listener)
         elif event.kind is EventKind.COMPILE:
             if here.seconds >= LEAST:
-                record.first = here.first
-            here.seconds, here.lowered, here.first = 0.0, None, None
+                with self._writing_faults(event.name):
+                    record.first = self._described()
+            here.seconds, here.lowered, here.operations, here.first = 0.0, None, None, None
 
     def _read(self, compiled: Compile) -> None:
-        """Read a program on the thread that is about to compile it."""
-        lowered, self._here.lowered = self._here.lowered, None
-        if lowered is None:
+        """Read a program on the thread that is about to compile it; a large one is written down."""
+        here = self._here
+        if here.lowered is None or here.operations is not None:
             return
-        event, record = lowered
-        try:
-            operations = read_operations(compiled.module, _stack())
-            described = self._here.first = describe_operations(operations)
-            for origin in described.origins:
+        with self._writing_faults(compiled.name):
+            operations = here.operations = read_operations(compiled.module, _stack())
+            if operations.total >= _MANY or operations.nbytes >= LARGE_BYTES:
+                facts: dict[str, Any] = {"kind": "compile", "start": time.time(), "seconds": 0.0}
+                facts |= {"first": self._described(), "unfinished": True, "explanation": None}
+                self._write(compiling=to_json(dataclasses.replace(here.lowered[1], **facts)))
+
+    def _described(self) -> FirstCompile | None:
+        """Return what there is to say of the program; no file is read before."""
+        here = self._here
+        if here.first is None and here.operations is not None and here.lowered is not None:
+            event, record = here.lowered
+            here.first = describe_operations(here.operations)
+            for origin in here.first.origins:
                 if origin.kind == "constants":
                     large = _large_captures(event.fun)
                     origin.site = _site_of(large) or origin.site or record.site
                     origin.fix = fix_of_constants([capture.name for capture in large])
-            if operations.total >= _MANY or operations.nbytes >= LARGE_BYTES:
-                facts: dict[str, Any] = {"kind": "compile", "start": time.time(), "seconds": 0.0}
-                facts |= {"first": described, "unfinished": True, "explanation": None}
-                self._write(compiling=to_json(dataclasses.replace(record, **facts)))
+        return here.first
+
+    @contextlib.contextmanager
+    def _writing_faults(self, name: str) -> Generator[None]:
+        try:
+            yield
         except Exception as error:  # noqa: BLE001  # the script goes on
-            self._write(fault=f"{compiled.name}: {type(error).__name__}: {message_of(error)}")
+            self._write(fault=f"{name}: {type(error).__name__}: {message_of(error)}")
 
 
 def _stack() -> set[tuple[str, int]]:

@@ -142,6 +142,8 @@ def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord
     event.start = max(0.0, event.start - began)
     event.process = process
     event.site = event.site and event.site.shortened()
+    event.culprit = event.culprit and event.culprit.shortened()
+    event.callers = [caller.shortened() for caller in event.callers]
     event.defined, event.via = _short(event.defined), _short(event.via)
     event.earlier = _short(event.earlier)
     for origin in event.first.origins if event.first is not None else ():

@@ -18,7 +18,7 @@ import time
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,7 +26,7 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
-from leafwise._compare.fixes import definition_of, once, recreated_function
+from leafwise._compare.fixes import Cause, definition_of, once, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
@@ -42,7 +42,7 @@ from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
-from leafwise._objects.call_site import Site, is_users_file, position_of, user_frame
+from leafwise._objects.call_site import Site, is_users_file, position_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.operations_recorder import OperationsRecorder
 
@@ -105,8 +105,9 @@ class Recorder(CaptureChecks):
         self._operations = OperationsRecorder(write)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
-        self._seen: dict[Any, list[SeenFunction]] = {}
+        self._seen: dict[Any, tuple[list[SeenFunction], dict[str, Any]]] = {}
         self._outside: Counter[Any] = Counter()
+        self._without_jit: SiteRecord | None = None
         self._lists_captures = checks_captures
         self._checks_calls = checks_captures or audit
         self._written = set[Any]()
@@ -218,6 +219,8 @@ class Recorder(CaptureChecks):
         if why is not None and program is not None and not program.ran:  # it repeats nothing
             record.explanation = dataclasses.replace(why, nearest=None)
         frame = user_frame(inspect.currentframe())
+        if why is not None and why.nearest is not None:
+            self._note_lines(record, why, frame)
         if frame is not None and site is not None and frame.f_lineno == site.line:
             position = position_of(frame)
             record.call = None if position is None else list(position)
@@ -236,6 +239,18 @@ class Recorder(CaptureChecks):
             self._note_recreated(event, record, program)
         return record
 
+    def _note_lines(
+        self, record: EventRecord, why: Explanation, frame: types.FrameType | None
+    ) -> None:
+        """Note the lines, besides its own, that a program which is made again may count for."""
+        for reason in why.reasons:
+            if reason.cause is Cause.CLEARED_BY_CALL:
+                record.culprit = _site(reason.details)
+            elif reason.cause is Cause.JIT_IS_OFF:
+                record.culprit = self._without_jit = self._without_jit or record.site
+        if record.eager:
+            record.callers = list(_callers(frame))
+
     def _fix_of_start_up(self, event: Event, frame: types.FrameType | None) -> Fix | None:
         """Return how a line is jitted that has made many programs outside `jit` in this run."""
         self._outside[event.site, event.run] += 1
@@ -248,12 +263,14 @@ class Recorder(CaptureChecks):
         if code is None or not record.defined or event.fun is None:
             return
         key: Any = definition_of(event.fun), program.role
+        of_line = *key, event.site
         with contextlib.suppress(TypeError):  # a static without a hash
             key = *key, program.place
         both = (plain,) if plain is event.fun else (event.fun, plain)
-        its, mine = [SeenFunction(function) for function in both], self._seen.get(key)
-        self._seen[key] = its
-        if mine is None or mine[0].is_same(its[0]):
+        its, shapes = [SeenFunction(function) for function in both], _shapes(program)
+        mine, earlier = self._seen.get(key) or self._seen.get(of_line) or (its, shapes)
+        self._seen[key] = self._seen[of_line] = its, shapes
+        if mine[0].is_same(its[0]):
             return
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
         changes = describe_changes(mine[0].captured, its[0].captured)
@@ -268,14 +285,17 @@ class Recorder(CaptureChecks):
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
             advice = Advice("defined again, with the same code", define_once)
-        elif not changes and advice.fix:
+        elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
         file = record.defined.rpartition(":")[0]
         if not is_users_file(file):  # the user cannot define it elsewhere
             advice = advice._replace(fix=Fix())
+        resized = _resized(earlier, shapes)
+        if resized:
+            record.recreated = "new"  # it may be meant to be called for two sizes
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
-        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts),))
+        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts), *resized))
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
@@ -298,6 +318,28 @@ class Recorder(CaptureChecks):
 
 
 _site = functools.cache(SiteRecord.of)
+
+
+def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
+    """Yield the user's lines around that of a frame, the innermost first."""
+    while frame is not None and (frame := user_frame(frame.f_back)) is not None:
+        if (record := _site(site_of(frame))) is not None:
+            yield record
+
+
+def _shapes(program: ProgramEntry) -> dict[str, Any]:
+    leaves = {} if program.signature is None else program.signature.leaves
+    return {path: leaf.shape for path, leaf in leaves.items()}
+
+
+def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason]:
+    """Return the arrays of two calls that are of another shape."""
+    facts = ReasonKind.SHAPE, Outcome.RETRACE
+    return [
+        Reason(path, *facts, before[path], shape, Cause.SHAPE)
+        for path, shape in after.items()
+        if path in before and before[path] != shape
+    ]
 
 
 def _plain(fun: Any) -> Any:

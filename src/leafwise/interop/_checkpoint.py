@@ -47,6 +47,8 @@ def reading(where: object) -> Generator[None, None, None]:
     """Re-raise any error in the block as `CheckpointError` with the file's path."""
     try:
         yield
+    except CheckpointError:
+        raise
     except Exception as error:
         raise CheckpointError(
             f"{where}: cannot be read: {type(error).__name__}: {error}\n"
@@ -69,7 +71,8 @@ def from_json(content: Json, where: str) -> Record:
             f"{where}: this leafwise does not read how its tree is described\n"
             f"  got: {got(content)}\n  fix: install the leafwise that wrote it, or a newer one"
         )
-    tree: Record = content["tree"]
+    with reading(where):
+        tree: Record = content["tree"]
     return tree
 
 
@@ -215,8 +218,9 @@ def unpack(
     """Return a tree like the target, with the arrays that were saved at `where`."""
     described = describe_tree(target)
     _refuse_problems(described)
-    record, old_paths = _rename(saved, renamed or {}, where)
-    mismatches = differences(record, described.record, described.root, fits)
+    with reading(where):  # where the file is damaged, the record may be any JSON
+        record, old_paths = _rename(saved, renamed or {}, where)
+        mismatches = differences(record, described.record, described.root, fits)
     if mismatches:
         lines = "".join(f"\n  {difference}" for difference in mismatches)
         error = CheckpointError(

@@ -133,8 +133,7 @@ def load(target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] 
         for place in wanted:
             shape, dtype = stored(saved[place]["array"])
             with reading(where):
-                tensor = file.get_tensor(place or ROOT)
-            arrays[place] = tensor if dtype in _NATIVE else tensor.view(dtype).reshape(shape)
+                arrays[place] = _as_array(file.get_tensor(place or ROOT), shape, dtype)
         return arrays
 
     return unpack(target, saved, where, read, renamed)
@@ -145,3 +144,12 @@ def _as_tensor(array: Any) -> np.ndarray[Any, Any]:
     if plain.dtype in _NATIVE:
         return plain
     return plain.reshape(-1).view(np.uint8).reshape(*plain.shape, plain.dtype.itemsize)
+
+
+def _as_array(tensor: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the array that `_as_tensor` made a tensor of."""
+    if dtype not in _NATIVE:
+        return tensor.view(dtype).reshape(shape)
+    if (tensor.shape, tensor.dtype) != (shape, dtype):
+        raise ValueError(f"{tensor.dtype}{list(tensor.shape)}, not {dtype}{list(shape)}")
+    return tensor

@@ -175,6 +175,8 @@ class Case:
     instance: Any
     data: st.DataObject
     edits: Edits
+    others: st.SearchStrategy[Any]
+    """Other instances, drawn as this one was."""
 
     @property
     def cls(self) -> type:
@@ -275,6 +277,11 @@ class Case:
 
     def structure(self, tree: Any, path: str = "") -> Any:
         return self.flatten(tree, path)[1]
+
+    def node(self, tree: Any) -> Any:
+        """Return the treedef of a tree's own node alone, whatever its children are."""
+        flatten: Any = jax.tree_util.tree_structure
+        return self.attempt("flatten", flatten, tree, lambda part: part is not tree)
 
     def same_structure(self, one: Any, other: Any, path: str = "") -> bool:
         return bool(self.attempt("comparing treedefs", operator.eq, one, other, path=path))

@@ -21,12 +21,15 @@ _MANY: Final = 4
 
 
 def treedef_equality(case: Case) -> None:
-    """Compare the treedef with itself, with an equal one, and with those of edited instances."""
-    x = case.instance
-    mine = case.structure(x)
+    """Compare the treedef with itself, with an equal one, of edited and of other instances."""
+    x, other = case.instance, case.draw(case.others)
+    whole = case.structure(x)
     edited = [(edit.path, edit.edited) for edit in case.edits.drawn]
-    for path, other in (("", x), *_fresh_instances(case), *edited):
-        its = case.structure(other, path)
+    # Their own nodes as well: JAX compares no statics of trees whose parts differ in structure.
+    treedefs = [(_incomparable_static(case, other), case.node(x), case.node(other))]
+    for path, tree in (("", other), ("", x), *_fresh_instances(case), *edited):
+        treedefs.append((path, whole, case.structure(tree, path)))
+    for path, mine, its in treedefs:
         equal = case.same_structure(mine, its, path)
         back = case.same_structure(its, mine, path)
         differs = bool(case.attempt("comparing treedefs", operator.ne, mine, its, path=path))
@@ -36,6 +39,16 @@ def treedef_equality(case: Case) -> None:
         hashes = [case.attempt("hash of a treedef", hash, tree, path=path) for tree in (mine, its)]
         if equal and hashes[0] != hashes[1]:
             case.fail(path, "equal treedefs with two hashes", "one hash")
+
+
+def _incomparable_static(case: Case, other: Any) -> str:
+    """Return the static whose == raises for two instances; an empty text if none does."""
+    for name in case.names.static:
+        try:
+            bool(getattr(case.instance, name) == getattr(other, name))
+        except Exception:  # noqa: BLE001  # the user's own code
+            return name
+    return ""
 
 
 def static_values(case: Case) -> None:

@@ -71,7 +71,7 @@ class Law(StrEnum):
     )
     COPIES = (
         "copies",
-        "copy, deepcopy and pickle keep statics and leaves",
+        "copy, deepcopy and pickle keep statics and leaves; another treedef is a warning",
         "let `__reduce__`, `__getstate__` and `__deepcopy__` carry every field",
     )
     FRESH_PROCESS = (

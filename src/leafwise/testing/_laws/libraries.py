@@ -43,11 +43,15 @@ def is_unpromised(cls: type, law: Law, message: str) -> bool:
     """Return whether the library of a class does not promise a law, broken as the message says."""
     if law is Law.AUX_DATA_HASH and not any(text in message for text in (UNHASHABLE, ONE_HASH)):
         return False
+    if law is Law.COPIES:
+        return ANOTHER_TREEDEF in message
     return law in LIBRARIES[library_of(cls)].not_promised
 
 
 UNHASHABLE: Final = "whose hash() raised"
 """What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
+ANOTHER_TREEDEF: Final = "and so another treedef after"
+"""What is said of a copy with a static that compares by identity, as JAX lets it."""
 ONE_HASH: Final = "one hash for"
 """What is said of distinct aux_data, of which == alone finds out that it is distinct."""
 
@@ -88,6 +92,8 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
         return f"give `{name}` {WITH_HASH}"
     if law in LIBRARIES[library].not_promised:
         return _in_leafwise(instance, name)
+    if law is Law.NO_HIDDEN_STATE and name in getattr(cls, "__dataclass_fields__", ()):
+        return ""  # it is declared
     return _FIXES.get(law, "")
 
 

@@ -27,6 +27,7 @@ from leafwise.testing._laws.case import (
     draw_unprinted,
 )
 from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.same import recreated
 from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
 from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
@@ -95,7 +96,8 @@ def run_law(
 
     def try_part(part: Any) -> LawViolation | None:
         try:
-            failure = _search(law, st.just(part), check, once, seed=seed)
+            copies = st.builds(recreated, st.just(part))
+            failure = _search(law, st.just(part), check, once, seed=seed, others=copies)
         except _OF_USERS:
             return None
         return failure[0] if failure and isinstance(failure[0], LawViolation) else None
@@ -112,6 +114,7 @@ def _search(
     seed: int | None,
     shrinks: int = 0,
     until: float = math.inf,
+    others: "st.SearchStrategy[Any] | None" = None,
 ) -> tuple[BaseException, Any] | None:
     """Draw instances; return what the smallest one raises that breaks the law, and that one."""
     failed: list[tuple[BaseException, Any]] = []
@@ -122,7 +125,9 @@ def _search(
         nonlocal left, is_drawn
         left -= bool(failed)
         instance = draw_unprinted(data, strategy)
-        case = Case(law, instance, data, Edits(instance, data))
+        case = Case(
+            law, instance, data, Edits(instance, data), strategy if others is None else others
+        )
         case.refuse_leaf()
         is_drawn = True
         error = _failure(case, check)
@@ -248,8 +253,8 @@ class _Trial:
         instance = draw_unprinted(data, strategy)
         self._drawing += time.process_time() - started
         edits = Edits(instance, data)
-        Case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
         self.instances.append(instance)
+        self._case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
         self._attempt(filter(self._is_turn, self._tests), instance, data, edits)
         # Last, since the others want to see what was never hashed.
         if of_edits := [law for law, test in self._tests.items() if test.on == "edits"]:
@@ -269,6 +274,9 @@ class _Trial:
         if law in self.broken:
             raise EnoughError
 
+    def _case(self, law: Law, instance: Any, data: st.DataObject, edits: Edits) -> Case:
+        return Case(law, instance, data, edits, st.sampled_from(self.instances))
+
     def _is_turn(self, law: Law) -> bool:
         test = self._tests[law]
         return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
@@ -280,7 +288,7 @@ class _Trial:
             if law in self.broken:
                 continue
             self._on_law(law)
-            error = _failure(Case(law, instance, data, edits), self._tests[law].check)
+            error = _failure(self._case(law, instance, data, edits), self._tests[law].check)
             if error is not None:
                 self.broken[law] = error
 

@@ -12,11 +12,13 @@ import jax
 
 import leafwise
 from leafwise._classes.spec import is_decorated
+from leafwise._compare.jax_errors import as_static
 from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.libraries import library_of
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
@@ -89,12 +91,21 @@ _AUX_DATA_FIX: Final = (
     "NaN or a tuple of a set, equals no other"
 )
 
+_NONE_FIX: Final = (
+    "return the same children and aux_data where a child is None, as `in_axes` may have it: a "
+    "treedef of the children, in aux_data, depends on that"
+)
+
 
 def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     if type(made) is not case.cls:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
-    if children[:1] == [None]:
-        return  # None is not a leaf
+    if children[:1] == [None]:  # which is no leaf: there are others to compare
+        mine, its = case.node(case.instance), case.node(made)
+        if not case.same_structure(mine, its):
+            got = f"{short_repr(its, 100)} with None in place of the leaves"
+            case.fail("", got, f"{short_repr(mine, 100)}, as before", by_hand=_NONE_FIX)
+        return
     found, its = case.flatten(made)
     if list(map(id, found)) == list(map(id, children)):
         mine = case.structure(case.instance)
@@ -268,6 +279,24 @@ def post_init(case: Case) -> None:
         case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
+def _is_declared_static(field: "dataclasses.Field[Any]") -> bool:
+    """Return whether a field has the metadata of JAX, or of simple_pytree, for a static."""
+    metadata = field.metadata
+    return metadata.get("static") is True or metadata.get("pytree_node") is False
+
+
+def _static_fix(cls: type, name: str) -> str:
+    """Return how what is declared static becomes a static where the class is flattened."""
+    if library_of(cls) != "JAX":
+        return f"make it {as_static(cls, name)}"
+    if hasattr(cls, "tree_flatten"):
+        children, aux_data = "children", "aux_data that tree_flatten returns"
+    else:
+        children = "children, or `data_fields`"
+        aux_data = f"aux_data, or `meta_fields`, where {cls.__name__} is registered"
+    return f"leave it out of the {children}, and put it into the {aux_data}"
+
+
 def no_hidden_state(case: Case) -> None:
     """Find attributes that are neither children nor in aux_data."""
     x = case.instance
@@ -283,8 +312,9 @@ def no_hidden_state(case: Case) -> None:
             fix = f"write the type: `{parameter.name}: ... = field(...)`"
             case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
     for field in dataclasses.fields(x) if dataclasses.is_dataclass(x) else ():
-        if field.metadata.get("static") is True and field.name in case.names.dynamic:
-            case.fail(field.name, "it is declared static, and flattened as a child", "a static")
+        if _is_declared_static(field) and field.name in case.names.dynamic:
+            got = "it is declared static, and flattened as a child"
+            case.fail(field.name, got, "a static", fix=_static_fix(case.cls, field.name))
     leaves, structure = case.flatten(x)
     again = case.attempt("unflatten", structure.unflatten, leaves)
     for name in dict.fromkeys((*field_order(x), *undeclared(x))):

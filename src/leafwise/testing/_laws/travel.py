@@ -11,11 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._objects.code import is_importable
+from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.code import is_importable, is_installed_module
+from leafwise._trees.equality import first_difference
 from leafwise._trees.roles import exchange
 from leafwise.testing._format import format_error, format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.libraries import ANOTHER_TREEDEF
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
 from leafwise.testing._laws.same import difference, state_of
 from leafwise.testing._laws.structure import checks_shapes
@@ -37,23 +40,52 @@ def copies(case: Case) -> None:
     def deepcopy(value: Any) -> Any:
         return copy.deepcopy(value, dict(arrays))
 
-    _compare(case, "copy.deepcopy", deepcopy, deepcopy)
+    made = {"copy.deepcopy": _compare(case, "copy.deepcopy", deepcopy, deepcopy)}
     if _is_found_elsewhere(case.cls):
-        _compare(case, "pickle", _pickled, _pickled)
+        made["pickle"] = _compare(case, "pickle", _pickled, _pickled)
+    for how, result in made.items():
+        if result is not None:
+            _check_treedef(case, how, result)
 
 
-def _compare(case: Case, how: str, do: Function, do_part: Function) -> None:
+def _compare(case: Case, how: str, do: Function, do_part: Function) -> Any | None:
+    """Return a copy that is as the instance is; None if the parts of that cannot be copied."""
     x = case.instance
     try:
         result = do(x)
     except Exception:  # noqa: BLE001  # the user's own code
         if not _parts_allow(x, do_part):
-            return
+            return None
         result = case.attempt(how, do, x)
     _check_copy(case, result, f"after {how}", do_part)
     before, after = (case.flatten(tree)[0] for tree in (x, result))
     if len(after) != len(before):
         case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
+    return result
+
+
+def _check_treedef(case: Case, how: str, result: Any) -> None:
+    """Fail where a static that compares by identity gives a copy another treedef."""
+    path, kind = _recreated_static(case, result)
+    if kind is None:
+        return
+    fix = f"make {kind.__name__} a frozen dataclass: it compares by identity"
+    if is_installed_module(kind.__module__):
+        fix = f"hold what it is made of: {kind.__name__} compares by identity"
+    got = f"another {kind.__name__}, {ANOTHER_TREEDEF} {how}"
+    case.fail(path, got, "an equal one, so that no copy retraces", fix=fix)
+
+
+def _recreated_static(case: Case, copied: Any) -> tuple[str, type | None]:
+    """Return the path and class of a static that compares by identity, and is another object."""
+    nodes = [case.node(tree) for tree in (case.instance, copied)]
+    with contextlib.suppress(Exception):  # which the law `treedef-equality` reports
+        for name in case.names.static if nodes[0] != nodes[1] else ():
+            held = (getattr(tree, name) for tree in (case.instance, copied))
+            path, one, other = first_difference(*held, name)
+            if one is not other and compares_by_identity(type(one)):
+                return path, type(one)
+    return "", None
 
 
 def _pickled(value: Any) -> Any:

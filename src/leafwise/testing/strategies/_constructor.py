@@ -4,10 +4,13 @@ import copy
 import dataclasses
 import enum
 import inspect
+import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 from hypothesis.strategies._internal import types as types_of_hypothesis
@@ -43,7 +46,9 @@ def entry_of(table: Mapping[Any, Any], kind: Any) -> Any:
 
 _KNOWN: Final[dict[Any, Any]] = vars(types_of_hypothesis)["_global_type_lookup"]  # no public way
 _FROM_THE_START: Final = dict(_KNOWN)
-"""What Hypothesis knew when this was loaded."""
+"""What Hypothesis knew when this was loaded: its own strategies, and those of users until then."""
+_NUMBERS_AND_TEXTS: Final = {bool, int, float, complex, str, bytes, Decimal, Fraction}
+"""Types of Python that users register, too: Hypothesis' own strategies take no arguments."""
 
 
 def is_registered(kind: Any) -> bool:
@@ -52,13 +57,14 @@ def is_registered(kind: Any) -> bool:
 
 
 def is_user_registered(kind: Any) -> bool:
-    """Return whether `register_type_strategy` was called for a type."""
-    if not is_registered(kind):
+    """Return whether `register_type_strategy` was called for a type, at whatever time."""
+    strategy = entry_of(_KNOWN, kind)
+    if strategy is None:
         return False
-    if kind in _FROM_THE_START:
-        return _KNOWN[kind] is not _FROM_THE_START[kind]
     package = str(getattr(kind, "__module__", "")).partition(".")[0]
-    return package not in {"numpy", *sys.stdlib_module_names}
+    if strategy is not _FROM_THE_START.get(kind) or package not in sys.stdlib_module_names:
+        return True
+    return kind in _NUMBERS_AND_TEXTS and not re.fullmatch(r"\w+\(\)", repr(strategy))
 
 
 def is_protocol(kind: Any) -> bool:
