@@ -189,7 +189,11 @@ def check_all(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
 @pytest.fixture
 def explained(reported: Callable[..., Any]) -> Callable[..., Any]:
     """Return the report on what a function does, as its JSON."""
-    return lambda script, **options: to_json(reported(script, **options))
+
+    def run(script: Callable[[], Any], **options: Any) -> Any:
+        return to_json(reported(script, **options))
+
+    return run
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -528,6 +529,43 @@ def test_what_a_user_can_do_through_a_package(explained: Explained) -> None:
         names["fit"](np.ones((64, WIDTH), np.float32), 32)
 
     assert explained(fixed)["findings"] == []
+
+
+class Drive:
+    """It compares by identity."""
+
+    def __init__(self, omega: float) -> None:
+        self.omega = omega
+
+    def __call__(self, x: Any) -> Any:
+        return self.signal(x)
+
+    def signal(self, x: Any) -> Any:
+        return jnp.cos(self.omega * x)
+
+
+def driven(omega: float, x: Any) -> Any:
+    return jnp.cos(omega * x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Drive, lambda w: Drive(w).signal, lambda w: functools.partial(driven, w)],
+    ids=["object", "method", "partial"],
+)
+def test_what_a_user_puts_into_an_object_of_a_package(
+    make: Callable[[float], Any], explained: Explained
+) -> None:
+    """What differs in an object, a method or a partial is to be the jitted function's argument."""
+    pytest.importorskip("equinox")
+    names, x = package(THROUGH), jnp.ones(WIDTH)
+
+    def script() -> None:
+        for omega in (1.0, 2.0, 3.0):
+            names["solve"](names["Term"](make(omega)), x)
+
+    (fix,) = explained(script)["findings"][0]["fixes"]
+    assert re.match(r"put it and this call into a function of `(self\.)?omega`, and `jax.jit`", fix)
 
 
 def test_a_function_that_a_package_makes(explained: Explained) -> None:

@@ -141,3 +141,47 @@ def test_what_is_written_is_not_offered(tried: Tried) -> None:
     _, text = tried(EARLIER.format("print(draw(jnp.float32(1.0)).sum())"), write=True)
     assert "`--write` has applied the patch." in text
     assert "`--diff` prints" not in text
+
+
+@pytest.mark.parametrize(("body", "tried_line"), [("x * n", "fix, tried: "), ("x[:n]", "tried: ")])
+def test_a_static_argument_is_made_dynamic(tried: Tried, body: str, tried_line: str) -> None:
+    """It is kept if the program goes on as before; a size stays static, and its fix is said."""
+    _, text = tried(
+        "import jax, jax.numpy as jnp\n"
+        f"step = jax.jit(lambda x, n: {body}, static_argnames='n')\n"
+        "for n in (1, 2, 3):\n    print(step(jnp.ones(3), n))\n"
+    )
+    assert f"\n  {tried_line}" in text
+    assert ("  fix: keep one value; " in text) == (body == "x[:n]")
+
+
+CALL = """\
+{imports}
+import jax.numpy as jnp
+xs = jnp.ones(3)
+for {rate} in (1.0, 2.0, 3.0):
+    out = {scan}(
+        lambda c, x: (c + {rate} * x, x),  # a step
+        jnp.float32(0), xs
+    )
+    print(out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "scan", "jit"),
+    [
+        ("from jax.lax import scan", "scan", "import jax; jitted_scan = jax.jit(lambda xs, "),
+        ("from jax import jit, lax", "lax.scan", "jitted_scan = jit(lambda xs, "),
+        ("import jax as j", "j.lax.scan", "jitted_scan = j.jit(lambda xs, "),
+    ],
+)
+def test_the_code_of_a_fix(tried: Tried, imports: str, scan: str, jit: str) -> None:
+    """It is printed and tried under any import of JAX, of a call over lines, at any length."""
+    report, text = tried(CALL.format(imports=imports, scan=scan, rate="rate" * 99))
+    (finding,) = report.findings
+    assert finding.tried.verdict.startswith("confirmed"), finding.tried
+    assert finding.tried.edit[0].startswith(f"+ {jit}")
+    assert finding.tried.edit[0] in text
+    (fix,) = finding.fixes()
+    assert str(fix).startswith(f"`{jit}")

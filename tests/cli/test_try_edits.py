@@ -53,6 +53,11 @@ RIGHT = """\
   for _ in range(3):
 -     rate = add(jnp.float32(1), rate)
 +     rate = add(jnp.float32(1), jnp.float32(rate))
+# arrays of another dtype
+  times = jax.jit(lambda a, y: a * y)
+  times(x, x)
+- times(x, jnp.arange(3))
++ times(x, jnp.arange(3).astype(jnp.float32))
 # an argument of a method
   class Model:
       @functools.partial(jax.jit, static_argnums=0)
@@ -200,6 +205,31 @@ RIGHT = """\
   scaled = jax.jit(lambda x, s: x * s[0].a * s[0].b * s[1].c * s[1].d * s[2].e * s[2].f)
   for n in (0.5, 0.25, 0.75):
       y = scaled(x, (Params(a=n, b=n + 1), Rates(c=n + 2, d=n + 3), State(e=n + 4, f=n + 5)))
+# a static argument that is only computed with
+  @functools.partial(jax.jit, static_argnames="rate")
+  def untouched(x, rate): return x * rate
+- @functools.partial(jax.jit, static_argnames="rate")
++ @functools.partial(jax.jit)
+  def by_name(x, rate): return x * rate
+- @jax.jit(static_argnames=("n", "rate", "scale"))
++ @jax.jit(static_argnames=("n", ))
+  def of_several(x, n, rate, scale): return x[:n] * rate * scale
+  class Model:
+-     @functools.partial(jax.jit, static_argnums=(0, 2))
++     @functools.partial(jax.jit, static_argnums=(0, ))
+      def by_number(self, x, rate): return x * rate
+  def plain(x, rate): return x * rate
+- called = jax.jit(plain, donate_argnums=0, static_argnums=1, inline=True)
++ called = jax.jit(plain, donate_argnums=0, inline=True)
+- made = jax.jit(lambda x, rate: x - rate, static_argnums=[1])
++ made = jax.jit(lambda x, rate: x - rate)
+  model = Model()
+  for rate in (0.5, 0.25, 0.75):
+      by_name(x, rate)
+      of_several(x, 2, rate, scale=1 - rate)
+      model.by_number(x, rate)
+      called(x + 1, rate)
+      made(x, rate)
 # a call of a package
   from jax.scipy.optimize import minimize
   def loss(x): return ((x - 3) ** 2).sum()
@@ -340,8 +370,9 @@ for n in (0.5, 0.25, 0.75):
 scaled = eqx.filter_jit(lambda a, x: a * x)
 for a in (0.5, 0.25, 0.75):
     scaled(*(a, x))
-# a size
-fill = jax.jit(lambda n: jnp.zeros(n), static_argnames="n")
+# the static arguments have a name
+static = ("n",)
+fill = jax.jit(lambda n: jnp.zeros(3) + n, static_argnames=static)
 for n in range(3):
     fill(n)
 """

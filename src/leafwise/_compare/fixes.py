@@ -136,8 +136,7 @@ def _dtype(reason: Reason) -> Advice:
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
         if number is not None:
-            converted = _wrapped(wide.__name__, repr(wide(number)), which)
-            return Advice("", converted._replace(words=f"`{{}}` in {which}"))
+            return Advice("", _wrapped(wide.__name__, repr(wide(number)), which, "`{}`"))
         return Advice("", _wrapped(wide.__name__, name, which))
     try:
         dtype = _common_dtype(before, after)
@@ -151,10 +150,9 @@ def _dtype(reason: Reason) -> Advice:
         ]
     except (AttributeError, TypeError):  # such as that of keys
         return fix("keep one dtype: each has a program")
-    words, acts, code, names = zip(*fixes, strict=True)
-    act = next(filter(None, acts), None)
-    functions = tuple(map("".join, zip(*filter(None, code), strict=True)))
-    return Advice("", Fix(" and ".join(words), act, functions, sum(names, ())))
+    words, _, code, names = zip(*fixes, strict=True)
+    functions = tuple(map("".join, zip(*code, strict=True)))
+    return Advice("", Fix(" and ".join(words), Act.CONVERT, functions, sum(names, ())))
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
@@ -176,16 +174,17 @@ def _converted(leaf: "Leaf", dtype: Any, name: str, number: object, which: str) 
     kind = "bool_" if str(dtype) == "bool" else str(dtype)
     getattr(jnp, kind)  # raises where there is none
     if leaf.shape:
-        return Fix(f"`{{}}.astype(jnp.{kind})` in {which}", names=(name,))
+        return _wrapped(f".astype(jnp.{kind})", name, which, f"`{{}}.astype(jnp.{kind})`")
     text = repr(number)
     is_code = number is not None and len(text) < _LONGEST_NUMBER and text[-1] not in "nf"
     return _wrapped(f"jnp.{kind}", text if is_code else name, which)
 
 
-def _wrapped(function: str, argument: str, which: str) -> Fix:
+def _wrapped(function: str, argument: str, which: str, words: str = "") -> Fix:
     """Return the fix that wraps an argument in a function, in one of two calls."""
     code = (function, "") if which == "the earlier call" else ("", function)
-    return Fix(f"`{function}({{}})` in {which}", Act.CONVERT, code, (argument,))
+    words = words or f"`{function}({{}})`"
+    return Fix(f"{words} in {which}", Act.CONVERT, code, (argument,))
 
 
 _LONGEST_NUMBER: Final = 30
@@ -445,21 +444,29 @@ def fix_through_package(reason: Reason) -> Fix:
         is_batch = len(before) == len(after) and before[1:] == after[1:]
         return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
     with contextlib.suppress(Exception):  # code of the values' own classes
-        _, one, other = first_difference(before, after)
-        if reason.cause is not Cause.STATIC or not are_recreated(one, other):
+        is_partial = is_a(after, functools.partial)  # which would be taken apart
+        _, one, other = ("", before, after) if is_partial else first_difference(before, after)
+        if reason.cause is not Cause.STATIC or not _is_remade_by_user(one, other):
             return Fix()
-        if is_users_file(inspect.unwrap(other).__code__.co_filename):
-            _, _, value = first_difference(one, other, by="content")
-            how = "put it and this call into a function of {}, and `jax.jit` that once, "
-            how += "if it has no side effects"
-            if changes := changed_parts(one, other):
-                is_traced = is_a(value, int | float | complex) or hasattr(value, "dtype")
-                return Fix(how.format(_named(changes))) if is_traced else Fix()
-            fix = recreated_function(other).fix
-            names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
-            how = f"{fix.words}; if {names} changes, {how.format(names)}"
-            return Fix(how) if names else fix
+        how = "put it and this call into a function of {}, and `jax.jit` that once, "
+        how += "if it has no side effects"
+        if changes := changed_parts(one, other):
+            is_static = any(change.how == "a static argument" for change in changes)
+            return Fix() if is_static else Fix(how.format(_named(changes)))
+        if not is_function(other):
+            return recreated_instance(one, other, ()).fix
+        fix = recreated_function(other).fix
+        names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
+        return Fix(f"{fix.words}; if {names} changes, {how.format(names)}") if names else fix
     return Fix()
+
+
+def _is_remade_by_user(one: Any, other: Any) -> bool:
+    """Return whether both are functions of one definition of the user's, or of such a class."""
+    if not is_function(other):
+        return type(one) is type(other) and not is_installed_module(module_of(type(other)))
+    function = inspect.unwrap(getattr(other, "func", other))
+    return are_recreated(one, other) and is_users_file(function.__code__.co_filename)
 
 
 def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> Fix:

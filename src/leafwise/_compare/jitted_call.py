@@ -21,7 +21,6 @@ from leafwise._display.reasons import Act, Fix
 from leafwise._jax.stack import is_jit_off
 from leafwise._objects.call_site import inner_frame, position_of, short_file, user_frame
 
-_LONGEST: Final = 120
 _IN_WORDS: Final = Fix(
     "put this call into a function, and `jax.jit` that once, if it has no side effects"
 )
@@ -40,15 +39,18 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
         value = scope.get(name, vars(builtins).get(name))
         if _is_dynamic(value):
             arguments.append(name)
-        elif name not in frame.f_globals and not hasattr(builtins, name):
+        elif not (name in frame.f_globals or hasattr(builtins, name) or _is_imported(value, frame)):
             return _IN_WORDS  # a local function or a number, which code elsewhere may not see
         elif not (callable(value) or isinstance(value, types.ModuleType)):
             return _IN_WORDS  # a value that is part of the program, and may change
-    module = next((name for name, value in frame.f_globals.items() if value is jax), None)
+    named = {id(value): name for name, value in scope.items()}
+    jit, before = "jax.jit", "import jax; "
+    if id(jax) in named or id(jax.jit) in named:
+        jit, before = named.get(id(jax.jit)) or f"{named[id(jax)]}.jit", ""
     called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
     parameters = ", ".join(arguments)
-    code = f"jitted_{called} = {module}.jit(lambda {parameters}: {text})"
-    if not (module and parameters) or frame.f_code.co_name == "<lambda>" or len(code) > _LONGEST:
+    code = f"{before}jitted_{called} = {jit}(lambda {parameters}: {text})"
+    if not parameters or frame.f_code.co_name == "<lambda>":
         return _IN_WORDS
     how = once(is_in_module=frame.f_code.co_name == "<module>")
     call = f"jitted_{called}({parameters})"
@@ -84,6 +86,13 @@ def _takes_values(code: types.CodeType) -> bool:
     pairs = itertools.pairwise(dis.get_instructions(code))
     stored = [one.argrepr.split(", ")[-1] for one, other in pairs if other.opname == "STORE_ATTR"]
     return code.co_name != "__init__" and code.co_varnames[:1] in [(name,) for name in stored]
+
+
+def _is_imported(value: Any, frame: types.FrameType) -> bool:
+    """Return whether a local name is that of a module, or of what another module has."""
+    is_named = hasattr(value, "__qualname__")
+    is_elsewhere = getattr(value, "__module__", None) != frame.f_globals.get("__name__")
+    return isinstance(value, types.ModuleType) or (is_named and is_elsewhere)
 
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
@@ -123,17 +132,21 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
         return text, None
+    text = ast.unparse(tree) if "\n" in text else text
     return text, tree if isinstance(tree, ast.Call) else None
 
 
 def _expression(frame: types.FrameType) -> str:
     """Return the source of the expression that a frame is evaluating."""
     position = position_of(frame)
-    if position is None or position[0] != position[2]:
+    if position is None:
         return ""
-    start, column, _, end_column = position
-    line = linecache.getline(frame.f_code.co_filename, start, frame.f_globals).encode()
-    return line[column:end_column].decode(errors="replace")
+    start, column, end, end_column = position
+    file, names = frame.f_code.co_filename, frame.f_globals
+    lines = [linecache.getline(file, line, names).encode() for line in range(start, end + 1)]
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    return b"".join(lines).decode(errors="replace")
 
 
 def _values(frame: types.FrameType) -> dict[str, Any]:

@@ -102,8 +102,8 @@ class Act(StrEnum):
     """What a fix does to the user's code."""
 
     CONVERT = "convert"
-    """Wrap the argument in a function: in the first of `Fix.code` in the earlier call, in the
-    second in this one; an empty text leaves it as it is."""
+    """Wrap the argument in a function, or call its method: the first of `Fix.code` in the earlier
+    call, the second in this one; an empty text leaves it as it is."""
     DEFINE_ONCE = "define once"
     """Move the definition of the function, or its `jax.jit`, before the loops around the call."""
     JIT_ONCE = "jit once"

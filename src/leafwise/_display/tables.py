@@ -19,8 +19,10 @@ from leafwise._display.findings import (
     seconds_of,
 )
 from leafwise._display.first_compiles import LEAST, MOST_FIRST, cache_off_lines, first_seconds
+from leafwise._display.reasons import Act
 from leafwise._display.report import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
+    CONFIRMED,
     annotation,
     audit_lines,
     cache_lines,
@@ -154,13 +156,16 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
     console.print(line, soft_wrap=True)
     for text in _reason_lines(finding, report):
         _print(text, console, 2)
-    # The only one is not shown twice, if it was tried.
-    fixes = [] if finding.tried is not None and len(finding.fixes()) == 1 else finding.fixes()
+    fixes = finding.fixes()
+    if finding.tried is not None and len(fixes) == 1:
+        # It is not shown twice. Of a value that has to be static the other half of the fix is left.
+        is_dynamic = fixes[0].act is Act.MAKE_DYNAMIC
+        fixes = fixes if is_dynamic and finding.tried.verdict not in CONFIRMED else []
     for fix in fixes[:_MOST_LINES]:
-        _print(f"fix: {cut(str(fix), _LONGEST)}", console, 2, "green")
+        _print(f"fix: {clean(str(fix))}", console, 2, "green")  # code is not to be cut
     for text in tried_lines(finding):
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
-        console.print(Text(f"  {cut(text, _LONGEST)}", style), soft_wrap=True)
+        console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
 
 

@@ -127,12 +127,9 @@ class FindingCode(NamedTuple):
 
     def earlier_calls(self, call: ast.Call, place: str) -> Iterator[tuple[Code, ast.Call]]:
         """Yield the calls of the same function at the line of the earlier call."""
-        file, _, line = place.rpartition(":")
-        code, above = _located(file, self.script)
-        for node in code.nodes if code is not None else ():
-            if not isinstance(node, ast.Call) or ast.dump(node.func) != ast.dump(call.func):
-                continue
-            if node.lineno <= int(line) + above <= (node.end_lineno or 0):
+        for code, node, line in _nodes_of(place, self.script):
+            is_same = isinstance(node, ast.Call) and ast.dump(node.func) == ast.dump(call.func)
+            if is_same and node.lineno <= line <= (node.end_lineno or 0):
                 yield code, node
 
     def argument(self, program: ProgramEvents, call: ast.Call, name: str) -> ast.expr | None:
@@ -140,17 +137,33 @@ class FindingCode(NamedTuple):
         for keyword in call.keywords:
             if keyword.arg == name:
                 return keyword.value
-        file, _, line = program.first.defined.rpartition(":")
-        code, above = _located(file, self.script)
-        for node in code.nodes if code is not None else ():
-            first: Any = next(iter(getattr(node, "decorator_list", ())), node)
-            if isinstance(node, _FUNCTIONS) and str(first.lineno - above) == line:
-                names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
-                at = names.index(name) if name in names else len(call.args)
-                at -= names[:1] == ["self"]
-                if not any(isinstance(value, ast.Starred) for value in call.args[: at + 1]):
-                    return call.args[at] if at < len(call.args) else None
+        for _, node in self.definitions(program):
+            names = _parameters(node)
+            at = names.index(name) if name in names else len(call.args)
+            at -= names[:1] == ["self"]
+            if not any(isinstance(value, ast.Starred) for value in call.args[: at + 1]):
+                return call.args[at] if at < len(call.args) else None
         return None
+
+    def definitions(self, program: ProgramEvents) -> Iterator[tuple[Code, Any]]:
+        """Yield the functions that begin where the program's does."""
+        for code, node, line in _nodes_of(program.first.defined, self.script):
+            first: Any = next(iter(getattr(node, "decorator_list", ())), node)
+            if isinstance(node, _FUNCTIONS) and first.lineno == line:
+                yield code, node
+
+
+def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
+    """Yield the nodes of the file of a place, each with its line in there."""
+    file, _, line = place.rpartition(":")
+    code, above = _located(file, script)
+    if code is not None:
+        yield from ((code, node, int(line) + above) for node in code.nodes)
+
+
+def _parameters(function: Any) -> list[str]:
+    """Return the names of what a function takes by position."""
+    return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
 def _located(file: str, script: str) -> tuple[Code | None, int]:
@@ -175,7 +188,14 @@ def _convert(place: FindingCode) -> Iterator[Replacement]:
             is_elsewhere = any(isinstance(holder, ast.JoinedStr) for holder in code.up(node))
             is_known = bool(function) and (has_jnp or "jnp" not in function)
             if is_known and argument is not None and not is_elsewhere:
-                yield code.replaced(argument, f"{function}({code.text_of(argument)})")
+                text = code.text_of(argument)
+                is_method = function.startswith(".")
+                text = text if is_method and isinstance(argument, _WHOLE) else f"({text})"
+                yield code.replaced(argument, text + function if is_method else function + text)
+
+
+_WHOLE: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+"""What an attribute can be taken of, as it stands."""
 
 
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
@@ -247,7 +267,7 @@ def _named_before(
     code: Code, node: ast.expr, value: ast.expr, definition: str, use: str
 ) -> Iterator[Replacement]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
-    name = definition.partition(" = ")[0]
+    name = definition.partition(" = ")[0].removeprefix("import jax; ")
     loop = _outermost(code, node, names_in(value))
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
     taken = names_in(code.tree).union(*map(_bound_in, functions))
@@ -320,24 +340,64 @@ def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
             yield from edits if len(edits) == 1 else ()
 
 
+def _drop_static(place: FindingCode) -> Iterator[Replacement]:
+    """Leave an argument out of ``static_argnames=`` and ``static_argnums=``."""
+    for program in place.finding.programs:
+        names = {reason.path for reason in program.reasons if reason.fix.act is Act.MAKE_DYNAMIC}
+        for home, function in place.definitions(program):
+            parameters = _parameters(function)
+            dropped = names.union(map(parameters.index, names.intersection(parameters)))
+            codes = dict.fromkeys((home, *_near(place.code)))
+            for code, node in ((file, node) for file in codes for node in file.nodes):
+                is_static = isinstance(node, ast.keyword) and str(node.arg).startswith("static_arg")
+                if is_static and _is_jit_of(function, next(code.up(node))):
+                    yield from _elements_left_out(code, node, dropped)
+
+
+def _is_jit_of(function: Any, call: Any) -> bool:
+    """Return whether a call decorates a function, or has it as its first argument."""
+    first = next(iter(call.args), None)
+    is_named = getattr(first, "id", "") == getattr(function, "name", None)
+    return is_named or first is function or call in getattr(function, "decorator_list", ())
+
+
+def _elements_left_out(code: Code, keyword: Any, dropped: set[Any]) -> Iterator[Replacement]:
+    elements = getattr(keyword.value, "elts", [keyword.value])
+    chosen = [element for element in elements if getattr(element, "value", None) in dropped]
+    if len(chosen) == len(elements):
+        yield _left_out(code, keyword)
+        return
+    for element in chosen:
+        start, end = code.span(element)
+        later = [code.span(other)[0] for other in elements if code.span(other)[0] > start]
+        yield Replacement(code, start, min(later, default=end), "")
+
+
+def _left_out(code: Code, keyword: ast.keyword) -> Replacement:
+    """Return the edit that leaves an argument out of a call."""
+    call: Any = next(code.up(keyword))
+    parts = sorted(map(code.span, (call.func, *call.args, *call.keywords)))
+    start, end = code.span(keyword)
+    before = max(part_end for _, part_end in parts if part_end <= start)
+    if before == code.span(call.func)[1]:  # it is the first one
+        before, end = start, min((other for other, _ in parts if other > start), default=end)
+    return Replacement(code, before, end, "")
+
+
 def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
     """Leave ``unroll=`` out of the only call on the line that has it."""
     code, line = place.code, place.finding.site.line if place.finding.site is not None else 0
     if not any(fix.act is Act.ROLL for fix in place.finding.fixes()):
         return
-    calls = [
-        (node, keyword)
+    keywords = [
+        keyword
         for node in code.nodes
         if isinstance(node, ast.Call) and node.lineno == line + place.above
         for keyword in node.keywords
         if keyword.arg == "unroll"
     ]
-    if len(calls) == 1:
-        ((call, keyword),) = calls
-        parts = sorted(map(code.span, (call.func, *call.args, *call.keywords)))
-        start, end = code.span(keyword)
-        before = max(part_end for _, part_end in parts if part_end <= start)
-        yield Replacement(code, before, end, "")
+    if len(keywords) == 1:
+        yield _left_out(code, keywords[0])
 
 
 def _near(code: Code) -> Iterator[Code]:
@@ -359,7 +419,7 @@ _DYNAMIC: Final = (
 )
 """How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
 
-_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic, _leave_out_unroll)
+_ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic, _drop_static, _leave_out_unroll)
 
 
 def edits_for(finding: Finding, script: str) -> list[Replacement]:

@@ -130,20 +130,21 @@ class Trials:
         firsts = [finding for finding in findings if isinstance(finding, FirstFinding)]
         again = len(firsts) < len(findings)
         before, after = _again(self.report), _again(report)
+        is_same = printed == self.printed
         quicker = busy(self.report.events) - busy(report.events)
         is_quicker = 2 * quicker >= sum(finding.seconds for finding in firsts)
         if report.seconds > _LONGEST * self.report.seconds:
             verdict = "took too long"
         elif report.exit != self.report.exit:
             verdict = "changed the exit code"
-        elif not (is_alike := _agree(printed, self.printed)) and not self._output_varies:
+        elif not (is_same or self._output_varies or _agree(printed, self.printed)):
             verdict = "changed the output"
         elif (again and after >= before) or not (again or is_quicker):
             verdict = "did not help"
-        elif not (is_alike and printed):
+        elif not printed or (not is_same and self._output_varies):
             verdict = UNKNOWN
         else:
-            verdict = SAME if printed == self.printed else ROUNDED
+            verdict = SAME if is_same else ROUNDED
         edit, saved = shown(files), max(0.0, quicker)
         return TriedRecord(verdict, edit, before, after, saved, report.seconds), report
 
