@@ -354,30 +354,37 @@ def _first_failures(
     """Return what instances are drawn from, what each broken law raised, and a note."""
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
-    tried: list[Law] = []
+    done: set[Law] = set()
     for _ in range(_ROUNDS):
-        laws = [law for law in options.laws if law not in failures]
-        tried.clear()
+        laws = [law for law in options.laws if law not in done]
+        if not laws:
+            break
+        tried: list[Law] = []
+        broken: dict[Law, BaseException] = {}
         try:
             with time_limit(_ENDS * options.left):
-                broken, slow = broken_laws(
+                found, slow = broken_laws(
                     strategy,
                     laws,
+                    broken=broken,
                     most_seconds=options.slow,
                     until=options.part(_LAWS),
                     on_law=tried.append,
                     **options.drawing,
                 )
-            return strategy, failures | broken, slow or note
+            return strategy, failures | found, slow or note
         except CannotBuildError:
             strategy, note = st.just(base), "tried on one instance, as no others were found"
         except TooLong as error:  # this law may be at fault, or the strategy
-            failures |= dict.fromkeys(tried[-1:] or laws, error)
+            last = [law for law in tried[-1:] if tried.count(law) == 1] if tried else laws
+            failures |= broken | dict.fromkeys(last, error)
+            done |= {*tried, *last}  # the others on one instance at least
+            note = "tried on few instances, as there was no time for others"
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # user code
             return strategy, failures | dict.fromkeys(laws, error), note
-    late = {law: TooLong() for law in options.laws if law not in failures}
+    late = {law: TooLong() for law in options.laws if law not in done}
     return strategy, failures | late, note
 
 

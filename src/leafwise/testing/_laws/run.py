@@ -241,6 +241,7 @@ class _Trial:
         tests: Mapping[Law, LawTest],
         most_seconds: float,
         until: float,
+        broken: dict[Law, BaseException],
         on_law: Callable[[Law], None],
     ) -> None:
         self._tests = tests
@@ -250,7 +251,7 @@ class _Trial:
         self._drawing = self._editing = 0.0
         self.late = 0  # how many instances had no time for all edits
         self.instances: list[Any] = []
-        self.broken: dict[Law, BaseException] = {}
+        self.broken = broken
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
         """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
@@ -311,15 +312,17 @@ def try_laws(
     seed: int | None,
     most_seconds: float,
     until: float,
+    broken: dict[Law, BaseException],
     on_law: Callable[[Law], None],
 ) -> tuple[dict[Law, BaseException], str]:
     """Try laws on the same instances, which are drawn once, and return what those raise that break.
 
     Instances are drawn for some CPU seconds, and edits of them for as many, until some CPU time. A
-    note is returned if there was no time for all of them.
+    note is returned if there was no time for all of them. What breaks is in `broken` at once: the
+    trial may be interrupted.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    trial = _Trial(tests, most_seconds, until, on_law)
+    trial = _Trial(tests, most_seconds, until, broken, on_law)
 
     def try_new(data: st.DataObject) -> None:
         trial.try_new(data, strategy, settings.max_examples)
