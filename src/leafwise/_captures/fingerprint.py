@@ -143,10 +143,9 @@ def describe_changes(old: Fingerprint, new: Fingerprint) -> list[Change]:
         for path, *texts in every:
             name = path.rpartition(_HOLDS)[2] or now.name
             how = how_to_pass(now.form.value) if isinstance(now.form, Exact) else "an argument"
-            shown = texts if len("".join(texts)) <= _LONGEST_CHANGE else ("", "")
+            before, after = texts if len("".join(texts)) <= _LONGEST_CHANGE else ("", "")
             is_function, holder = now.is_around and not path, now.name if path else ""
-            change = Change(name, *shown, is_function=is_function, holder=holder, how=how)
-            changes.setdefault(name, change)
+            changes.setdefault(name, Change(name, before, after, is_function, holder, how))
     # What is inside another capture is one of its own, too: the last one says most.
     return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
 
