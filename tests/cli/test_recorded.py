@@ -643,3 +643,32 @@ def test_misses_of_the_persistent_cache() -> None:
         "cache miss of step: too quick",
         "2 cache misses of init: written now",
     ]
+
+
+def test_what_differs_in_two_is_named(explained: Explained) -> None:
+    """All of it, by the names of optax, whether it is captured or held by an object."""
+    optax: Any = pytest.importorskip("optax")
+
+    class Agent:
+        def __init__(self, rate: float) -> None:
+            self.opt = optax.adam(rate, b1=rate)
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def held(self, w: Any) -> Any:
+            return self.opt.update(w, self.opt.init(w))[0]
+
+    def script() -> None:
+        for rate in (0.1, 0.2, 0.3):
+            agent = Agent(rate)
+            agent.held(jnp.ones(3))
+            opt = agent.opt
+
+            @jax.jit
+            def captured(w: Any, opt: Any = opt) -> Any:
+                return opt.update(w, opt.init(w))[0]
+
+            captured(jnp.ones(3))
+
+    fixes = {each["functions"][0]: each["fixes"][0] for each in explained(script)["findings"]}
+    for name, holder in (("held", "self.opt.update"), ("captured", "opt.update")):
+        assert f"pass `b1` of `{holder}` and `step_size` of `{holder}` as" in fixes[name]

@@ -5,7 +5,7 @@ next to it in a `FingerprintedFunction`, for whoever has the function anyway.
 """
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
@@ -133,27 +133,25 @@ def describe_changes(old: Fingerprint, new: Fingerprint) -> list[Change]:
     """Return what two functions of one code capture that differs, four at most."""
     changes: dict[str, Change] = {}
     for key in sorted(changed(old, new), key=lambda key: new[key].is_around):
-        state, form = new[key], new[key].form
-        how = how_to_pass(form.value) if isinstance(form, Exact) else "an argument"
-        name, texts, holder = state.name, format_change(old[key], state), ""
-        if state.is_around:
-            path, *inner = inner_change(old[key], state)
-            _, holds, variable = path.rpartition(" holding ")
+        was, now = old[key], new[key]
+        every = [("", *format_change(was, now))]
+        if now.is_around:
             # What a function differs in is a capture of its own, if it can be named.
-            if holds and "<function>" not in inner:
-                name, texts, holder = variable, (inner[0], inner[1]), name
-            elif changes:
-                continue
-        if name not in changes:
-            is_short = len("".join(texts)) <= _LONGEST_CHANGE
-            is_function = state.is_around and not holder
-            shown = texts if is_short and not is_function else ("", "")
-            changes[name] = Change(name, *shown, is_function, holder, how)
+            inner = _inner_changes(was.form, now.form)
+            held = [each for each in inner if _HOLDS in each[0] and "<function>" not in each]
+            every = held or [("", "", "")] * (not changes)
+        for path, *texts in every:
+            name = path.rpartition(_HOLDS)[2] or now.name
+            how = how_to_pass(now.form.value) if isinstance(now.form, Exact) else "an argument"
+            before, after = texts if len("".join(texts)) <= _LONGEST_CHANGE else ("", "")
+            is_function, holder = now.is_around and not path, now.name if path else ""
+            changes.setdefault(name, Change(name, before, after, is_function, holder, how))
     # What is inside another capture is one of its own, too: the last one says most.
     return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
 
 
 _LONGEST_CHANGE: Final = 80
+_HOLDS: Final = " holding "
 
 
 def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
@@ -168,17 +166,21 @@ def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
     """Return both texts of a capture; of the part that differs, if they are equal, and its path."""
     if was.text != now.text:
         return "", was.text, now.text
-    one, other, path = was.form, now.form, ""
-    while isinstance(one, Form) and isinstance(other, Form) and one.text == other.text:
+    path, before, after = next(_inner_changes(was.form, now.form))
+    return (path, before, after) if path else ("", was.text, f"another {now.text}")
+
+
+def _inner_changes(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the paths of the innermost parts of two forms that differ, and both texts."""
+    mine, its, steps = dict[str, Any](), dict[str, Any](), list[str]()
+    if isinstance(one, Form) and isinstance(other, Form) and one.text == other.text:
         mine, its = one.named(), other.named()
-        step = next((step for step in {**mine, **its} if mine.get(step) != its.get(step)), None)
-        if step is None:
-            break
-        path, one, other = path + step, mine.get(step), its.get(step)
-    if not path:
-        return "", was.text, f"another {now.text}"
-    before, after = _format_form(one), _format_form(other)
-    return path, before, f"another {after}" if before == after else after
+        steps = [step for step in {**mine, **its} if mine.get(step) != its.get(step)]
+    for step in steps:
+        yield from _inner_changes(mine.get(step), its.get(step), path + step)
+    if not steps:
+        before, after = _format_form(one), _format_form(other)
+        yield path, before, f"another {after}" if before == after else after
 
 
 def _format_form(form: Any) -> str:
