@@ -123,7 +123,8 @@ def explain_errors() -> "Explaining":
     name the place themselves.
 
     Where JAX needs to know a value that it traces (``if``, ``range``, ``int``, a shape), or gets a
-    function for an array, the note says which field of which class to make static.
+    function for an array, the note says which field of which class to make static. Where a buffer
+    is donated twice, or used after it was donated, it says which.
 
     The exception stays what it is, and goes on as it would: its type, arguments, cause, context
     and traceback. Nothing is done if none is raised. It covers the thread that enters it, and

@@ -97,7 +97,7 @@ def test_the_fixes_of_a_text() -> None:
         mode = "b"
 
     said = stale(lambda x: x if mode == "a" else -x, change)
-    assert '`<lambda>(..., mode)`, with `lw.jit(..., static_argnames="mode")`' in said
+    assert 'argument `mode` of `<lambda>`, with `static_argnames="mode"`' in said
     assert "`@lw.pytree class Params: mode: Any = lw.static_field()`" in said
 
 

@@ -1,5 +1,7 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
+import enum
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,17 +14,84 @@ import leafwise as lw
 pytestmark = pytest.mark.message
 
 
+class Mode(enum.Enum):
+    UP = 1
+
+
 @pytest.mark.parametrize(
     ("value", "code"),
-    [("relu", '"relu"'), ((1, 2), "(1, 2)"), (jax.nn.gelu, "gelu"), (object(), "...")],
-    ids=["text", "tuple", "function", "object"],
+    [
+        ("relu", 'default="relu"'),
+        ((1, 2), "default=(1, 2)"),
+        (jax.nn.gelu, "default=gelu"),
+        (Mode.UP, "default=Mode.UP"),
+        ((Mode.UP,), ""),
+        (object(), ""),
+    ],
+    ids=["text", "tuple", "function", "enum", "enum in a tuple", "object"],
 )
 def test_code_of_a_default(value: Any, code: str) -> None:
-    """A fix has the default as it would be written."""
+    """A fix has the default as it would be written, or none where that is not known."""
     own = {"__annotations__": {"act": str}, "act": lw.field(default=value)}
     with pytest.raises(lw.errors.DefinitionError, match=r"^P\.act") as error:
         lw.pytree(type("P", (), own))
-    assert f"static_field(default={code})`" in error.value.message
+    assert f"static_field({code})`" in error.value.message
+
+
+SPELLINGS: dict[str, str] = {
+    "n: int = lw.static_field(3)": "n: int = lw.static_field(default=3)",
+    "n: int = lw.field(static=True, default=3)": "n: int = lw.static_field(default=3)",
+    "n: int = lw.field(default=3, pytree_node=False)": "n: int = lw.static_field(default=3)",
+    "n: int = lw.static_field(static=True, default=3)": "n: int = lw.static_field(default=3)",
+    "n: int = lw.static_field(factory=int)": "n: int = lw.static_field(default_factory=int)",
+    "n: int = lw.field(3, static=True, validator=bool)": (
+        "n: int = lw.static_field(default=3, check=bool)"
+    ),
+    "n: Any = lw.field(default=None, static=True)": "n: Any = lw.static_field(default=None)",
+    "x: int = lw.Static(3)": "x: lw.Static[int] = 3",
+    "x: 'lw.Static(int)' = 3": "x: lw.Static[int] = 3",
+    "depth = lw.static_field(default=3)": "depth: int = lw.static_field(default=3)",
+}
+
+
+def defined(line: str) -> Any:
+    """Return a class whose body is a line, as a user's module has it."""
+    names: dict[str, Any] = {"lw": lw, "Any": Any}
+    exec(f"@lw.pytree\nclass P:\n    {line}", names)  # noqa: S102  # the code of a user
+    return names["P"]
+
+
+@pytest.mark.parametrize("line", SPELLINGS)
+def test_spellings_of_other_libraries(line: str) -> None:
+    """The message has what to write, which is a static field; a bare `Static` is one, too."""
+    with pytest.raises(lw.errors.DefinitionError) as error:
+        defined(line)
+    (fix,) = re.findall("fix: .*?`(.*?)`", error.value.message)
+    assert fix in SPELLINGS[line]
+    assert jax.tree.leaves(defined(SPELLINGS[line])()) == []
+    assert jax.tree.leaves(defined("n: lw.Static = 3")()) == []
+
+
+def test_a_field_without_a_default_below_a_base() -> None:
+    """The message says whose default is in the way, and the fix is accepted."""
+
+    @lw.pytree
+    class Base:
+        name: lw.Static[str] = "a"
+
+    for kind, fix in (
+        (jax.Array, "`layers: jax.Array = lw.field(kw_only=True)`"),
+        (lw.Static[int], "`layers: int = lw.static_field(kw_only=True)`"),
+    ):
+        own: dict[str, Any] = {"__annotations__": {"layers": kind}}
+        with pytest.raises(lw.errors.DefinitionError) as error:
+            lw.pytree(type("Net", (Base,), dict(own)))
+        first, second, *_ = error.value.message.splitlines()
+        assert first.endswith("'layers' follows default argument 'name' of Base")
+        assert second == f"  fix: declare it {fix}"
+        declared = eval(fix.strip("`").partition(" = ")[2], {"lw": lw})  # noqa: S307  # ours
+        net = lw.pytree(type("Net", (Base,), own | {"layers": declared}))
+        assert len(jax.tree.leaves(net(layers=1))) == (kind is jax.Array)
 
 
 @pytest.mark.parametrize("default", [[1, 2], {}, jnp.zeros(3)], ids=["list", "dict", "array"])

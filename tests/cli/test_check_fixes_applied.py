@@ -280,7 +280,8 @@ from flax import nnx
 class P(nnx.Module):
     def __init__(self, x: jax.Array):
         self.x = nnx.Param(x)
-        self.name = nnx.data("a")  # -> {0}
+        name = "a"
+        self.name = nnx.data(name)  # -> {0}
 # texts in a list:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass

@@ -1,10 +1,21 @@
 """What a check costs, in what can be counted: compilations, constructions, processes."""
 
+import re
+import time
 from typing import Any
 
 import jax
 import pytest
-from tests.kit.inside import CheckOptions, Example, check_fields, count_events
+from tests.kit.inside import (
+    NO_TIME,
+    CheckOptions,
+    CheckTarget,
+    Example,
+    FoundTargets,
+    check_fields,
+    count_events,
+    run_module,
+)
 
 import leafwise as lw
 from leafwise.testing._laws import other_process
@@ -96,3 +107,30 @@ def test_layers_of_nnx_are_made_with_keys_for_any_name() -> None:
     report = report_of(Layer, CheckOptions(laws=(Law.ROUND_TRIP,)))
     assert report.passed
     assert len(asked) < 100
+
+
+def test_no_class_takes_longer(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """What there was no time for is said, with the option, and the class under work is named."""
+
+    def wait(_: Any) -> None:
+        until = time.process_time() + 0.01
+        while time.process_time() < until:
+            pass
+
+    body = {"__annotations__": {"x": float}, "__post_init__": wait, "__module__": __name__}
+    target = CheckTarget(lw.pytree(type("Slow", (), body)), "here:Slow")
+    options = CheckOptions(laws=(Law.ROUND_TRIP,), fields=False, examples=300, seconds=1)
+    monkeypatch.setattr(run_module, "_SILENCE", 0.1)
+    run = run_module.run_checks(FoundTargets([target], {}, []), options)
+    (note,) = run.notes
+    says = r"here:Slow: laws were tried on \d+ instances?, as there was no time for others: "
+    assert re.fullmatch(f"{says}`--timeout 2` takes longer", note)
+    assert run.exit_code == 0
+    assert "leafwise check: 1 of 1: here:Slow\n" in capsys.readouterr().err
+
+
+def test_fields_without_time() -> None:
+    """They are passed over, and the report says which."""
+    assert {row.note for row in check_fields(Example(Three), until=0.0)} == {NO_TIME}
+    late = run_module._late([*check_fields(Example(Three), until=0.0)], [])
+    assert late == "w is the first of 3 fields not changed"

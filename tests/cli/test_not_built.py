@@ -150,3 +150,23 @@ def test_a_named_tuple_that_jax_can_never_rebuild() -> None:
     report = check_class(CheckTarget(Version, "here:Version", optional=True), FIELDS)
     assert (report.passed, bool(report.left_out)) == (True, True)
     assert report_of(Version).failed
+
+
+def test_values_of_the_instances_in_the_module(write: Any, check: Any) -> None:
+    """A field whose annotation cannot be resolved, or constructed, has what instances hold."""
+    file = write("""
+        class Opaque:
+            def __init__(self, *parts): raise ValueError("no")
+
+        @lw.pytree
+        class Field:
+            data: "Buffer"
+            unit: lw.Static[Opaque]
+
+        FIELDS = [Field(jnp.ones(number), object.__new__(Opaque)) for number in (1, 2)]
+        ONE, TWO = FIELDS
+    """)
+    outcome = check(file, "--json")
+    assert outcome.code == 0, outcome.out
+    (entry,) = outcome.document["classes"]
+    assert {row["field"] for row in entry["rows"]} == {"data", "unit"}

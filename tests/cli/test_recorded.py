@@ -102,6 +102,32 @@ def test_a_gradient_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert found["reasons"][0]["change"] == "`jax.jit(...)` is made again each time"
 
 
+def test_where_a_static_is_made(explained: Explained) -> None:
+    """An object, and a function that is jitted, in the frames that led to the call."""
+
+    class Trainer:
+        @functools.partial(jax.jit, static_argnums=0)
+        def step(self, x: Any) -> Any:
+            return x * WIDTH
+
+    loop = jax.jit(lambda body, x: body(x), static_argnums=0)
+
+    def run(trainer: Any, body: Any) -> None:
+        trainer.step(1.0)
+        loop(body, 1.0)
+
+    def script() -> None:
+        for _ in range(3):
+            trainer = Trainer()
+            body = jax.jit(jnp.sin)
+            run(trainer, body)
+
+    line = script.__code__.co_firstlineno + 2
+    changes = {each["reasons"][0]["change"] for each in explained(script)["findings"]}
+    file = __file__.rpartition("/")[2]
+    assert {each.partition(file)[2] for each in changes} == {f":{line}", f":{line + 1}"}
+
+
 def test_no_addresses(explained: Explained) -> None:
     """No two runs of a script have the same ones."""
 
@@ -170,6 +196,90 @@ def test_a_line_for_many_sizes(explained: Explained, call: Any, sizes: int) -> N
     ]
     for each in found:
         assert (each["reasons"][0]["kind"], len(each["fixes"])) == ("shape", 1)
+
+
+CHECKED = """
+import jax, jax.numpy as jnp, functools
+@functools.partial(jax.jit, static_argnames="text")
+def branched(x, text):
+    return jnp.where(x < 0, jnp.nan, x)
+def error_if(x, text):
+    return branched(x, text)
+"""
+
+
+@pytest.mark.parametrize(("texts", "number"), [(("No x < 0", "No y < 0"), 0), (("L1", "L2"), 1)])
+def test_texts_of_errors(explained: Explained, texts: tuple[str, ...], number: int) -> None:
+    """That a package's function is compiled for another sentence is no finding."""
+    error_if = package(CHECKED)["error_if"]
+    findings = explained(lambda: [error_if(1.0, text=text) for text in texts])["findings"]
+    assert len(findings) == number
+
+
+MODELS = """
+import jax, jax.numpy as jnp
+class Model:
+    def __init__(self):
+        self.w = jnp.ones(3)
+        self.jitted = jax.jit(self.train_step)
+    def train_step(self, w, x):
+        return w - 0.1 * jnp.sin(x @ w).mean()
+    def fit(self, x):
+        self.w = jnp.tanh(self.jitted(self.w, x)) * 2.0
+def solve(x, **_):
+    return jax.lax.while_loop(lambda c: c < 9, lambda c: c + 1.5, x)
+def value(x, **_):
+    return float(jax.lax.while_loop(lambda c: c < 9, lambda c: c + 2.5, x))
+def changed(model, x):
+    model.x = jax.lax.while_loop(lambda c: c < 9, lambda c: c + 4.5, x)
+"""
+
+
+def test_a_package_that_jits_its_own_method(explained: Explained) -> None:
+    """It is retraced for another object; what takes values or changes one is not to be jitted."""
+    names = package(MODELS)
+
+    def script() -> None:
+        for _ in range(3):
+            names["Model"]().fit(jnp.ones((WIDTH, 3)))
+
+    retraced, *outside = explained(script)["findings"]
+    assert retraced["what"] == "train_step retraced 2 times"
+    assert retraced["text"].startswith('names["Model"]().fit(')
+    assert [each["change"] for each in retraced["reasons"]] == ["a method of another `Model`"]
+    assert [each["fixes"] for each in (retraced, *outside)] == [[]] * (1 + len(outside))
+
+
+@pytest.mark.parametrize(("name", "number"), [("solve", 1), ("value", 0), ("changed", 0)])
+def test_a_call_that_needs_values_is_not_to_be_jitted(
+    explained: Explained, name: str, number: int
+) -> None:
+    """Neither a float nor a changed object comes out of a trace."""
+    call, model = package(MODELS)[name], SimpleNamespace()
+
+    def script() -> None:
+        for _ in range(3):
+            call(x=1.0, model=model)
+
+    (found,) = explained(script)["findings"]
+    assert str(found["fixes"]).count("jax.jit") == number
+
+
+STEP = "@jax.jit\ndef step(x):\n    return x * 9\nstep(1.5)"
+
+
+@pytest.mark.parametrize(("again", "number"), [(f"\n{STEP}", 1), (STEP.replace("9", "8"), 0)])
+def test_a_cell_that_is_run_again(explained: Explained, again: str, number: int) -> None:
+    """It has another number; what it defines is compiled again."""
+
+    def script() -> None:
+        names = {"jax": jax}
+        for name, cell in (("train.ipynb[3]", STEP), ("train.ipynb[4]", again)):
+            exec(compile(cell, name, "exec"), names)  # noqa: S102  # ours
+
+    findings = explained(script)["findings"]
+    changes = [each["reasons"][0]["change"] for each in findings]
+    assert changes == ["defined again in this cell, with the same code"] * number
 
 
 def lambdas(n: int) -> None:

@@ -172,5 +172,5 @@ def test_a_copy_with_another_treedef(cls: Any) -> None:
     assert "fix: make Kind a frozen dataclass: it compares by identity" in law.message
     with pytest.warns(UserWarning, match="make Kind a frozen dataclass"):
         check_pytree(cls, laws=["copies"])
-    frozen = st.builds(cls, st.just(1.0), st.just((FrozenKind(),)))
-    check_pytree(frozen, laws=["copies"])
+    for value in (FrozenKind(), jax.nn.relu):  # of a jitted function, a copy is another one
+        check_pytree(st.builds(cls, st.just(1.0), st.just((value,))), laws=["copies"])

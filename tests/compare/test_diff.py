@@ -91,11 +91,11 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
     "aux_data": (Own(1.0, (1,)), Own(1.0, (True,)), ["the tree (static): (1,) -> (True,)"]),
     "listed": (
         *([Listed(1.0, n=1, m=2, _cache=3)], [Listed(2, n=4, m=2, _cache=5)]),
-        ["[0].n (static): 1 -> 4", "[0][<flat index 0>]: dtype float32 -> int32"],
+        ["[0].n (static): 1 -> 4", "[0].x: dtype float32 -> int32"],
     ),
     "listed and absent": (
         *(Listed(None, n="a"), Listed(1.0, n="a", m=3)),
-        ["m (static): (absent) -> 3", "[<flat index 0>] (structure): None -> float32[]"],
+        ["m (static): (absent) -> 3", "x (structure): None -> float32[]"],
     ),
     "listed by type": (*LISTS, ["n (static): 1 -> True"]),
     "no attributes": (

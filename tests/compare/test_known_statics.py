@@ -253,7 +253,7 @@ def test_an_array_in_place_of_a_number_does_not_explain_another_aux_data() -> No
     seen = two_calls(call(ValueInAux(1.0)), call(ValueInAux(jnp.asarray(1.0))))
     assert seen.outcome is seen.predicted.outcome is RETRACE, str(seen.predicted)
     found = [(reason.path, reason.outcome) for reason in seen.predicted.reasons]
-    assert found == [("args[0]", RETRACE), ("args[0][<flat index 0>]", DISPATCH)]
+    assert found == [("args[0]", RETRACE), ("args[0].x", DISPATCH)]
 
 
 def test_a_class_defined_again() -> None:

@@ -94,7 +94,12 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         lambda p, x: p.act(x),
         (Inner(), ONES),
         "`Inner.act` is dynamic, and a function: make it `act: lw.Static[Callable[..., Any]] = "
-        "jax.nn.relu`, or wrap it: `jax.tree_util.Partial(...)`",
+        "jax.nn.relu`, or wrap it in `jax.tree_util.Partial`",
+    ),
+    "an enum as an argument": (
+        lambda kind, x: x,
+        (lw.types.ReasonKind.SHAPE, 1.0),
+        "`kind` is dynamic, and a ReasonKind: make the argument static",
     ),
     "a function as an argument": (
         lambda f, x: f(x),

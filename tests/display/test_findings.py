@@ -101,6 +101,17 @@ def test_a_line_outside_jit_is_one_finding() -> None:
     assert (found.retraces, found.recompiles) == (2, 2)
 
 
+def test_sizes_of_lines_that_call_each_other() -> None:
+    """One finding has them all, whichever is met first."""
+    one, other = site(3, "f(x)"), site(7, "g(x)")
+    every = [
+        replace(each, name=line.text, site=line, callers=[other, one, site(9, "main()")])
+        for line in (one, other)
+        for each in sized(1, 2, 3, 4)
+    ]
+    assert only(every).what == "8 programs compiled for 4 sizes, outside `jit`"
+
+
 def test_sizes() -> None:
     """The finding says for how many sizes, and names what the line calls."""
     found = only(sized(1, 2, 3, 4, 5))

@@ -178,7 +178,7 @@ SCRIPTS = {
         {"step_fn": 0, "kernel": 1},
     ),
     "gymnax_loop": Explained(
-        causes(("gymnax_loop.py:22", "mask", 4)),
+        causes(("gymnax_loop.py:22", "mask", 18)),
         {"gather": 3, "select_n": 4},
         {"gather": 0, "select_n": 0},
     ),
@@ -197,7 +197,7 @@ SCRIPTS = {
         causes(("solver_again.py:21", "", 4)), {"while": 5}, {"while": 0, "<lambda>": 1}
     ),
     "growing": Explained(
-        causes(("growing.py:17", "size", 9), ("growing.py:18", "xs", 9)),
+        causes(("growing.py:17", "size", 11), ("growing.py:18", "xs", 11)),
         {"append": 12, "scan": 12},
         {"append": 0, "scan": 1},
     ),

@@ -266,3 +266,22 @@ def test_graph_and_state_in_fields() -> None:
         for seed in range(3):
             assert step(made(seed), X).shape == (2, 2)
     assert jax.tree.leaves(made(0).graph) == []
+
+
+def test_attributes_of_a_graph_have_their_paths() -> None:
+    """A static that differs is named as it is read, however deep it is."""
+
+    class Net(nnx.Module):
+        def __init__(self, rate: float) -> None:
+            self.drops = nnx.List([nnx.Dropout(0.5), nnx.Dropout(rate)])
+            self.head = nnx.Dropout(0.5)
+
+    train, other = Net(0.1), Net(0.2)
+    other.head.eval()
+    graphs = [nnx.split(model)[0] for model in (train, other)]
+    reasons = lw.explain(*(lw.signature(model=graph) for graph in graphs)).reasons
+    changes = {reason.path: reason.change for reason in reasons}
+    assert changes == {
+        "kwargs['model'].drops[1].rate": "0.1 -> 0.2",
+        "kwargs['model'].head.deterministic": "False -> True",
+    }

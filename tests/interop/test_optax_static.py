@@ -182,3 +182,19 @@ def test_linen_modules_by_content() -> None:
     assert structure(closed(linen.Dense(3))) == structure(closed(linen.Dense(3)))
     assert structure(closed(linen.Dense(3))) != structure(closed(linen.Dense(4)))
     assert structure(linen.Dense(3).apply) == structure(linen.Dense(3).apply)
+
+
+def test_where_it_is_not_declared() -> None:
+    """Class and note name the field of the user's class, and the declaration makes it work."""
+    pair = {"w": jax.Array, "opt": optax.GradientTransformation}
+    with pytest.warns(lw.errors.DynamicFunctionWarning, match=r"Net\.opt: its default holds"):
+        net = lw.pytree(type("Net", (), {"__annotations__": pair, "opt": optax.sgd(0.1)}))
+    bare = lw.pytree(type("Net", (), {"__annotations__": pair}))
+    with pytest.raises(TypeError) as error, lw.debug.explain_errors():
+        jax.jit(lambda state: state["net"].w)({"net": bare(1.0, optax.chain(optax.sgd(0.1)))})
+    code = 'opt: optax.GradientTransformation = lw.static_field(by="content")'
+    assert f"`Net.opt` holds functions: make it `{code}`" in "".join(error.value.__notes__)
+    with pytest.raises(TypeError) as error:
+        lw.jit(lambda opt, w: w)(net(1.0).opt, 1.0)
+    assert "`opt` holds functions: make the argument static" in "".join(error.value.__notes__)
+    jax.jit(lambda net: net.w)(Train(1.0, None, net(1.0).opt))

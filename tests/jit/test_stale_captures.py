@@ -205,10 +205,10 @@ def test_the_message() -> None:
     assert info.value.message.splitlines() == [
         f"step captures `settings.rate` ({short_file(__file__)}:{line}), which was 1.0 when it was "
         "traced and is 0.5 now",
-        "  fix: pass it as an argument: `step(..., rate)`",
+        "  fix: pass it as an argument `rate` of `step`",
         "  or make it a field of a pytree class: `@lw.pytree class Params: rate: jax.Array`, and "
         "pass `params`",
-        '  or let it be traced again silently: `lw.jit(..., stale="retrace")`',
+        '  or let it be traced again silently: `stale="retrace"`',
     ]
     again = pickle.loads(pickle.dumps(info.value))  # noqa: S301  # our own
     assert (str(again), again.captures) == (str(info.value), info.value.captures)

@@ -56,10 +56,10 @@ from leafwise.cli.check_classes import (
     check_class,
     time_limit,
 )
-from leafwise.cli.check_fields import Example, check_fields
+from leafwise.cli.check_fields import NO_TIME, Example, check_fields
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
-from leafwise.cli.check_targets import CheckTarget, find_targets, is_node
+from leafwise.cli.check_targets import CheckTarget, FoundTargets, find_targets, is_node
 from leafwise.cli.edits import Replacement, applied, diff, edits_for, shown
 from leafwise.cli.explain_script import Script
 from leafwise.cli.program_recorder import packed, unpacked

@@ -100,6 +100,12 @@ def test_array_in_full() -> None:
     )
 
 
+def test_a_number_in_an_array() -> None:
+    """It is wanted as a number, of the kind of its dtype."""
+    assert "pass a Python number: `layers=int(layers)`" in message(np.array(3))
+    assert "a Python number" not in message(np.ones(1))
+
+
 REPAIRS: dict[str, tuple[Any, str, str]] = {
     "list": ([1, [2]], "pass a tuple", "(1, (2,))"),
     "dict": ({"k": [1]}, "pass a FrozenMapping", "lw.FrozenMapping({'k': (1,)})"),

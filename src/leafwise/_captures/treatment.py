@@ -138,26 +138,24 @@ def _is_number(value: Any) -> bool:
 def lines_of(way: Way, function: str, name: str) -> tuple[str, str]:
     """Return the two fixes of a capture as text."""
     variable = parameter_of(name)
-    call = f"`{function}(..., {variable})`"
+    argument = f"argument `{variable}` of `{function}`"
     params = f"a pytree class: `@lw.pytree class Params: {variable}"
     match way:
         case Way.ARGUMENT:
             return (
-                f"pass it as an argument: {call}",
+                f"pass it as an {argument}",
                 f"make it a field of {params}: jax.Array`, and pass `params`",
             )
         case Way.STATIC:
-            names = f'`lw.jit(..., static_argnames="{variable}")`'
             return (
-                f"pass it as a static argument: {call}, with {names}",
+                f'pass it as a static {argument}, with `static_argnames="{variable}"`',
                 f"make it a static field of {params}: Any = lw.static_field()`, and pass `params`",
             )
         case Way.PYTREE:
             return (
-                f"pass the numbers and arrays that are read of it as arguments: "
-                f"`{function}(..., ...)`",
+                f"pass the numbers and arrays that are read of it as arguments of `{function}`",
                 f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for "
-                f"what is not an array), and pass that as an argument: {call}",
+                f"what is not an array), and pass that as an {argument}",
             )
 
 

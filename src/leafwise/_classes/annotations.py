@@ -20,8 +20,9 @@ from typing import Annotated, Any, Final, Literal
 import jax
 import numpy as np
 
-from leafwise._classes.fields import OTHER_MARKS, StaticMark
-from leafwise._objects.classes import is_tree_node
+from leafwise._classes.fields import OTHER_MARKS, Static, StaticMark
+from leafwise._objects.classes import is_tree_node, public_name
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.frozen import StaticArray
 from leafwise._objects.stand_ins import MISSING
 from leafwise.errors import DefinitionError
@@ -289,6 +290,8 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
     try:
         # With real builtins: subscripting a generic class imports.
         value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
+    except DefinitionError:  # of `Static(int)`
+        raise
     except Exception:  # noqa: BLE001  # any code can stand in an annotation
         return Unknown(), [*names.unknown, annotation]
     return value, names.unknown
@@ -378,7 +381,7 @@ def has_mark(annotation: Any) -> bool:
     return any(
         isinstance(item, StaticMark) or (isinstance(item, str) and item in OTHER_MARKS)
         for layer in _layers(annotation, [])
-        if typing.get_origin(layer) is Annotated
+        if layer is Static or typing.get_origin(layer) is Annotated
         for item in layer.__metadata__
     )
 
@@ -416,7 +419,7 @@ def _as_code(annotation: Any) -> str:
     if annotation in (np.ndarray, np.dtype):
         return f"np.{annotation.__name__}"
     if isinstance(annotation, type) and not typing.get_args(annotation):
-        return annotation.__name__
+        return _named(annotation)
     if typing.get_origin(annotation) is Annotated:
         return _as_code(annotation.__origin__)
     if alias_of(annotation) is not None and (has_mark(annotation) or has_buried_mark(annotation)):
@@ -430,6 +433,15 @@ def _as_code(annotation: Any) -> str:
         return f"{origin.__name__}[{', '.join(map(_as_code, parts))}]"
     text = getattr(annotation, "__forward_arg__", str(annotation))  # that of a `ForwardRef`
     return re.sub(r"\b(typing|collections\.abc)\.", "", text)
+
+
+def _named(cls: type) -> str:
+    """Return a class as code: one of a package with its module."""
+    if cls.__module__.startswith("leafwise."):
+        return f"lw.{cls.__name__}"
+    is_of_python = cls.__module__.partition(".")[0] in sys.stdlib_module_names
+    is_package = not is_of_python and is_installed_module(cls.__module__)
+    return public_name(cls) if is_package else cls.__name__
 
 
 def is_array(annotation: Any) -> bool:

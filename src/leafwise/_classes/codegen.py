@@ -17,12 +17,18 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._classes.annotations import annotate_constructor
+from leafwise._classes.annotations import (
+    annotate_constructor,
+    has_mark,
+    without_marks,
+    written_annotations,
+)
+from leafwise._classes.options import OPTIONS
 from leafwise._classes.spec import ClassSpec, FieldSpec
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
-from leafwise.errors import LeafwiseError
+from leafwise.errors import DefinitionError, LeafwiseError
 
 PENDING: Final = "__leafwise_pending__"
 """The attribute that holds statics assigned during construction, by name."""
@@ -185,9 +191,16 @@ def _signature(
             keywords.append(text)
             continue
         if not has_default and defaulted is not None:
-            raise TypeError(
-                f"{cls.__name__}: non-default argument {name!r} follows default argument "
-                f"{defaulted!r}"
+            owner, _ = written_annotations(cls)[defaulted]
+            of = "" if owner is cls else f" of {owner.__name__}"
+            fix = "with kw_only=True"
+            if OPTIONS not in definition.metadata:
+                static = "static_" * has_mark(definition.type)
+                kind = without_marks(definition.type)
+                fix = f"`{name}: {kind} = lw.{static}field(kw_only=True)`"
+            raise DefinitionError(
+                f"{cls.__name__}.{name}: non-default argument {name!r} follows default argument "
+                f"{defaulted!r}{of}\n  fix: declare it {fix}{'' if of else ', or above'}"
             )
         defaulted = name if has_default else None
         positional.append(text)

@@ -55,7 +55,7 @@ def _refusal(self: Any, name: str, instead: str) -> FrozenInstanceError | None:
     if not is_field and (name == KEY or not hasattr(type(getattr(cls, name, None)), "__set__")):
         return FrozenInstanceError(
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
-            f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "
+            f"has {_names(cls)}\n  fix: declare it: `{name}: Any` in the class body "
             f"(`= lw.static_field(init=False)` if it is static)"
         )
     return None

@@ -7,6 +7,7 @@ from typing import (
     Annotated,
     Any,
     Final,
+    NoReturn,
     TypeAlias,
     TypedDict,
     TypeVar,
@@ -19,7 +20,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
-from leafwise._objects.text import got
+from leafwise._objects.text import got, shorten
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
@@ -43,11 +44,35 @@ class StaticMark:
         return "leafwise.Static"
 
 
+class _StaticForm:
+    """What `Static` is when it runs: an annotation that says what to write if it is called."""
+
+    __metadata__ = (StaticMark(),)
+
+    def __getitem__(self, kind: Any) -> Any:
+        return Annotated[kind, StaticMark()]
+
+    def __call__(self, *values: Any, **options: Any) -> NoReturn:
+        value = next(iter((*values, *options.values())), Any)
+        is_type = isinstance(value, type) or value is Any
+        kind = _code(value if is_type or value is None else type(value))
+        default = "" if is_type else f" = {_code(value)}"
+        raise DefinitionError(
+            f"lw.Static is an annotation, and is not called\n  fix: `x: lw.Static[{kind}]{default}`"
+        )
+
+    def __repr__(self) -> str:
+        return "leafwise.Static"
+
+
 Static: TypeAlias = Annotated[T, StaticMark()]
 """``act: Static[str] = "relu"`` declares a static field, as `static_field` does.
 
 In the signature of a function, it makes an argument of `leafwise.jit` static.
 """
+
+if not TYPE_CHECKING:
+    Static = _StaticForm()
 
 OTHER_MARKS: Final = ("__jax_dataclasses_static_field__", "__static__")
 """What ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""
@@ -101,6 +126,40 @@ class StaticFieldArguments(FieldArguments, total=False):
     by: By
 
 
+_ELSEWHERE: Final = {"factory": "default_factory", "validator": "check", "eq": "compare"}
+"""What attrs calls some of our options."""
+
+
+def _refuse_spellings(
+    function: str, defaults: tuple[Any, ...], arguments: dict[str, Any], **options: Any
+) -> None:
+    """Raise if a field is declared as other libraries do, with what to write here."""
+    passed = {name for name, value in options.items() if value is not None and value is not False}
+    arguments = arguments | {name: options[name] for name in sorted(passed)}
+    ours = dict(zip(("default",), defaults, strict=False))
+    ours |= {_ELSEWHERE.get(name, name): value for name, value in arguments.items()}
+    static = function == "static_field"
+    if "static" in ours:
+        static = bool(ours.pop("static"))
+    if "pytree_node" in ours:  # of flax
+        static = not ours.pop("pytree_node")
+    if ours == arguments:
+        return
+    asked = ", ".join([*map(_code, defaults), *_options(arguments)])
+    raise DefinitionError(
+        f"lw.{function}({asked}) is spelled differently here\n"
+        f"  fix: `lw.{'static_field' if static else 'field'}({', '.join(_options(ours))})`"
+    )
+
+
+def _options(arguments: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={_code(value)}" for name, value in arguments.items()]
+
+
+def _code(value: Any) -> str:
+    return getattr(value, "__name__", None) or shorten(value)
+
+
 def _declare(
     options: FieldOptions, metadata: Mapping[Any, Any] | None, arguments: dict[str, Any]
 ) -> Any:
@@ -138,7 +197,7 @@ def field(
 @overload
 def field(*, converter: None = None, **arguments: Unpack[ChildArguments]) -> Any: ...
 def field(
-    *,
+    *_defaults: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
@@ -178,6 +237,8 @@ def field(
         ... class Params:
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
+    options: Any = {"converter": converter, "check": check, "metadata": metadata}
+    _refuse_spellings("field", _defaults, arguments, **options, sharding=sharding)
     if sharding is not None:
         specs: list[Any] = jax.tree.leaves(sharding)
         if not all(isinstance(spec, PartitionSpec) for spec in specs):
@@ -210,7 +271,7 @@ def static_field(
 @overload
 def static_field(*, converter: None = None, **arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def static_field(
-    *,
+    *_defaults: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
@@ -252,6 +313,9 @@ def static_field(
         ... class Params:
         ...     depth: int = static_field(default=2)
     """
+    options: Any = {"converter": converter, "check": check, "metadata": metadata}
+    options |= {"freeze": freeze, "by": by != "identity" and by}
+    _refuse_spellings("static_field", _defaults, arguments, **options)
     if by not in get_args(By):
         raise TypeError(
             f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"

@@ -13,6 +13,7 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -148,7 +149,8 @@ def declaration(
         "check": options.check or dataclasses.MISSING,
     }
     missing = dataclasses.MISSING
-    arguments = [f"{key}={_as_code(value)}" for key, value in parts.items() if value is not missing]
+    codes = {key: _as_code(value) for key, value in parts.items() if value is not missing}
+    arguments = [f"{key}={code}" for key, code in codes.items() if code]
     inside = ", ".join([*arguments, *([more] if more else [])])
     return f"{definition.name}: {kind} = lw.{'static_' * static}field({inside})"
 
@@ -163,13 +165,17 @@ def _frozen(kind: str) -> str:
 
 
 def _as_code(value: Any) -> str:
-    """Return a default as code; three dots where it is not known how it was written."""
+    """Return a default as code; empty where it is not known how it was written."""
+    if isinstance(value, Enum):
+        return f"{type(value).__qualname__.rpartition('<locals>.')[2]}.{value.name}"
     text = repr(value)
     if isinstance(value, str) and text[1:-1] == value and '"' not in value:
         text = f'"{value}"'
-    is_plain = type(value) in _LITERALS and len(text) < _LONGEST
+    if type(value) in _LITERALS and len(text) < _LONGEST:
+        with contextlib.suppress(ValueError, SyntaxError):
+            return text if ast.literal_eval(text) == value else ""
     name = getattr(value, "__qualname__", "")
-    return text if is_plain else name if name.replace(".", "_").isidentifier() else "..."
+    return name if name.replace(".", "_").isidentifier() else ""
 
 
 _LITERALS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
@@ -292,7 +298,7 @@ def _resolve_static(
     if is_open:
         problems.extend(ambiguous_override(where, declared_by, definition.name))
     problems.extend(_misfit(where, definition, annotation, static=static))
-    if not static and callable(definition.default) and not definition.metadata:
+    if not static and not definition.metadata:
         _warn_of_function(cls, definition)
     if static:
         definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
@@ -300,25 +306,31 @@ def _resolve_static(
 
 
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
-    """Warn of a plain function as the default of a field that is not declared to be dynamic.
+    """Warn of a default that is or holds a function, in a field not declared to be dynamic.
 
     JAX refuses it as an argument, at the first call; `equinox.filter_jit` does not.
     """
     value: Any = definition.default
     name = definition.name
     is_method = any(getattr(base, name, None) is value for base in cls.__mro__[1:])
-    is_node = not jax.tree_util.all_leaves([value])  # such as a Partial
-    if is_method or is_node or isinstance(value, type):
+    leaves = [] if value is dataclasses.MISSING else jax.tree.leaves(value)
+    functions = [leaf for leaf in leaves if callable(leaf) and not isinstance(leaf, type)]
+    if is_method or not functions:
         return
     kind = annotations.without_marks(definition.type)
     text = written_default(cls, name, value)
     site = defining_site(inspect.currentframe())
+    what, fixes = "is a function", [f"`{name}: lw.Static[{kind}] = {text}`"]
+    if functions[0] is value:
+        fixes.append(f"for arrays in it: `{name}: {kind} = jax.tree_util.Partial({text})`")
+    else:  # an optimizer, say
+        what = "holds functions"
+        fixes = [f'`{name}: {kind} = lw.static_field(default={text}, by="content")`']
+    fixes.append(f"for equinox.filter_jit: `{name}: {kind} = lw.field(default={text})`")
+    fix = ",\n       or, ".join(fixes)
     message = (
-        f"{cls.__name__}.{name}: its default is a function, and the field is dynamic: no function "
-        f"under jax.jit takes it\n  got: {got(value)}\n"
-        f"  fix: `{name}: lw.Static[{kind}] = {text}`,\n"
-        f"       or, for arrays in it: `{name}: {kind} = jax.tree_util.Partial({text})`,\n"
-        f"       or, for equinox.filter_jit: `{name}: {kind} = lw.field(default={text})`"
+        f"{cls.__name__}.{name}: its default {what}, and the field is dynamic: no function "
+        f"under jax.jit takes it\n  got: {got(value)}\n  fix: {fix}"
     )
     file, line = (site.file, site.line) if site is not None else ("<unknown>", 1)
     warnings.warn_explicit(message, DynamicFunctionWarning, file, line)
@@ -330,11 +342,11 @@ def contradictions(
     """Return what is contradictory in the declaration of the field `where`."""
     name = where.rpartition(".")[2]
     if isinstance(annotation, dataclasses.Field):
-        entries = typing.cast("Any", annotation).metadata
-        static = is_static_metadata(entries) is True
+        own: Any = copy.copy(typing.cast("Any", annotation))
+        own.name, static = name, is_static_metadata(own.metadata) is True
         return [
             f"{where}: its annotation is the declaration of a field, as if `:` were `=`\n"
-            f"  fix: `{name}: ... = lw.{'static_' * static}field(...)`"
+            f"  fix: `{declaration(own, 'Any', static=static)}`"
         ]
     try:
         declared = is_static_metadata(metadata)
@@ -387,14 +399,13 @@ def _misfit(
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     default = type(definition.default)
-    library = default.__module__.partition(".")[0]
+    library, kind = default.__module__.partition(".")[0], annotations.without_marks(annotation)
     if (library, default.__name__) in _DECLARATIONS:
         return [
             f"{where}: its default declares a field for {library} only\n"
-            f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
+            f"  fix: `{name}: {kind} = lw.field()` or `{name}: {kind} = lw.static_field()`"
         ]
     if static and annotations.is_array(annotation) and not options.freeze:
-        kind = annotations.without_marks(annotation)
         return [
             f"{where}: a static field cannot hold an array ({kind})\n"
             f"  fix: make it dynamic: `{name}: {kind}`, or, for a constant table, "
@@ -402,10 +413,10 @@ def _misfit(
             f"`{declaration(definition, annotation, 'freeze=True')}`"
         ]
     if not static and annotations.is_text(annotation):
-        kind = annotations.without_marks(annotation)
         frozen = _frozen(kind)
         missing = definition.default is dataclasses.MISSING
-        value = "" if missing else f" = {_as_code(definition.default)}"
+        code = "" if missing else _as_code(definition.default)
+        value = f" = {code}" if code else ""
         return [
             f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
             f"  fix: `{name}: lw.Static[{frozen}]{value}` or `{declaration(definition, frozen)}`"

@@ -75,7 +75,7 @@ def _type_of(path: str, value: Any, leaf: Leaf) -> Any:
             f"  fix: make it static (`lw.static_field`), or keep it out of the carry"
         )
     if varying_axes(value):
-        return jax.eval_shape(lambda x: x, value)
+        return jax.eval_shape(jnp.asarray, value)
     struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
     return struct(leaf.shape, leaf.dtype, sharding=leaf.lowered_sharding, weak_type=leaf.weak_type)
 
@@ -208,7 +208,7 @@ def _cast(path: str, leaf: Any, array: jax.Array, dtype: Any) -> jax.Array:
         why = "" if np.can_cast(old, new) and not wide else "its value is not known here"
     else:
         # In NumPy: inside a trace JAX gives no values, not even of a Python number.
-        before = np.asarray(leaf).astype(old)
+        before: Any = np.asarray(leaf).astype(old)
         with np.errstate(all="ignore"):
             why = _first_lost(before, (before.real if drops else before).astype(new))
     if not why:

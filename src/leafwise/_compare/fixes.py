@@ -15,21 +15,19 @@ from enum import Enum, member
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
+from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
 from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
-from leafwise._objects.attributes import compares_by_identity, how_to_pass
+from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.call_site import is_users_file
-from leafwise._objects.classes import distinct_names, is_a, is_alias, module_of, public_name, read
+from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
 from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
-from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 from leafwise._trees.equality import (
-    all_differences,
     first_difference,
     is_distinct,
     jax_equal,
@@ -58,7 +56,8 @@ class StaticFacts(NamedTuple):
     """What words a static: how its field compares functions, and where in it they differ.
 
     Of a static leaf, which `equinox.filter_jit` makes, also the class of the object that holds it,
-    and how many leaves that has; of a static argument, the names in the code of its function.
+    and how many leaves that has; of a static argument, the names in the code of its function, and
+    the line that makes it.
     """
 
     by: str | None
@@ -66,12 +65,13 @@ class StaticFacts(NamedTuple):
     cls: type = object
     leaves: int = 0
     reads: frozenset[str] | None = None
+    made: str = ""
 
 
 def _unhashable(reason: Reason) -> Advice:
     kind = type(reason.after)
     if kind in {list, dict, set}:
-        return fix("pass a tuple, or `lw.freeze(...)`: a static argument needs a hash")
+        return fix("pass a tuple, or `lw.freeze` it: a static argument needs a hash")
     return fix(f"give {kind.__qualname__} `__eq__` and `__hash__`: a static argument needs a hash")
 
 
@@ -252,7 +252,8 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         if is_function(one) and is_function(other):
             return Advice("another function", Fix(act=Act.NOTHING)), path
         return _static_fix(one, other), path
-    path, one, other = first_difference(before, after)
+    if not are_recreated(before, after):  # else a partial, whose arguments count
+        path, one, other = first_difference(before, after)
     holder, way = _recreated_holder(before, path, one, other)
     is_object = compares_by_identity(type(other)) and type(one) is type(other)
     if holder is not None:
@@ -263,11 +264,11 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         if not are_recreated(one, other):
             return Advice("another function", Fix(act=Act.NOTHING)), path
         changes = changed_parts(one, other, reads=facts.reads)
-        advice = _wrapped_again(one, other)
-        advice = advice or recreated_function(other, changes, _shared_data(one, other))
+        wrapped = None if changes else _wrapped_again(one, other, facts.made)
+        advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
     elif is_object and not is_a(other, Enum):
         changes = changed_parts(one, other, name and name + path, facts.reads)
-        return recreated_instance(one, other, changes), path
+        return recreated_instance(one, other, changes, facts.made), path
     elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
         return _array_for_number(reason.path), path  # under `equinox.filter_jit`
     else:
@@ -308,28 +309,14 @@ def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any,
     """Return what is recreated with the functions at a path, an optimizer, and the way to it."""
     way, _, name = path.rpartition(".")
     if name.isidentifier() and are_recreated(one, other):
-        holder = _part_at(value, way)
+        holder = part_at(value, way)
         if module_of(type(holder)) not in ("builtins", "functools") and not is_function(holder):
             return holder, way
     return None, ""
 
 
-def _part_at(value: Any, path: str) -> Any:
-    """Return the part of a value at a path."""
-    for step, part in kind_of(value).parts(value) if path else ():
-        if path.startswith(step) and path[len(step) : len(step) + 1] in ("", ".", "["):
-            return _part_at(part, path[len(step) :])
-    return value
-
-
 def _class_name(cls: type) -> str:
     return public_name(cls).removeprefix("__main__.")
-
-
-def are_recreated(one: Any, other: Any) -> bool:
-    """Return whether both are functions of one definition."""
-    known = definition_of(one) if is_function(one) and is_function(other) else None
-    return known is not None and known == definition_of(other)
 
 
 def _with_names(value: Any, path: str) -> str:
@@ -360,112 +347,6 @@ def _static_fix(one: Any, other: Any) -> Advice:
     return fix("keep one value, or a few: each has a program")
 
 
-def is_function(value: Any) -> bool:
-    """Return whether a value is a function, or wraps one: a jitted function, for example."""
-    if is_a(value, types.FunctionType | types.MethodType | functools.partial):
-        return True
-    is_class = is_a(value, type) or is_alias(value)
-    return callable(value) and not is_class and hasattr(value, "__name__")
-
-
-def definition_of(value: Any, depth: int = 5) -> Any:
-    """Return what all functions of one definition have in common; None if nothing is known."""
-    if is_a(value, functools.partial):
-        return definition_of(value.func, depth)
-    code = getattr(value, "__code__", None)
-    if code is None:
-        inner = getattr(value, "__wrapped__", None) if depth else None
-        known = None if inner is None else definition_of(inner, depth - 1)
-        return known or (value if hasattr(value, "__name__") else None)
-    found: list[Any] = [code.co_filename, code]
-    is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
-    for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
-        with contextlib.suppress(ValueError):  # an empty cell
-            inner = cell.cell_contents
-            if is_function(inner):
-                found.append(definition_of(inner, depth - 1))
-            elif is_of_jax and is_a(inner, int | str | tuple):
-                found.append(repr(inner))
-    return tuple(found)
-
-
-def changed_parts(
-    one: Any, other: Any, name: str = "", reads: "frozenset[str] | None" = None
-) -> list[Change]:
-    """Return what two recreated values hold that differs, by its name in the code.
-
-    Args:
-        one: A function or an object.
-        other: Another one, of the same definition or class.
-        name: The name of the object.
-        reads: The names in the code that reads it; None if that is not known.
-    """
-    changes: dict[str, Change] = {}
-    with contextlib.suppress(Exception):  # code of the values' own classes
-        for path, mine, its in all_differences(one, other, by="content"):
-            first = re.match(r"(?:\.__self__)?\.([^\W_]\w*|_[^\W_]\w*)", path)
-            if reads is not None and first is not None and first[1] not in reads:
-                continue
-            at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]
-            parts = mine, its
-            if at != path:  # one of another definition, or no more than JAX's record of it
-                parts = _part_at(one, at), _part_at(other, at)
-            texts = None if are_recreated(*parts) else _changed_texts(*parts)
-            if texts is not None and at:
-                variable, holder = _variable_at(one, at, name)
-                function = _part_at(one, at.partition(".__")[0])
-                how = how_to_pass(*parts)
-                if str(read(function, "__module__", "")).startswith("optax."):
-                    how = "an argument (`optax.inject_hyperparams`)"
-                change = Change(variable, *texts, holder=holder, how=how)
-                changes.setdefault(str(change), change)
-    return list(changes.values())[:_MOST_CHANGES]
-
-
-_MOST_CHANGES: Final = 4
-_OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|_jit_info)\b")
-
-
-def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
-    """Return two values that differ as texts, empty where these do not say it; None if unknown."""
-    before, after = _short(one), _short(other)
-    if before != after and " at 0x" not in after:
-        return before, after
-    is_known = is_distinct(one, other, "content")
-    if hasattr(other, "shape"):
-        with contextlib.suppress(Exception):  # a key, or data that is elsewhere
-            if np.array_equal(one, other):
-                return None
-        return before, f"another {after}"
-    return ("", "") if is_known else None
-
-
-_HELD: Final = r"\.(__closure__|__kwdefaults__|keywords|__defaults__|args)\[(.+?)\]"
-
-
-def _variable_at(value: Any, path: str, name: str) -> tuple[str, str]:
-    """Return what a path leads to, as the code spells it, and the function that holds it."""
-    held = re.fullmatch(rf"(.*){_HELD}(.*)", path)
-    if held is None:
-        return _spelled(name + path), ""
-    inner, how, variable, rest = held.groups()
-    if variable.isdigit():  # by the name of the parameter
-        function, number = _part_at(value, inner), int(variable)
-        code = read(read(function, "func", function), "__code__", None)
-        parameters = () if code is None else code.co_varnames[: code.co_argcount]
-        if how == "__defaults__":
-            parameters = parameters[-len(function.__defaults__) :]
-        variable = parameters[number] if number < len(parameters) else f"args[{number}]"
-    holder = _spelled(name + re.split(_HELD, path)[0])
-    is_named = bool(name) or holder.startswith("self")
-    return variable.strip("'") + rest, holder if is_named else ""
-
-
-def _spelled(way: str) -> str:
-    way = re.sub(r"\.(__wrapped__|_fun)\b", "", way).lstrip(".")
-    return re.sub(r"^(\w*\.)?__self__\b", "self", way)
-
-
 def _shared_data(one: Any, other: Any) -> list[str]:
     """Return the variables that two functions read in one place, which may have changed between."""
     with contextlib.suppress(Exception):  # wrappers of each other, or an empty cell
@@ -483,25 +364,24 @@ def _shared_data(one: Any, other: Any) -> list[str]:
     return []
 
 
-def recreated_object(name: str, changes: "Sequence[Change]" = ()) -> Advice:
+def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = "") -> Advice:
     """Word an object whose functions are recreated with it, and what it captures that differs."""
+    change = f"a new {name} each call" + (f", made at {made}" if made else "")
     if not changes:
-        return Advice(f"a new {name} each call", Fix("create it once"))
-    return Advice(
-        f"a new {name} each call{_with_another(changes)}",
-        Fix(f"{_passed(changes)}, and create the rest once"),
-    )
+        return Advice(change, Fix("create it once"))
+    how = f"{_passed(changes)}, and create the rest once"
+    return Advice(f"{change}{_with_another(changes)}", Fix(how))
 
 
-def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]") -> Advice:
+def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: str) -> Advice:
     """Word an object that compares by identity, and what differs in it."""
     name = _type_name(other)
-    advice = recreated_object(name, changes)
+    advice = recreated_object(name, changes, made)
     if is_installed_module(module_of(type(other))):  # which the user cannot change
         if any("._" not in change.name for change in changes):
             return advice._replace(fix=Fix("keep one, or a few: each has a program"))
         words = f"make it once, and pass the same one: {name} compares by identity"
-        return Advice(f"a new {name} each call", Fix(words))
+        return recreated_object(name, (), made)._replace(fix=Fix(words))
     if changes:
         return advice
     why: list[str] = []
@@ -544,7 +424,7 @@ def recreated_function(
     return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
 
-def _wrapped_again(one: Any, other: Any) -> Advice | None:
+def _wrapped_again(one: Any, other: Any, made: str) -> Advice | None:
     """Word a function that is wrapped at each call, though it is defined once."""
     inner, name = inspect.unwrap(other), read(other, "__qualname__", "")
     if inner is other or jax_equal(inspect.unwrap(one), inner) is not True:
@@ -553,7 +433,8 @@ def _wrapped_again(one: Any, other: Any) -> Advice | None:
     wrapped = read(inner, "__name__", "a function")
     what = f"`{maker}({wrapped})` is made again" if maker else f"a new wrapper of `{wrapped}`"
     how = once(is_in_module="<locals>" not in name)
-    return Advice(f"{what} each call", Fix(f"make it {how}", Act.DEFINE_ONCE))
+    at = f", at {made}" if made else ""
+    return Advice(f"{what} each call{at}", Fix(f"make it {how}", Act.DEFINE_ONCE))
 
 
 def fix_through_package(reason: Reason) -> Fix:

@@ -1,11 +1,16 @@
 """Why JAX refused a call: its errors, with the reasons added as a note."""
 
+import ast
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import re
+import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 import jax
@@ -13,11 +18,13 @@ from jax.core import Tracer
 
 from leafwise._classes.annotations import annotations_of, is_array, without_marks
 from leafwise._classes.refusals import library_of
-from leafwise._classes.spec import is_decorated, written_default
+from leafwise._classes.spec import declaration, is_decorated, written_default
+from leafwise._compare.changes import is_function
 from leafwise._compare.diff import compare
-from leafwise._compare.fixes import Cause, is_function
+from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
 from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._jax.compat import donates
 from leafwise._jax.frames import (
     Refusal,
     frames_of,
@@ -26,7 +33,7 @@ from leafwise._jax.frames import (
     refusal_in,
     release_frames,
 )
-from leafwise._objects.classes import is_a
+from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.code import Block, is_installed_module
 
 _HEADER: Final = "leafwise: "
@@ -126,6 +133,10 @@ def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> lis
     if found := _NOT_DATA.search(text):
         scopes = _arguments(frames_of(error)) if given is None else [given]
         return [_not_data(found[1], list(scopes))]
+    if "Attempt to donate the same buffer twice" in text:
+        return list(_donated_twice(next(_arguments(frames_of(error))) if given is None else given))
+    if re.search("(Array|[Bb]uffer) has been deleted", text):
+        return _donated_before(error)
     found = _TRACED.search(text)
     if found is None:
         return []
@@ -144,8 +155,8 @@ _CONSTRUCTORS: Final = frozenset(
 
 def _constructed(error: BaseException, paths: list[str]) -> str:
     """Return what to do where a constructor reads a value; empty if none does."""
-    frames = itertools.dropwhile(_is_of_jit, frames_of(error))
-    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), frames))
+    own = itertools.dropwhile(_is_of_jit, frames_of(error))
+    frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), own))
     places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in _CONSTRUCTORS]
     if not places:
         return ""
@@ -185,16 +196,112 @@ def _is_of_jit(frame: types.FrameType) -> bool:
 def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     """Return what to do about an argument that is not an array: mostly a function."""
     holder, name, value = _find(path, scopes)
-    cls, function = type(value), is_function(value)
+    function, inner = is_function(value), ""
+    while path != inner and holder is not None and is_installed_module(type(holder).__module__):
+        # Of a value of a package, such as an optimizer, the field of the user's class.
+        inner, path = path, re.sub(r"(\.\w+|\[[^]]*\])$", "", path)
+        holder, name, value = _find(path, scopes)
+    cls = type(value)
+    if inner and function:
+        return _holding_functions(holder, name, cls, path)
     what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
-    if not function and cls.__module__ != "builtins" and not is_installed_module(cls.__module__):
+    if (
+        not (function or issubclass(cls, Enum))
+        and cls.__module__ != "builtins"
+        and not is_installed_module(cls.__module__)
+    ):
         return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
     if holder is None or not name.isidentifier():
         kind = "Callable[..., Any]" if function else cls.__name__
         return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"
     line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
     line += as_static(type(holder), name)
-    return line + (", or wrap it: `jax.tree_util.Partial(...)`" if function else "")
+    return line + (", or wrap it in `jax.tree_util.Partial`" if function else "")
+
+
+def _holding_functions(holder: Any, name: str, cls: type, path: str) -> str:
+    """Return what to do about a value of a package that holds functions."""
+    if holder is None or not name.isidentifier():
+        how = "keep it in a static field, or pass it as a static argument"
+        if path.isidentifier():
+            how = f"make the argument static, {_static(path, public_name(cls))}"
+        return f"`{path}` holds functions: {how}"
+    owner = type(holder)
+    code = as_static(owner, name)
+    if is_decorated(owner):
+        declared = declaration(_fields(owner)[name], _fields(owner)[name].type, 'by="content"')
+        code = f"`{declared}`"
+    return f"`{owner.__name__}.{name}` holds functions: make it {code}"
+
+
+def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which two arrays of a call are one."""
+    paths: dict[int, list[str]] = {}
+    for path, array in _arrays(values):
+        paths.setdefault(array.unsafe_buffer_pointer(), []).append(path)
+    for first, *others in paths.values():
+        for other in others:
+            fix = f"donate `jnp.copy({other})`"
+            yield f"`{first}` and `{other}` are one buffer, donated twice: {fix}"
+
+
+def _donated_before(error: BaseException) -> list[str]:
+    """Return which variable holds the array that JAX could not read, and where it was donated."""
+    frames = frames_of(error)
+    array = frames[0].f_locals.get("self")
+    for frame in itertools.filterfalse(_is_of_jit, frames):
+        names = {name: frame.f_globals.get(name) for name in frame.f_code.co_names}
+        names |= frame.f_locals
+        attributes: dict[str, Any] = getattr(names.get("self"), "__dict__", {})
+        names |= {f"self.{name}": value for name, value in attributes.items()}
+        lines: list[str] = []
+        for name, value in names.items():
+            deleted = {path: leaf for path, leaf in _arrays({name: value}) if leaf.is_deleted()}
+            # Before JAX 0.11 a call does not show which one it was.
+            if isinstance(array, jax.Array) and all(leaf is not array for leaf in deleted.values()):
+                continue
+            if deleted:
+                shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
+                where = _donating_line(frame, name) or "to an earlier call"
+                lines.append(f"`{shown}` was donated {where}: use what that call returned")
+        if lines:
+            return lines[:1] if isinstance(array, jax.Array) or len(lines) == 1 else []
+    return []
+
+
+def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in trees, each with the path to it."""
+    for name, value in values.items():
+        for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
+            if isinstance(leaf, jax.Array) and not is_a(leaf, Tracer):
+                yield name + jax.tree_util.keystr(steps), leaf
+
+
+def _donating_line(frame: types.FrameType, name: str) -> str:
+    """Return the line of the call that donates a variable, unless there are several."""
+    try:
+        is_local = name.partition(".")[0] in frame.f_locals
+        owner: Any = frame if is_local else inspect.getmodule(frame)
+        source, first = inspect.getsourcelines(owner)
+        calls = ast.walk(ast.parse(textwrap.dedent("".join(source))))
+    except (OSError, SyntaxError, TypeError):
+        return ""
+    scope = frame.f_globals | frame.f_locals
+    lines = {
+        max(first, 1) + call.lineno - 1
+        for call in calls
+        if isinstance(call, ast.Call) and donates(_value_of(call.func, scope))
+        if name in [ast.unparse(arg) for arg in (*call.args, *(key.value for key in call.keywords))]
+    }
+    file = Path(frame.f_code.co_filename).name
+    return f"at {file}:{lines.pop()}" if len(lines) == 1 else ""
+
+
+def _value_of(code: ast.expr, scope: Mapping[str, Any]) -> Any:
+    """Return what a name, or attributes of one, lead to; None for other code."""
+    if isinstance(code, ast.Attribute):
+        return getattr(_value_of(code.value, scope), code.attr, None)
+    return scope.get(code.id) if isinstance(code, ast.Name) else None
 
 
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
@@ -284,7 +391,7 @@ def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
         tables = map(annotations_of, cls.__mro__)
         field.type = next((kinds[name] for kinds in tables if name in kinds), "Any")
     if field is None and library == "flax.nnx":
-        return f"`self.{name} = nnx.static(...)`"
+        return f"`self.{name} = nnx.static({name})`"
     if field is None:
         return f"aux_data, not a child, where {cls.__name__} is flattened"
     is_made = field.default_factory is not dataclasses.MISSING

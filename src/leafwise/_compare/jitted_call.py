@@ -2,10 +2,15 @@
 
 import ast
 import builtins
+import dis
+import functools
+import inspect
+import itertools
 import linecache
 import symtable
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import jax
@@ -14,7 +19,7 @@ import numpy as np
 from leafwise._compare.fixes import once
 from leafwise._display.reasons import Act, Fix
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.call_site import position_of
+from leafwise._objects.call_site import inner_frame, position_of, short_file, user_frame
 
 _IN_WORDS: Final = Fix(
     "put this call into a function, and `jax.jit` that once, if it has no side effects"
@@ -23,9 +28,9 @@ _IN_WORDS: Final = Fix(
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return how the call that a frame is making is compiled once, with code where possible."""
-    if is_jit_off():
-        return Fix()
     text, tree = ("", None) if frame is None else _call(frame)
+    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(_called(tree)):
+        return Fix()
     if frame is None or tree is None:
         return _IN_WORDS
     scope = _values(frame)
@@ -60,6 +65,36 @@ def _is_imported(value: Any, frame: types.FrameType) -> bool:
     return isinstance(value, types.ModuleType) or (is_named and is_elsewhere)
 
 
+_VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})
+"""What takes the value of an array, which a traced one has not; and progress bars."""
+
+
+def _called(tree: ast.expr | None) -> Iterator[str]:
+    """Yield the names of what an expression calls."""
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def _needs_values(user: types.FrameType | None) -> bool:
+    """Return whether a package between JAX and the user takes values, or changes its object."""
+    frame = inner_frame(inspect.currentframe())
+    while frame is not None and frame is not user:
+        if _takes_values(frame.f_code):
+            return True
+        frame = inner_frame(frame.f_back)
+    return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _takes_values(code: types.CodeType) -> bool:
+    if not _VALUES.isdisjoint(code.co_names):
+        return True
+    pairs = itertools.pairwise(dis.get_instructions(code))
+    stored = [one.argrepr.split(", ")[-1] for one, other in pairs if other.opname == "STORE_ATTR"]
+    return code.co_name != "__init__" and code.co_varnames[:1] in [(name,) for name in stored]
+
+
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     """Return the plain values and the shapes that a call of the user's names, by name."""
     tree = None if frame is None else _call(frame)[1]
@@ -69,6 +104,19 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     found = {name: scope[name] for name in _names(tree) if name in scope}
     plain = {name: getattr(value, "shape", value) for name, value in found.items()}
     return {name: value for name, value in plain.items() if _is_plain(value)}
+
+
+def made_at(value: Any, frame: types.FrameType | None) -> str:
+    """Return where the user's variable got a value from a call: ``train.py:71``; empty if none."""
+    while (frame := user_frame(frame)) is not None:
+        names = {name for name, each in _values(frame).items() if each is value}
+        for call, store in pairwise(dis.get_instructions(frame.f_code)):
+            stored = store.argval if isinstance(store.argval, tuple) else (store.argval,)
+            is_made = "CALL" in call.opname and store.opname.startswith("STORE_")
+            if is_made and stored[0] in names and store.positions is not None:
+                return f"{short_file(frame.f_code.co_filename)}:{store.positions.lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _is_plain(value: Any) -> bool:

@@ -261,10 +261,37 @@ def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iter
     """Compare the statics of two nodes of one class, those without a key of leafwise as told."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     later = dict(zip(its.names, its.values, strict=True))
+    names = _attribute_names(earlier)
+    if names and names == _attribute_names(later):
+        pairs = zip(names, earlier.pop(".attributes"), later.pop(".attributes"), strict=True)
+        for name, (_, before), (_, after) in pairs:
+            values = getattr(before, "value", None), getattr(after, "value", None)
+            yield from static_reasons(
+                f"{path.removesuffix('._graphdef')}{name}", StaticPair(*values, other)
+            )
     for name in {**later, **earlier}:
         values = earlier.get(name, MISSING), later.get(name, MISSING)
         how = its.compared_by(name) or other
         yield from static_reasons(path + name, StaticPair(*values, how, (mine.aux, its.aux)))
+
+
+def _attribute_names(statics: Mapping[str, Any]) -> list[str]:
+    """Return the paths of attributes that flax.nnx lists next to the nodes of a graph."""
+    names: list[str] = []
+    try:
+        nodes, attributes = iter(statics[".nodes"]), iter(statics[".attributes"])
+
+        def add(path: str) -> None:
+            for _ in range(getattr(next(nodes), "num_attributes", 0)):
+                name, kind = next(attributes)
+                names.append(f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}")
+                if type(kind).__name__ == "NodeAttr":
+                    add(names[-1])
+
+        add("")
+    except (KeyError, TypeError, ValueError, StopIteration):  # of another class
+        return []
+    return names if len(names) == len(statics[".attributes"]) else []
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:

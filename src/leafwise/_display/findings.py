@@ -308,15 +308,10 @@ def _join_sizes(rows: dict[Any, Finding]) -> None:
     """
     resized = {key: row for key, row in rows.items() if row.is_resized}
     for key, row in resized.items():
-        callers = row.programs[0].explained.callers
-        outer = [
-            rows[line_of(site), "outside"]
-            for site in callers
-            if (line_of(site), "outside") in resized
-        ]
-        for finding in outer[-1:]:
-            finding.every += row.every
-            del rows[key]
+        lines = [(line_of(site), "outside") for site in row.programs[0].explained.callers]
+        outer = [line for line in lines if line != key and line in resized and line in rows]
+        if outer:
+            rows[outer[-1]].every += rows.pop(key).every
     for row in filter(None, map(rows.get, resized)):
         first = min(program.explained.run or 0 for program in row.every)
         for program in row.every:

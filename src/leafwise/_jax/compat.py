@@ -124,7 +124,7 @@ def varying_axes(value: Any) -> tuple[str, ...]:
     return tuple(sorted(axes))
 
 
-def vary(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+def vary(array: Any, axes: tuple[str, ...]) -> Any:
     """Return an array that JAX takes to vary along more axes."""
     namespace: Any = jax.lax
     if hasattr(namespace, "pcast"):
@@ -147,6 +147,12 @@ def static_options(jitted: Any) -> StaticOptions | None:
     info: Any = getattr(jitted, "_jit_info", None)
     is_known = hasattr(info, "static_argnums") and hasattr(info, "static_argnames")
     return static_options_of(info) if is_known else None
+
+
+def donates(function: Any) -> bool:
+    """Return whether a jitted function donates arguments; False where JAX does not show it."""
+    info: Any = getattr(getattr(function, "_leafwise_jax", function), "_jit_info", None)
+    return any(getattr(info, name, ()) for name in ("donate_argnums", "donate_argnames"))
 
 
 def static_options_of(info: Any) -> StaticOptions:

@@ -92,7 +92,7 @@ class StaleCapture(NamedTuple):
             f"traced and is {self.after} now\n"
             f"  fix: {fixes[0]}\n"
             f"  or {fixes[1]}\n"
-            f'  or let it be traced again silently: `lw.jit(..., stale="retrace")`'
+            f'  or let it be traced again silently: `stale="retrace"`'
         )
 
 

@@ -296,7 +296,7 @@ def static_parameters(
             raise DefinitionError(
                 f"{name}({each}): JAX takes a static argument by its own position or name\n"
                 f"  fix: a parameter of its own for each, or one tuple: "
-                f"`{each.name}: lw.Static[tuple[...]]`"
+                f"`{each.name}: lw.Static[tuple]`"
             )
         positional = None if each.kind is each.KEYWORD_ONLY else place
         marked.append(Marked(each.name, positional, each.kind is not each.POSITIONAL_ONLY))

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._captures.fingerprint import captured_by, describe_changes
+from leafwise._compare.changes import definition_of
 from leafwise._compare.explain import differences
-from leafwise._compare.fixes import Cause, definition_of, recreated_function
+from leafwise._compare.fixes import Cause, recreated_function
 from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._display.reasons import (
@@ -102,7 +103,7 @@ class _Place:
     def count_sizes(self, program: _OutsideProgram, *, is_any: bool) -> int:
         """Return how many sizes in a row came before a program, if it is the first of its run."""
         latest = self.latest
-        if latest is not None and latest.run == program.run is not None:
+        if latest is not None and latest.run == program.run:
             return 0
         is_resized = latest is not None and _is_resized(latest, program, is_any=is_any)
         number = self.sizes if is_resized else 0
@@ -137,7 +138,7 @@ class OutsideLog:
         if earlier is not None and (call.functions if run is None else earlier.run != run):
             reasons = _again(earlier, program, call, outcome, user)
         else:
-            if not _is_called_by_jax(user):  # for each leaf, say
+            if run is not None and not _is_called_by_jax(user):  # for each leaf, say
                 sizes = place.count_sizes(program, is_any=bool(call.is_masked or call.unsized))
             if latest is not None and sizes >= _FEW_SIZES:
                 is_one = len(self._of_line[site]) == 1
@@ -231,7 +232,7 @@ def _sizes(
     if call.is_masked:
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
-        name, cause = call.name, Advice("", Fix(f"`{call.name}(..., {call.unsized}=n)`", Act.PAD))
+        name, cause = call.name, Advice("", Fix(f"`{call.unsized}=n` in `{call.name}`", Act.PAD))
     elif before.signature is not None and after.signature is not None:
         for reason in differences(before.signature, after.signature).reasons:
             if reason.kind is ReasonKind.SHAPE:

@@ -14,8 +14,9 @@ from leafwise._captures.bindings import names_in, reachable
 from leafwise._captures.fingerprint import Observation
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
+from leafwise._compare.jitted_call import made_at
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Advice, Explanation, Outcome, Reason, ReasonKind
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
@@ -248,17 +249,19 @@ class ProgramLog:
         return Explanation(explanation.outcome, named, explanation.unsound, place)
 
     def _with_names_read(self, reason: Reason) -> Reason:
-        """Return the reason of a static argument with the names by which its function reads it."""
+        """Return the reason of a static with what its function reads, and where it is made."""
         after = reason.after
         is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
         if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
             return reason
         try:
             function = functools.partial(self.callee.fun, **{reason.path: after})
-            names = names_in(reachable(function))
+            runs = reachable(function)  # of the user's functions
+            names = names_in(runs) if runs else None
         except Exception:  # noqa: BLE001  # the user's own code
             return reason
-        return reason._replace(details=reason.details._replace(reads=names))
+        made = made_at(after, inspect.currentframe())
+        return reason._replace(details=reason.details._replace(reads=names, made=made))
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""
@@ -438,12 +441,14 @@ class ProgramLog:
         earlier = {} if nearest is None else self.programs[nearest].given
         changes = {name: (earlier[name], values[name]) for name in values if name in earlier}
         reasons: list[Reason] = []
+        is_intended = all(map(_is_sentence, program.explanation.reasons))
         for reason in program.explanation.reasons:
             pair = reason.before, reason.after
             name = next((name for name, change in changes.items() if change == pair), "")
             fix = reason._replace(path=name).fix if name else fix_through_package(reason)
             if fix and name not in str(fix):  # in the user's own name
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
+            fix = Fix(act=Act.NOTHING) if is_intended else fix
             reasons.append(reason._replace(cause=Advice(reason.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
@@ -466,6 +471,13 @@ class ProgramLog:
         with self._lock:
             self.programs.clear()
             self._drop_live()
+
+
+def _is_sentence(reason: Reason) -> bool:
+    """Return whether a static is another text of several words: that of an error, no choice."""
+    texts = reason.before, reason.after
+    is_static = reason.cause is Cause.STATIC
+    return is_static and all(isinstance(text, str) and " " in text for text in texts)
 
 
 def _with_cause(

@@ -242,6 +242,8 @@ def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
     code = getattr(fun, "__code__", None)
     if _followed is None or code is None or is_users_file(code.co_filename) or is_of_jax(fun):
         return False
+    if hasattr(fun, "__self__"):  # as long as its object, which may be called again
+        return False
     known, caller = _of_code.get(code), inner_frame(frame)
     is_called_there = caller is not None and not is_users_file(caller.f_code.co_filename)
     return is_called_there and known is not None and known() is not fun and not is_equinox(fun)

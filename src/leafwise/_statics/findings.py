@@ -136,7 +136,7 @@ def with_declaration(
     def written(fix: StaticFix) -> StaticFix:
         if fix.option is None:
             return fix
-        code = f"{name}: ... = lw.static_field({fix.option})"
+        code = f"{name}: Any = lw.static_field({fix.option})"
         if declaration is not None:
             with contextlib.suppress(Exception):  # the repr of a default is the user's own code
                 code = declaration(name, fix.option)
@@ -180,7 +180,14 @@ def array(path: str, value: Any) -> StaticFinding:
     elif _is_in_containers(path):
         wrapped = f"wrap it, as a constant table: `{field_of(path)}=lw.StaticArray(value)`"
         fixes += StaticFix(wrapped), _CONVERT
+        number = _NUMBERS.get(getattr(getattr(value, "dtype", None), "kind", ""))
+        if number is not None and not getattr(value, "shape", ()):
+            name = field_of(path)
+            fixes = StaticFix(f"pass a Python number: `{name}={number}({name})`"), *fixes
     return StaticFinding("array", path, got(value), "an array has no hash", fixes)
+
+
+_NUMBERS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
 
 
 def _array_leaf(path: str, value: Any) -> StaticFinding | None:

@@ -1,6 +1,5 @@
 """How static values compare, by ``!=`` as in JAX and by canonical forms, and where they differ."""
 
-from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
@@ -107,30 +106,20 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 
 
 def first_difference(
-    before: Any, after: Any, path: str = "", by: By = "identity"
+    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any]:
     """Return the path to the first parts of two values that differ, and these parts."""
-    return next(all_differences(before, after, path, by), (path, before, after))
-
-
-def all_differences(
-    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the paths to the innermost parts of two values that differ, and these parts."""
     is_whole = by == "identity" and kind_of(before).name in _CODE
-    is_deep = is_whole or len(path) >= _DEEPEST
-    pairs = [] if is_deep else pairs_of_parts(before, after, same_steps=True)
-    above, is_innermost = (*above, id(before)), True
-    for step, one, other in pairs:
-        if one is other:
+    if is_whole or len(path) >= _DEEPEST:
+        return path, before, after
+    above = (*above, id(before))
+    for step, one, other in pairs_of_parts(before, after, same_steps=True):
+        if one is other or id(one) in above:
             continue
         same = is_distinct(one, other, by) is False
         if not same or (by == "identity" and jax_equal(one, other) is not True):
-            is_innermost = False
-            if id(one) not in above:
-                yield from all_differences(one, other, path + step, by, above)
-    if is_innermost:
-        yield path, before, after
+            return first_difference(one, other, path + step, by, above)
+    return path, before, after
 
 
 def hidden_difference(

@@ -11,7 +11,7 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
-from leafwise._objects.classes import ClassMap, per_class
+from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
@@ -180,7 +180,7 @@ def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
     if key is not None:
         keys: Sequence[Any] = [each for each, _ in pairs]
         return Node(cls, key, None, keys, children, start, stop)
-    keys = _keys_of(cls, pairs)
+    keys = _keys_of(value, cls, pairs)
     statics = _statics_of(value, cls, aux, keys)
     data = _named_data(value, aux) if statics is _NOTHING else None
     return Node(cls, aux, statics, keys, children, start, stop, data)
@@ -200,7 +200,7 @@ def _named_data(value: Any, aux: Any) -> Data | None:
     return None
 
 
-def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
     """Return the keys of the children, as JAX names them; texts where it has no names."""
     keys: list[Any] = [key for key, _ in pairs]
     fields = getattr(cls, "_fields", None)
@@ -209,26 +209,31 @@ def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
         return [f".{name}" for name in fields]
     if cls is jax.tree_util.Partial:
         return [".args", ".keywords"]
-    if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
-        names = _child_names(cls)
+    if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey:
+        names = _CHILD_NAMES.setdefault(cls, lambda: _child_names(value))
         return names if len(names) == len(keys) else keys
     return keys
 
 
-@per_class
-def _child_names(cls: Any) -> list[str]:
+_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
+
+
+def _child_names(instance: Any) -> list[str]:
     """Return the steps to children that were registered without names, if they can be found.
 
-    An instance that was never constructed, with an object of its own in each field, is
-    flattened: the children are the fields.
+    An instance that was never constructed, with an object of its own in each attribute, is
+    flattened: the children are the attributes.
     """
+    cls: Any = type(instance)
     names = {}
     try:
+        is_dataclass = dataclasses.is_dataclass(cls)
+        fields = [it.name for it in dataclasses.fields(cls)] if is_dataclass else vars(instance)
         probe: Any = object.__new__(cls)
-        for field in dataclasses.fields(cls):
+        for field in fields:
             value = object()
-            names[id(value)] = f".{field.name}", value
-            object.__setattr__(probe, field.name, value)
+            names[id(value)] = f".{field}", value
+            object.__setattr__(probe, field, value)
         children, _ = _REGISTRY.flatten_one_level(probe)
         return [names[id(child)][0] for child in children]
     except Exception:  # noqa: BLE001  # a flatten that computes: then there are no names

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from leafwise._display.words import without_addresses
+from leafwise._display.words import count, without_addresses
 from leafwise._objects.classes import public_name
 from leafwise._trees.roles import field_order
-from leafwise.cli.check_fields import Example, check_fields, untraceable
+from leafwise.cli.check_fields import NO_TIME, Example, check_fields, untraceable
 from leafwise.cli.check_result import (
     CheckRun,
     CheckVerdict,
@@ -44,11 +44,12 @@ from leafwise.testing._laws.run import without_notes
 
 EXAMPLES: Final = 20
 """How many instances of a class are drawn for its laws."""
-SECONDS: Final = 120.0
-"""How many CPU seconds one law, or all changes of a class, may take."""
+SECONDS: Final = 8.0
+"""How many CPU seconds a class may take, a part of them for its changes, and for its laws."""
 SLOW: Final = 1.5
 """CPU seconds to make instances in; as many to change them, twice as many to find smaller ones."""
 
+_LEAST: Final = 0.1
 _WIDTH: Final = 200
 
 WarningKey = tuple[str, str]
@@ -65,7 +66,21 @@ class CheckOptions:
     examples: int = EXAMPLES
     seed: int | None = 0
     seconds: float = SECONDS
+    until: float = math.inf
     strict: bool = False
+
+    def started(self) -> "CheckOptions":
+        """Return these options for a class that is begun now."""
+        return dataclasses.replace(self, until=time.process_time() + self.seconds)
+
+    @property
+    def left(self) -> float:
+        """How many CPU seconds are left for the class."""
+        return max(self.until - time.process_time(), _LEAST)
+
+    def part(self, share: float) -> float:
+        """Return at what CPU time a share of what is left for the class will be over."""
+        return time.process_time() + share * self.left
 
     @property
     def drawing(self) -> Any:
@@ -102,18 +117,43 @@ def run_checks(
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     results: list[ClassResult] = []
     interrupted = False
+    places = ["checking"]
+
+    def on_class(place: str) -> None:
+        places.append(place)
+        status.update(Text(place))
+
+    is_done = threading.Event()
+    naming = threading.Thread(target=_name_last, args=(places, is_done), daemon=True)
+    if not visible:
+        naming.start()
     with console.status("checking") as status:
         try:
-            for result in _results(targets, options, lambda place: status.update(Text(place))):
+            for result in _results(targets, options, on_class):
                 results.append(result)
                 status.stop()  # it would be in between
                 on_result(result)
                 status.start()
         except KeyboardInterrupt:
             interrupted = True
+        finally:
+            is_done.set()
     if not interrupted and not any(result.error for result in results):  # it may have the field
         _refuse_unknown_fields(results, options)
-    return CheckRun(tuple(results), tuple(targets.notes), interrupted)
+    late = [f"{result.name}: {result.late}" for result in results if result.late]
+    late = [f"{text}: `--timeout {2 * options.seconds:g}` takes longer" for text in late]
+    return CheckRun(tuple(results), (*targets.notes, *late), interrupted)
+
+
+_SILENCE: Final = 10.0
+"""After how many seconds by the clock the class under work is named, where no terminal shows it."""
+
+
+def _name_last(places: list[str], is_done: threading.Event) -> None:
+    """Write the last of some places to standard error, every few seconds."""
+    while not is_done.wait(_SILENCE):
+        sys.stderr.write(f"leafwise check: {places[-1]}\n")
+        sys.stderr.flush()
 
 
 def _results(
@@ -157,7 +197,7 @@ def check_class(
 
     What it warns of is added to the known warnings, and marked if it is among them.
     """
-    cls = target.cls
+    cls, options = target.cls, options.started()
     file, line = source_location(cls)
     result = ClassResult(
         target.name,
@@ -188,7 +228,19 @@ def check_class(
             laws = try_laws(cls, options, example.base, known)
     if options.strict:
         rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
-    return dataclasses.replace(result, rows=tuple(rows), laws=tuple(_marked(laws, known)))
+    late = _late(rows, laws)
+    return dataclasses.replace(
+        result, rows=tuple(rows), laws=tuple(_marked(laws, known)), late=late
+    )
+
+
+def _late(rows: list[FieldChange], laws: list[LawResult]) -> str:
+    """Return what there was no time for."""
+    fields = [row.field for row in rows if row.note == NO_TIME]
+    number = count(len(fields), "field")
+    parts = [f"{name} is the first of {number} not changed" for name in fields[:1]]
+    parts += {f"laws were {law.message}": 0 for law in laws if "no time" in law.message}
+    return "; ".join(parts)
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
@@ -197,7 +249,7 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
     example: Example | None = None
     is_refused = False
     try:
-        with time_limit(options.seconds):
+        with time_limit(options.left):
             example = Example(cls)
             problem = untraceable(example)
     except CannotBuildError as error:
@@ -227,8 +279,8 @@ def _law_of_refusal(example: Example, options: CheckOptions) -> LawResult | None
 def _change_fields(example: Example, options: CheckOptions) -> list[FieldChange]:
     rows: list[FieldChange] = []
     try:
-        with time_limit(options.seconds):
-            rows.extend(check_fields(example, options.only))
+        with time_limit(options.left):
+            rows.extend(check_fields(example, options.only, options.part(_CHANGES)))
     except TooLong:
         late, why = CheckVerdict.NOT_CHECKED, f"{example.cls.__name__}: {options.timeout_message}"
         rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
@@ -267,7 +319,7 @@ def try_laws(
     """
     strategy, failures, note = _first_failures(cls, options, base)
     results = {law: LawResult(str(law), CheckVerdict.OK, message=note) for law in options.laws}
-    until = time.process_time() + 2 * options.slow
+    until = min(time.process_time() + 2 * options.slow, options.part(_SEARCHES))
     for law, failure in failures.items():
         first = _result(cls, law, failure, options)
         if warning_key(first) in known and is_unpromised(cls, law, first.message):
@@ -276,7 +328,7 @@ def try_laws(
         # What breaks on the simplest instance need not be searched for among others.
         for source in (st.just(base), strategy):
             smallest: BaseException | None = failure
-            with contextlib.suppress(TooLong), time_limit(options.seconds):
+            with contextlib.suppress(TooLong), time_limit(options.left):
                 smallest = smallest_failure(source, law, failure, until=until, **options.drawing)
             result = smallest and _result(cls, law, smallest, options)
             results[law] = result or LawResult(str(law), CheckVerdict.OK, message=note)
@@ -285,6 +337,13 @@ def try_laws(
     return list(results.values())
 
 
+_CHANGES, _LAWS, _SEARCHES = 0.5, 0.55, 0.9
+"""What share of the time that is left is for changes, laws, and smaller instances that break them.
+
+What is begun by then may still end.
+"""
+_ENDS: Final = 0.75
+"""After what share of the time that is left a law that does not end is left out."""
 _ROUNDS: Final = 3
 """How often all laws are tried, each time without one that takes too long."""
 
@@ -300,11 +359,12 @@ def _first_failures(
         laws = [law for law in options.laws if law not in failures]
         tried.clear()
         try:
-            with time_limit(options.seconds):
+            with time_limit(_ENDS * options.left):
                 broken, slow = broken_laws(
                     strategy,
                     laws,
                     most_seconds=options.slow,
+                    until=options.part(_LAWS),
                     on_law=tried.append,
                     **options.drawing,
                 )

@@ -2,6 +2,8 @@
 
 import enum
 import itertools
+import math
+import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
@@ -49,6 +51,8 @@ from leafwise.testing.strategies._edits import (
     twins,
 )
 from leafwise.testing.strategies._leaves import is_numeric
+
+NO_TIME: Final = "there was no time for it"
 
 
 class Example:
@@ -146,13 +150,18 @@ def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
     return fix
 
 
-def check_fields(example: Example, only: Collection[str] = ()) -> Iterator[FieldChange]:
-    """Change each field alone, or only some, and count what JAX does."""
+def check_fields(
+    example: Example, only: Collection[str] = (), until: float = math.inf
+) -> Iterator[FieldChange]:
+    """Change each field alone, or only some, until some CPU time, and count what JAX does."""
     names = field_names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
             continue
         static = name not in names.dynamic
+        if time.process_time() > until:
+            yield FieldChange(name, static, "", "", note=NO_TIME)
+            continue
         try:
             for edit in _static_edits(example, name) if static else _dynamic_edits(example, name):
                 if isinstance(edit, tuple):

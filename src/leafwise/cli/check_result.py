@@ -101,6 +101,7 @@ class ClassResult:
     file: str = ""
     line: int = 0
     is_module: bool = False
+    late: str = ""  # what there was no time for
 
     @property
     def passed(self) -> bool:

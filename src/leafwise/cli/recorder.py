@@ -20,13 +20,14 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
-from leafwise._compare.fixes import Cause, definition_of, once, recreated_function
+from leafwise._compare.changes import definition_of
+from leafwise._compare.fixes import Cause, once, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
@@ -42,7 +43,14 @@ from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
-from leafwise._objects.call_site import Site, is_users_file, position_of, site_of, user_frame
+from leafwise._objects.call_site import (
+    Site,
+    is_users_file,
+    position_of,
+    short_file,
+    site_of,
+    user_frame,
+)
 from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.operations_recorder import OperationsRecorder
 
@@ -262,7 +270,7 @@ class Recorder(CaptureChecks):
         code = getattr(plain, "__code__", None)
         if code is None or not record.defined or event.fun is None:
             return
-        key: Any = definition_of(event.fun), program.role
+        key: Any = _definition_of(event.fun), program.role
         of_line = *key, event.site
         with contextlib.suppress(TypeError):  # a static without a hash
             key = *key, program.place
@@ -284,13 +292,16 @@ class Recorder(CaptureChecks):
         elif "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
-            advice = Advice("defined again, with the same code", define_once)
+            where = " in this cell" if short_file(code.co_filename).startswith(_CELL) else ""
+            advice = Advice(f"defined again{where}, with the same code", define_once)
         elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
         file = record.defined.rpartition(":")[0]
         if not is_users_file(file):  # the user cannot define it elsewhere
-            advice = advice._replace(fix=Fix())
+            owner = getattr(event.fun, "__self__", None)
+            change = f"a method of another `{type(owner).__name__}`" if owner is not None else ""
+            advice = Advice(change or advice.change)
         resized = _resized(earlier, shapes)
         if resized:
             record.recreated = "new"  # it may be meant to be called for two sizes
@@ -325,6 +336,25 @@ def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
     while frame is not None and (frame := user_frame(frame.f_back)) is not None:
         if (record := _site(site_of(frame))) is not None:
             yield record
+
+
+_CELL: Final = "Cell In["
+
+
+def _definition_of(fun: Any) -> Any:
+    """Return what functions of one definition have in common; of a cell that is run again as well.
+
+    Each run of a cell has a file of its own.
+    """
+    code: types.CodeType | None = getattr(fun, "__code__", None)
+    if (
+        code is None
+        or "<" in code.co_qualname
+        or not short_file(code.co_filename).startswith(_CELL)
+    ):
+        return definition_of(fun)
+    plain = tuple(value for value in code.co_consts if not isinstance(value, types.CodeType))
+    return code.co_qualname, code.co_code, code.co_names, plain
 
 
 def _shapes(program: ProgramEntry) -> dict[str, Any]:

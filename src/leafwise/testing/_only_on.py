@@ -3,6 +3,7 @@
 import collections
 import functools
 import inspect
+import re
 import threading
 import typing
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import CannotBuildError, RetraceError
-from leafwise.testing._recompilation import Claims, check_claims, paths_of
+from leafwise.testing._recompilation import Claims, check_claims, did_you_mean, paths_of
 from leafwise.testing._subject import Subject
 from leafwise.testing.strategies._edit_positions import is_below
 from leafwise.testing.strategies._instances import instances
@@ -108,6 +109,7 @@ class OnlyOn(Generic[P, R]):
             ValueError: Nothing is at a path, or no other value was found for it.
             TypeError: A strategy is given for no parameter.
         """
+        __tracebackhide__ = True
         arguments = instances(_arguments_class(self.__wrapped__, set(strategies)), **strategies)
         claims: Claims = {"": Outcome.REUSE, **dict.fromkeys(self.paths)}
         options: Any = {"settings": settings, "seed": seed}
@@ -166,6 +168,7 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
     checked = paths_of("recompiles_only_on", paths)
 
     def decorate(fun: Callable[P, R]) -> OnlyOn[P, R]:
+        __tracebackhide__ = True
         function: object = fun
         if not callable(function):
             raise TypeError(f"recompiles_only_on(...) decorates a function, got {got(function)}")
@@ -176,8 +179,9 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         for path in () if kinds & open_ended else checked:
             if not is_below(path, parameters):
                 names = ", ".join(parameters) or "none"
+                hint = did_you_mean(re.split(r"[.\[]", path)[0], parameters)
                 raise ValueError(
-                    f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
+                    f"recompiles_only_on: {path!r} begins with no parameter{hint}; there is {names}"
                 )
         return made
 

@@ -1,17 +1,20 @@
 """Recompilation: what JAX does for each change, what was predicted, and what was claimed."""
 
 import dataclasses
+import difflib
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import hypothesis
 import jax
+import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._display.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
+from leafwise.testing._format import format_error, format_static
 from leafwise.testing._laws.case import Case, choose
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
@@ -22,6 +25,8 @@ from leafwise.testing.strategies._edit_positions import (
     argument_positions,
     edit_positions,
     is_below,
+    parameter_for,
+    parameters,
     rebuilt,
 )
 from leafwise.testing.strategies._edits import Edit, EditKind, Options, make_edit, options_of
@@ -147,6 +152,7 @@ def check_recompilation(
     Examples:
         >>> check_recompilation(Params, retrace_on={"act"}, reuse_on={"lr", "w"})  # doctest: +SKIP
     """
+    __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_recompilation")
     if fun is not None and not callable(fun):
         raise TypeError(
@@ -186,8 +192,9 @@ def check_claims(
 
     What is drawn is the function's argument, or a named tuple of them to be `spread`.
     """
+    __tracebackhide__ = True
     trial = _EditTrial(claims, VALUES)
-    known: dict[str, None] = {}
+    known: dict[str, EditPosition] = {}
 
     def positions_of(x: Any) -> list[EditPosition]:
         positions = argument_positions(x, subject.static_names) if spread else edit_positions(x)
@@ -195,7 +202,7 @@ def check_claims(
 
     def check(case: Case) -> None:
         positions = positions_of(case.instance)
-        known.update(dict.fromkeys(position.path for position in positions if position.path))
+        known.update({position.path: position for position in positions if position.path})
         donors = [positions_of(case.draw(strategy)) for _ in range(_DONORS)]
         options = _with_statics_of(donors, positions)
         trial.check(case, options, SubjectProbe(case.instance, subject, spread=spread))
@@ -208,13 +215,45 @@ def check_claims(
     finally:  # a path that leads nowhere may be why a claim is broken
         for path, option in named.items() if known else ():
             if not any(is_below(place, [path]) for place in known):
-                raise ValueError(f"{option}: nothing is at {path!r}; there is {', '.join(known)}")
+                hint, names = did_you_mean(path, known), ", ".join(known)
+                raise ValueError(
+                    f"{option}: nothing is at {path!r}{hint}; there is {names}"
+                ) from None
     for path, option in named.items():
         if not any(is_below(place, [path]) for place in trial.tested):
+            position = next(known[place] for place in known if is_below(place, [path]))
+            error = trial.refused
+            last = f"\n  the last one was refused: {format_error(error)}" if error else ""
             raise ValueError(
                 f"{option}: {path!r} was not tested: no other value was found that the class "
-                f"and the function take\n  fix: give a strategy that draws others"
-            ) from trial.refused
+                f"and the function take{last}\n  fix: {_strategy_fix(position)}"
+            )
+
+
+def did_you_mean(path: str, known: Iterable[str]) -> str:
+    """Return the nearest of some paths, as a remark; an empty text if none is near."""
+    near = difflib.get_close_matches(path, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _strategy_fix(position: EditPosition) -> str:
+    """Return what draws other values for a position: the code of a strategy, where one can."""
+    name, path, value, cls = position.name, position.path, position.value, type(position.owner)
+    if name and parameter_for(parameters(cls), name) is None:
+        return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
+    code = f"st.builds({type(value).__name__})"
+    if isinstance(value, str):
+        code = f"st.sampled_from([{value!r}, 'other'])"
+    elif type(value) in (int, float):
+        code = f"st.{type(value).__name__.replace('int', 'integer')}s({value}, {value + 3})"
+    elif isinstance(value, bool):
+        code = "st.booleans()"
+    elif hasattr(value, "dtype"):
+        code = f"arrays({np.shape(value)})"
+    elif callable(value):
+        code = f"st.sampled_from([{format_static(value)}, jnp.tanh])"
+    given = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"
+    return f"give a strategy that draws others: `{given}`"
 
 
 def _with_statics_of(donors: list[list[EditPosition]], positions: list[EditPosition]) -> Options:

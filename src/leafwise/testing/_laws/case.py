@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import operator
 import re
@@ -281,7 +282,7 @@ class Case:
     def node(self, tree: Any) -> Any:
         """Return the treedef of a tree's own node alone, whatever its children are."""
         flatten: Any = jax.tree_util.tree_structure
-        return self.attempt("flatten", flatten, tree, lambda part: part is not tree)
+        return self.attempt("flatten", flatten, tree, functools.partial(operator.is_not, tree))
 
     def same_structure(self, one: Any, other: Any, path: str = "") -> bool:
         return bool(self.attempt("comparing treedefs", operator.eq, one, other, path=path))

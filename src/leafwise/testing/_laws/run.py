@@ -237,10 +237,15 @@ class _Trial:
     """Laws that are tried on the same instances, each until it is broken."""
 
     def __init__(
-        self, tests: Mapping[Law, LawTest], most_seconds: float, on_law: Callable[[Law], None]
+        self,
+        tests: Mapping[Law, LawTest],
+        most_seconds: float,
+        until: float,
+        on_law: Callable[[Law], None],
     ) -> None:
         self._tests = tests
         self._most = most_seconds
+        self._until = until
         self._on_law = on_law
         self._drawing = self._editing = 0.0
         self.late = 0  # how many instances had no time for all edits
@@ -264,15 +269,20 @@ class _Trial:
             self._editing += time.process_time() - started
             self.late += time.process_time() > edits.until
             self._attempt(of_edits, instance, data, edits)
-        if self._drawing > self._most:
+        if self._drawing > self._most or self.is_over:
             raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
         instance = choose(data, self.instances)
         self._attempt([law], instance, data, Edits(instance, data))
-        if law in self.broken:
+        if law in self.broken or self.is_over:
             raise EnoughError
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time left."""
+        return time.process_time() > self._until
 
     def _case(self, law: Law, instance: Any, data: st.DataObject, edits: Edits) -> Case:
         return Case(law, instance, data, edits, st.sampled_from(self.instances))
@@ -300,15 +310,16 @@ def try_laws(
     settings: hypothesis.settings,
     seed: int | None,
     most_seconds: float,
+    until: float,
     on_law: Callable[[Law], None],
 ) -> tuple[dict[Law, BaseException], str]:
     """Try laws on the same instances, which are drawn once, and return what those raise that break.
 
-    Instances are drawn for some CPU seconds, and edits of them for as many. A note is returned if
-    there was no time for all of them.
+    Instances are drawn for some CPU seconds, and edits of them for as many, until some CPU time. A
+    note is returned if there was no time for all of them.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    trial = _Trial(tests, most_seconds, on_law)
+    trial = _Trial(tests, most_seconds, until, on_law)
 
     def try_new(data: st.DataObject) -> None:
         trial.try_new(data, strategy, settings.max_examples)
@@ -319,7 +330,8 @@ def try_laws(
         _draw(again, _settings_for(once, tests[law].share), seed)
     few = "few changes" if is_whole else count(len(trial.instances), "instance")
     is_slow = not is_whole or 2 * trial.late > len(trial.instances)
-    return trial.broken, f"tried on {few}, as others take long to make" if is_slow else ""
+    why = "there was no time for others" if trial.is_over else "others take long to make"
+    return trial.broken, f"tried on {few}, as {why}" if is_slow else ""
 
 
 _E = TypeVar("_E", bound=BaseException)

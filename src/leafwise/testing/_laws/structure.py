@@ -309,7 +309,7 @@ def no_hidden_state(case: Case) -> None:
                 "its annotation is a `dataclasses.Field`: `:` was written for `=`, so that the "
                 "field is dynamic"
             )
-            fix = f"write the type: `{parameter.name}: ... = field(...)`"
+            fix = f"write the type: `{parameter.name}: Any = field()`"
             case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
     for field in dataclasses.fields(x) if dataclasses.is_dataclass(x) else ():
         if _is_declared_static(field) and field.name in case.names.dynamic:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._compare.changes import is_function
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.code import is_importable, is_installed_module
 from leafwise._trees.equality import first_difference
@@ -77,13 +78,13 @@ def _check_treedef(case: Case, how: str, result: Any) -> None:
 
 
 def _recreated_static(case: Case, copied: Any) -> tuple[str, type | None]:
-    """Return the path and class of a static that compares by identity, and is another object."""
+    """Return where a static, and no function, compares by identity and was recreated; its class."""
     nodes = [case.node(tree) for tree in (case.instance, copied)]
     with contextlib.suppress(Exception):  # which the law `treedef-equality` reports
         for name in case.names.static if nodes[0] != nodes[1] else ():
-            held = (getattr(tree, name) for tree in (case.instance, copied))
-            path, one, other = first_difference(*held, name)
-            if one is not other and compares_by_identity(type(one)):
+            mine, its = getattr(case.instance, name), getattr(copied, name)
+            path, one, other = first_difference(mine, its, name)
+            if one is not other and compares_by_identity(type(one)) and not is_function(one):
                 return path, type(one)
     return "", None
 

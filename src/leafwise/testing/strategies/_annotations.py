@@ -31,6 +31,7 @@ from leafwise._classes.annotations import (
 )
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.classes import is_a
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
 from leafwise._trees.roles import prepared_by
@@ -478,6 +479,13 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
         return False
 
 
+def _held_in_module(cls: Any, name: str) -> list[Any]:
+    """Return what the instances that the module of a class has hold as an attribute."""
+    module = vars(sys.modules.get(cls.__module__, object))
+    instances = [value for value in list(module.values()) if is_a(value, cls)]
+    return [getattr(instance, name) for instance in instances if hasattr(instance, name)]
+
+
 def _is_field(cls: Any, name: str) -> bool:
     """Return whether a parameter is declared as a field, or may be one."""
     fields = getattr(cls, "__dataclass_fields__", None)
@@ -531,7 +539,9 @@ class InstancePlan:
         try:
             self._drawn[parameter.name] = argument_for(self.cls, parameter, where)
         except CannotBuildError:
-            if self._is_needed(parameter):
+            if held := _held_in_module(self.cls, parameter.name):
+                self._drawn[parameter.name] = st.sampled_from(held)
+            elif self._is_needed(parameter):
                 raise
 
     def _is_needed(self, parameter: Parameter) -> bool:
@@ -591,13 +601,15 @@ class InstancePlan:
         return found | {each.name: self._drawn_or_default(draw, each) for each in drawn}
 
     def _drawn_or_default(self, draw: st.DrawFn, parameter: Parameter) -> Any:
-        """Draw an argument; its default, if it has one, where its type cannot be constructed."""
+        """Draw an argument; where its type cannot be constructed its default, or one in use."""
         try:
             return draw(self._drawn[parameter.name])
         except (CannotBuildError, UnsatisfiedAssumption, InvalidArgument):
-            if parameter.default is inspect.Parameter.empty:
+            if parameter.default is not inspect.Parameter.empty:
+                return parameter.default
+            if not (held := _held_in_module(self.cls, parameter.name)):
                 raise
-            return parameter.default
+            return draw(st.sampled_from(held))
 
     def _give_up(self, error: BaseException) -> None:
         name = self.cls.__name__

@@ -1,0 +1,167 @@
+"""What two values of one class, or two functions of one definition, hold that differs, by name."""
+
+import contextlib
+import functools
+import re
+import types
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from leafwise._display.reasons import Change
+from leafwise._objects.attributes import how_to_pass
+from leafwise._objects.classes import is_a, is_alias, read
+from leafwise._objects.parts import kind_of
+from leafwise._objects.text import shorten
+from leafwise._trees.equality import is_distinct, jax_equal
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a value is a function, or wraps one: a jitted function, for example."""
+    if is_a(value, types.FunctionType | types.MethodType | functools.partial):
+        return True
+    is_class = is_a(value, type) or is_alias(value)
+    return callable(value) and not is_class and hasattr(value, "__name__")
+
+
+def definition_of(value: Any, depth: int = 5) -> Any:
+    """Return what all functions of one definition have in common; None if nothing is known."""
+    if is_a(value, functools.partial):
+        return definition_of(value.func, depth)
+    code = getattr(value, "__code__", None)
+    if code is None:
+        inner = getattr(value, "__wrapped__", None) if depth else None
+        known = None if inner is None else definition_of(inner, depth - 1)
+        return known or (value if hasattr(value, "__name__") else None)
+    found: list[Any] = [code.co_filename, code]
+    is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
+    for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            inner = cell.cell_contents
+            if is_function(inner):
+                found.append(definition_of(inner, depth - 1))
+            elif is_of_jax and is_a(inner, int | str | tuple):
+                found.append(repr(inner))
+    return tuple(found)
+
+
+def are_recreated(one: Any, other: Any) -> bool:
+    """Return whether both are functions of one definition."""
+    known = definition_of(one) if is_function(one) and is_function(other) else None
+    return known is not None and known == definition_of(other)
+
+
+def changed_parts(
+    one: Any, other: Any, name: str = "", reads: "frozenset[str] | None" = None
+) -> list[Change]:
+    """Return what two recreated values hold that differs, by its name in the code.
+
+    Args:
+        one: A function or an object.
+        other: Another one, of the same definition or class.
+        name: The name of the object.
+        reads: The names in the code that reads it; None if that is not known.
+    """
+    changes: dict[str, Change] = {}
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        for path, mine, its in _differences(one, other):
+            first = re.match(r"(?:\.__self__)?\.(?!__|(?:func|args|keywords)\b)(\w+)", path)
+            if reads is not None and first is not None and first[1] not in reads:
+                continue
+            at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]
+            parts = mine, its
+            if at != path:  # one of another definition, or no more than JAX's record of it
+                parts = part_at(one, at), part_at(other, at)
+            texts = None if are_recreated(*parts) else _changed_texts(*parts)
+            if texts is not None and at:
+                variable, holder = _variable_at(one, at, name)
+                function = part_at(one, at.partition(".__")[0])
+                how = how_to_pass(*parts)
+                if str(read(function, "__module__", "")).startswith("optax."):
+                    how = "an argument (`optax.inject_hyperparams`)"
+                change = Change(variable, *texts, holder=holder, how=how)
+                changes.setdefault(str(change), change)
+    return list(changes.values())[:_MOST_CHANGES]
+
+
+_MOST_CHANGES: Final = 4
+_OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|_jit_info)\b")
+
+
+def _differences(
+    one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the innermost parts of two values that may differ by content, and the way to them.
+
+    Each part is looked at once; large containers are compared by ``==``.
+    """
+    if one is other:
+        return
+    if is_a(one, _SIZED) and len(one) > _MOST_ITEMS:
+        if jax_equal(one, other) is False:
+            yield path, one, other
+        return
+    kind, pairs = kind_of(one), list[Any]()
+    if type(one) is type(other) and kind.name not in _WHOLE and kind.is_ordered:
+        (content, mine), (its_content, its) = kind.read(one), kind.read(other)
+        is_alike = content == its_content and [step for step, _ in mine] == [way for way, _ in its]
+        pairs = list(zip(mine, its, strict=True)) if is_alike else pairs
+    for (step, part), (_, its_part) in pairs:
+        if id(part) not in above:
+            yield from _differences(part, its_part, path + step, (*above, id(one)))
+    if not pairs and is_distinct(one, other, "content") is not False:
+        yield path, one, other
+
+
+_SIZED: Final = (list, tuple, dict, set, frozenset)
+_WHOLE: Final = ("plain", "array", "buffer", "jax.Array")
+_MOST_ITEMS: Final = 1000
+
+
+def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
+    """Return two values that differ as texts, empty where these do not say it; None if unknown."""
+    before, after = shorten(one, 40), shorten(other, 40)
+    if before != after and " at 0x" not in after:
+        return before, after
+    is_known = is_distinct(one, other, "content")
+    if hasattr(other, "shape"):
+        with contextlib.suppress(Exception):  # a key, or data that is elsewhere
+            if np.array_equal(one, other):
+                return None
+        return before, f"another {after}"
+    return ("", "") if is_known else None
+
+
+_HELD: Final = r"\.(__closure__|__kwdefaults__|keywords|__defaults__|args)\[(.+?)\]"
+
+
+def _variable_at(value: Any, path: str, name: str) -> tuple[str, str]:
+    """Return what a path leads to, as the code spells it, and the function that holds it."""
+    held = re.fullmatch(rf"(.*){_HELD}(.*)", path)
+    if held is None:
+        return _spelled(name + path), ""
+    inner, how, variable, rest = held.groups()
+    if variable.isdigit():  # by the name of the parameter
+        function, number = part_at(value, inner), int(variable)
+        code = read(read(function, "func", function), "__code__", None)
+        parameters = () if code is None else code.co_varnames[: code.co_argcount]
+        if how == "__defaults__":
+            parameters = parameters[-len(function.__defaults__) :]
+        variable = parameters[number] if number < len(parameters) else f"args[{number}]"
+    holder = _spelled(name + re.split(_HELD, path)[0])
+    is_named = bool(name) or holder.startswith("self")
+    return variable.strip("'") + rest, holder if is_named else ""
+
+
+def _spelled(way: str) -> str:
+    way = re.sub(r"\.(__wrapped__|_fun)\b", "", way).lstrip(".")
+    return re.sub(r"^(\w*\.)?__self__\b", "self", way)
+
+
+def part_at(value: Any, path: str) -> Any:
+    """Return the part of a value at a path."""
+    for step, part in kind_of(value).parts(value) if path else ():
+        if path.startswith(step) and path[len(step) : len(step) + 1] in ("", ".", "["):
+            return part_at(part, path[len(step) :])
+    return value
