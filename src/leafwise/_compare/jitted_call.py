@@ -58,6 +58,13 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     return Fix(words, Act.JIT_ONCE, (code, call))
 
 
+def _is_imported(value: Any, frame: types.FrameType) -> bool:
+    """Return whether a local name is that of a module, or of what another module has."""
+    is_named = hasattr(value, "__qualname__")
+    is_elsewhere = getattr(value, "__module__", None) != frame.f_globals.get("__name__")
+    return isinstance(value, types.ModuleType) or (is_named and is_elsewhere)
+
+
 _VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})
 """What takes the value of an array, which a traced one has not; and progress bars."""
 
@@ -86,13 +93,6 @@ def _takes_values(code: types.CodeType) -> bool:
     pairs = itertools.pairwise(dis.get_instructions(code))
     stored = [one.argrepr.split(", ")[-1] for one, other in pairs if other.opname == "STORE_ATTR"]
     return code.co_name != "__init__" and code.co_varnames[:1] in [(name,) for name in stored]
-
-
-def _is_imported(value: Any, frame: types.FrameType) -> bool:
-    """Return whether a local name is that of a module, or of what another module has."""
-    is_named = hasattr(value, "__qualname__")
-    is_elsewhere = getattr(value, "__module__", None) != frame.f_globals.get("__name__")
-    return isinstance(value, types.ModuleType) or (is_named and is_elsewhere)
 
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
