@@ -454,7 +454,7 @@ def fix_through_package(reason: Reason) -> Fix:
             is_static = any(change.how == "a static argument" for change in changes)
             return Fix() if is_static else Fix(how.format(_named(changes)))
         if not is_function(other):
-            return recreated_instance(one, other, ()).fix
+            return recreated_instance(one, other, (), "").fix
         fix = recreated_function(other).fix
         names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
         return Fix(f"{fix.words}; if {names} changes, {how.format(names)}") if names else fix
