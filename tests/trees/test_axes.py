@@ -148,4 +148,4 @@ def test_a_class_that_none_makes_another_node_of(tree: Any, arguments: Any, word
     with pytest.raises(lw.errors.TreeError) as caught:
         lw.axes(tree, *arguments)
     assert words in str(caught.value)
-    assert "one has [<flat index 0>], [<flat index 1>], the other" in str(caught.value)
+    assert "one has .a, .b, the other" in str(caught.value)
