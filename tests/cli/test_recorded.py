@@ -182,7 +182,10 @@ def sizes_of_layers(n: int) -> None:
     jax.tree.map(lambda x: jnp.sinh(x) - 1, [np.ones(WIDTH + n * m) for m in range(1, 6)])
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+COUNTED = pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+
+
+@COUNTED
 @pytest.mark.parametrize(
     ("call", "sizes"), [(sizes_below, 4), (sizes_of_lengths, 4), (sizes_of_layers, 0)]
 )
@@ -404,8 +407,10 @@ def jit_is_off_in_a_block() -> None:
     ("script", "text", "change"),
     [
         (clear_in_a_loop, "jax.clear_caches()", "clears what was compiled"),
-        (jit_is_off, "work(", "jit is off (`jax_disable_jit`)"),
-        (jit_is_off_in_a_block, "work(", "jit is off (`jax_disable_jit`)"),
+        pytest.param(jit_is_off, "work(", "jit is off (`jax_disable_jit`)", marks=COUNTED),
+        pytest.param(
+            jit_is_off_in_a_block, "work(", "jit is off (`jax_disable_jit`)", marks=COUNTED
+        ),
     ],
 )
 def test_what_no_jit_helps_against(

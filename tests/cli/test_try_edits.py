@@ -211,8 +211,8 @@ RIGHT = """\
 - @functools.partial(jax.jit, static_argnames="rate")
 + @functools.partial(jax.jit)
   def by_name(x, rate): return x * rate
-- @jax.jit(static_argnames=("n", "rate", "scale"))
-+ @jax.jit(static_argnames=("n", ))
+- @functools.partial(jax.jit, static_argnames=("n", "rate", "scale"))
++ @functools.partial(jax.jit, static_argnames=("n", ))
   def of_several(x, n, rate, scale): return x[:n] * rate * scale
   class Model:
 -     @functools.partial(jax.jit, static_argnums=(0, 2))

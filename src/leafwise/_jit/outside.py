@@ -103,7 +103,7 @@ class _Place:
     def count_sizes(self, program: _OutsideProgram, *, is_any: bool) -> int:
         """Return how many sizes in a row came before a program, if it is the first of its run."""
         latest = self.latest
-        if latest is not None and latest.run == program.run:
+        if latest is not None and latest.run == program.run is not None:
             return 0
         is_resized = latest is not None and _is_resized(latest, program, is_any=is_any)
         number = self.sizes if is_resized else 0
@@ -138,8 +138,9 @@ class OutsideLog:
         if earlier is not None and (call.functions if run is None else earlier.run != run):
             reasons = _again(earlier, program, call, outcome, user)
         else:
-            if run is not None and not _is_called_by_jax(user):  # for each leaf, say
-                sizes = place.count_sizes(program, is_any=bool(call.is_masked or call.unsized))
+            is_any = bool(call.is_masked or call.unsized)
+            if (run is not None or is_any) and not _is_called_by_jax(user):  # for each leaf, say
+                sizes = place.count_sizes(program, is_any=is_any)
             if latest is not None and sizes >= _FEW_SIZES:
                 is_one = len(self._of_line[site]) == 1
                 cause = Cause.GROWING if is_one else Cause.RESIZED
