@@ -24,7 +24,7 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
 from leafwise.testing._laws.libraries import WITH_HASH, is_own, library_of
-from leafwise.testing._laws.run import find
+from leafwise.testing._laws.run import NO_TIME, find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import ObservedCall, SubjectProbe
 from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
@@ -51,8 +51,6 @@ from leafwise.testing.strategies._edits import (
     twins,
 )
 from leafwise.testing.strategies._leaves import is_numeric
-
-NO_TIME: Final = "there was no time for it"
 
 
 class Example:
