@@ -36,21 +36,12 @@ STATIC_ENTRIES: Final[Mapping[str, bool]] = {
 
 
 class StaticMark:
-    """What `Static` leaves in an annotation."""
+    """What `Static` is when it runs, and leaves in an annotation; called, it says what to write."""
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
-        return "leafwise.Static"
-
-
-class _StaticForm:
-    """What `Static` is when it runs: an annotation that says what to write if it is called."""
-
-    __metadata__ = (StaticMark(),)
-
     def __getitem__(self, kind: Any) -> Any:
-        return Annotated[kind, StaticMark()]
+        return Annotated[kind, self]
 
     def __call__(self, default: Any) -> NoReturn:
         is_type = isinstance(default, type)
@@ -71,7 +62,7 @@ In the signature of a function, it makes an argument of `leafwise.jit` static.
 """
 
 if not TYPE_CHECKING:
-    Static = _StaticForm()
+    Static = StaticMark()
 
 OTHER_MARKS: Final = ("__jax_dataclasses_static_field__", "__static__")
 """What ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""

@@ -241,15 +241,11 @@ def _strategy_fix(position: EditPosition) -> str:
     name, path, value, cls = position.name, position.path, position.value, type(position.owner)
     if name and parameter_for(parameters(cls), name) is None:
         return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
-    code = f"st.builds({type(value).__name__})"
-    if isinstance(value, str):
-        code = f"st.sampled_from([{value!r}, 'other'])"
-    elif type(value) in (int, float):
-        code = f"st.{type(value).__name__.replace('int', 'integer')}s({value}, {value + 3})"
-    elif isinstance(value, bool):
-        code = "st.booleans()"
-    elif hasattr(value, "dtype"):
+    code = f"st.from_type({type(value).__name__})"
+    if hasattr(value, "dtype"):
         code = f"arrays({np.shape(value)})"
+    elif type(value) in (int, float):
+        code = f"st.sampled_from([{value}, {value + 3}])"
     elif callable(value):
         code = f"st.sampled_from([{format_static(value)}, jnp.tanh])"
     given = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import jax
 
 import leafwise
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._compare.jax_errors import as_static
 from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
 from leafwise.errors import message_of
@@ -279,12 +279,6 @@ def post_init(case: Case) -> None:
         case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
-def _is_declared_static(field: "dataclasses.Field[Any]") -> bool:
-    """Return whether a field has the metadata of JAX, or of simple_pytree, for a static."""
-    metadata = field.metadata
-    return metadata.get("static") is True or metadata.get("pytree_node") is False
-
-
 def _static_fix(cls: type, name: str) -> str:
     """Return how what is declared static becomes a static where the class is flattened."""
     if library_of(cls) != "JAX":
@@ -312,7 +306,7 @@ def no_hidden_state(case: Case) -> None:
             fix = f"write the type: `{parameter.name}: Any = field()`"
             case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
     for field in dataclasses.fields(x) if dataclasses.is_dataclass(x) else ():
-        if _is_declared_static(field) and field.name in case.names.dynamic:
+        if is_static_metadata(field.metadata) and field.name in case.names.dynamic:
             got = "it is declared static, and flattened as a child"
             case.fail(field.name, got, "a static", fix=_static_fix(case.cls, field.name))
     leaves, structure = case.flatten(x)
