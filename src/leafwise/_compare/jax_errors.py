@@ -165,7 +165,9 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     name = cls.__name__
     reads = f"`{name}.{code.co_name}` reads {' and '.join(map('`{}`'.format, paths))}"
     above = frames[places[-1] + 1 :]
-    if _unflattens(above, paths[0]):
+    root = re.split(r"\W", paths[0])[0]
+    # The traced function, which has the argument, is not above.
+    if root != paths[0] and not any(root in frame.f_locals for frame in above):
         fix = f"construct it with `object.__new__({name})` there"
         if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
             fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
@@ -178,13 +180,6 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
         f"{reads} while JAX traces: check it only `if not isinstance({next(traced, 'x')}, "
         f"jax.core.Tracer)`; make it static only if it decides shapes or structure"
     )
-
-
-def _unflattens(frames: Sequence[types.FrameType], path: str) -> bool:
-    """Return whether frames lead to JAX, and not to the traced function, which has the argument."""
-    root = re.split(r"\W", path)[0]
-    names = (frame.f_locals for frame in frames if "unflatten" not in frame.f_code.co_name)
-    return root != path and not any(root in each for each in names)
 
 
 def _is_of_jit(frame: types.FrameType) -> bool:

@@ -122,7 +122,11 @@ def run_checks(
         finally:
             is_done.set()
     if not interrupted and not any(result.error for result in results):  # it may have the field
-        _refuse_unknown_fields(results, options)
+        names = dict.fromkeys(name for result in results for name in result.fields)
+        for name in options.only:
+            if name not in names:
+                they_have = ", ".join(names) or "none"
+                raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
     longer = f"`--timeout {2 * options.seconds:g}` takes longer"
     late = [f"{result.name}: {text}: {longer}" for result in results if (text := _late(result))]
     return CheckRun(tuple(results), (*targets.notes, *late), interrupted)
@@ -169,14 +173,6 @@ def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, .
     return laws
 
 
-def _refuse_unknown_fields(results: list[ClassResult], options: CheckOptions) -> None:
-    names = list(dict.fromkeys(name for result in results for name in result.fields))
-    for name in options.only:
-        if name not in names:
-            they_have = ", ".join(names) or "none"
-            raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
-
-
 # ------------------------------------------------------------------------ one class
 
 
@@ -206,17 +202,18 @@ def check_class(
         result = dataclasses.replace(result, instance=short_repr(example.base, _WIDTH))
         if not problem or is_refused:
             result = dataclasses.replace(result, fields=tuple(field_order(example.base)))
-        if is_refused and (broken := _law_of_refusal(example, options)):
-            return dataclasses.replace(result, laws=(broken,))
+        if is_refused:  # JAX cannot flatten it, or unflatten it, or with tracers
+            few = dataclasses.replace(options, laws=(Law.ROUND_TRIP, Law.TRANSFORMATIONS))
+            tried = try_laws(st.just(example.base), few, example.base)
+            if broken := [law for law in tried if law.verdict.is_bad]:
+                return dataclasses.replace(result, laws=tuple(broken[:1]))
         if problem:
             # Only what is known to be no argument of a jitted function is left out.
             if target.optional:
                 return dataclasses.replace(result, left_out=problem)
             return dataclasses.replace(result, error=problem)
         rows = _change_fields(example, options) if options.fields else []
-        laws: list[LawResult] = []
-        if options.laws:
-            laws = try_laws(cls, options, example.base, known)
+        laws = try_laws(cls, options, example.base, known) if options.laws else []
     if options.strict:
         rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
     return dataclasses.replace(result, rows=tuple(rows), laws=tuple(_marked(laws, known)))
@@ -245,14 +242,6 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
         is_refused = example is not None and not target.optional
     return example, problem, is_refused
-
-
-def _law_of_refusal(example: Example, options: CheckOptions) -> LawResult | None:
-    """Return the law broken by a class that JAX cannot flatten, or unflatten, or with tracers."""
-    laws = (Law.ROUND_TRIP, Law.TRANSFORMATIONS)
-    options = dataclasses.replace(options, laws=laws)
-    results = try_laws(st.just(example.base), options, example.base)
-    return next((law for law in results if law.verdict.is_bad), None)
 
 
 def _change_fields(example: Example, options: CheckOptions) -> list[FieldChange]:

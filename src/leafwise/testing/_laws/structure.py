@@ -283,12 +283,9 @@ def _static_fix(cls: type, name: str) -> str:
     """Return how what is declared static becomes a static where the class is flattened."""
     if library_of(cls) != "JAX":
         return f"make it {as_static(cls, name)}"
-    if hasattr(cls, "tree_flatten"):
-        children, aux_data = "children", "aux_data that tree_flatten returns"
-    else:
-        children = "children, or `data_fields`"
-        aux_data = f"aux_data, or `meta_fields`, where {cls.__name__} is registered"
-    return f"leave it out of the {children}, and put it into the {aux_data}"
+    by_method = hasattr(cls, "tree_flatten")
+    where = "that tree_flatten returns" if by_method else f"where {cls.__name__} is registered"
+    return f"leave it out of the children, and put it into the aux_data {where}"
 
 
 def no_hidden_state(case: Case) -> None:
