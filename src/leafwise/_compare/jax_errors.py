@@ -147,7 +147,7 @@ def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> lis
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
 
 
-_CONSTRUCTORS: Final = frozenset(
+CONSTRUCTORS: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__check_init__", "__attrs_post_init__"}
 )
 
@@ -156,7 +156,7 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     """Return what to do where a constructor reads a value; empty if none does."""
     own = itertools.dropwhile(_is_of_jit, frames_of(error))
     frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), own))
-    places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in _CONSTRUCTORS]
+    places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in CONSTRUCTORS]
     if not places:
         return ""
     code, values = frames[places[0]].f_code, frames[places[0]].f_locals
@@ -324,10 +324,7 @@ def _static(name: str, kind: str) -> str:
     return f"`{name}: lw.Static[{kind}]` under lw.jit, or `static_argnames={name!r}`"
 
 
-_Found = tuple[Any, str, Any]
-
-
-def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> _Found:
+def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> tuple[Any, str, Any]:
     """Return the object that has the last step of a path as a field, that field, and its value."""
     root = re.match(r"\w+", path)
     steps = list(_STEP.finditer(path, root.end() if root else 0))

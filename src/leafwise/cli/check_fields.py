@@ -136,10 +136,9 @@ def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
     """Return what to do about a leaf that no jitted function takes."""
     cls = type(leaf)
     if has_mutable_state(leaf):
-        out = "take its value out before the call"
-        if is_installed_module(cls.__module__):
-            return f"it is a mutable object: {out}, as its library does"
-        return f"it is a mutable object: {out}, or make {cls.__name__} an `@lw.pytree`"
+        is_own = not is_installed_module(cls.__module__)
+        end = f"or make {cls.__name__} an `@lw.pytree`" if is_own else "as its library does"
+        return f"it is a mutable object: take its value out before the call, {end}"
     fix = f"make it {as_static(type(owner), name)}"
     try:
         hash(getattr(owner, name, leaf))

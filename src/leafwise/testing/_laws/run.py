@@ -264,20 +264,15 @@ class _Trial:
             edits.draw()
             self.late += time.process_time() > edits.until
             self._attempt(of_edits, instance, data, edits)
-        if self.is_over:
+        if time.process_time() > self._until:
             raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
         instance = choose(data, self.instances)
         self._attempt([law], instance, data, Edits(instance, data))
-        if law in self.broken or self.is_over:
+        if law in self.broken or time.process_time() > self._until:
             raise EnoughError
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no time left."""
-        return time.process_time() > self._until
 
     def _case(self, law: Law, instance: Any, data: st.DataObject, edits: Edits) -> Case:
         return Case(law, instance, data, edits, st.sampled_from(self.instances))

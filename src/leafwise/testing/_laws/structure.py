@@ -100,19 +100,14 @@ _NONE_FIX: Final = (
 def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     if type(made) is not case.cls:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
-    if children[:1] == [None]:  # which is no leaf: there are others to compare
-        mine, its = case.node(case.instance), case.node(made)
+    is_none = children[:1] == [None]  # which is no leaf: the node alone can be compared
+    found, its = ([], case.node(made)) if is_none else case.flatten(made)
+    if is_none or list(map(id, found)) == list(map(id, children)):
+        mine = case.node(case.instance) if is_none else case.structure(case.instance)
         if not case.same_structure(mine, its):
-            got = f"{short_repr(its, 100)} with None in place of the leaves"
-            case.fail("", got, f"{short_repr(mine, 100)}, as before", by_hand=_NONE_FIX)
-        return
-    found, its = case.flatten(made)
-    if list(map(id, found)) == list(map(id, children)):
-        mine = case.structure(case.instance)
-        if not case.same_structure(mine, its):
-            got = f"{short_repr(its)} with other leaves"
-            wanted = f"{short_repr(mine)}, whatever the leaves"
-            case.fail("", got, wanted, by_hand=_AUX_DATA_FIX)
+            got = f"{short_repr(its, 100)} with {'None' if is_none else 'others'} for the leaves"
+            fix = _NONE_FIX if is_none else _AUX_DATA_FIX
+            case.fail("", got, f"{short_repr(mine, 100)}, whatever the leaves", by_hand=fix)
         return
     wanted = f"{short_repr(children)}, as it was put in"
     stored = set(map(id, jax.tree_util.tree_leaves(state_of(made))))
