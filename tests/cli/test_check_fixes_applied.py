@@ -389,10 +389,7 @@ FUNCTIONS = "jax.tree_util.register_pytree_node(P, P.flatten, P.unflatten)"
     ("registered", "words"),
     [
         (f"{METHODS}_class(P)", "the children, and put it into the aux_data that tree_flatten ret"),
-        (
-            FUNCTIONS,
-            "the children, or `data_fields`, and put it into the aux_data, or `meta_fields",
-        ),
+        (FUNCTIONS, "the children, and put it into the aux_data where P is registered"),
     ],
 )
 def test_a_static_among_the_children(registered: str, words: str, write: Write) -> None:

@@ -26,7 +26,7 @@ from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.run import LawTest
 from leafwise_cli import main
 
-from .asked import laws_of, report_of
+from .asked import report_of
 from .conftest import Check, Outcome, Write
 
 SOURCE = """
@@ -55,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def note(_: Any, laws: list[Law], *, settings: Any, seed: int, **__: Any) -> Any:
         options = {"examples": settings.max_examples, "seed": seed}
         calls.extend({"law": law, **options} for law in laws)
-        return {}, ""
+        return ""
 
-    monkeypatch.setattr(run_module, "broken_laws", note)
+    monkeypatch.setattr(run_module, "try_each", note)
     return calls
 
 
@@ -259,22 +259,6 @@ def test_a_reader_that_stops(monkeypatch: pytest.MonkeyPatch, write: Write, chec
     assert (codes, seen) == ([128 + 13], ["P"])
 
 
-class Heavy:
-    """Takes long to make, unless it is a small one."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        until = time.process_time() + 0.05
-        while size and time.process_time() < until:
-            pass
-
-
-@lw.pytree
-class HoldsHeavy:
-    x: jax.Array
-    heavy: lw.Static[Heavy]
-
-
 @lw.pytree
 class MadeSlowly:
     x: jax.Array
@@ -287,22 +271,12 @@ class MadeSlowly:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cls", "law", "seconds", "words"),
-    [
-        (HoldsHeavy, Law.ROUND_TRIP, 0.02, "tried on 1 instance, as others take long to make"),
-        pytest.param(
-            *(MadeSlowly, Law.STATIC_VALUES, 0.4),
-            "tried on few changes, as others take long to make",
-            marks=pytest.mark.nightly,
-        ),
-    ],
-)
-def test_what_takes_long(
-    cls: type, law: Law, seconds: float, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.nightly
+def test_what_takes_long() -> None:
     """Where instances take long to make, a law is tried on few, or on few changes, and says so."""
-    assert [each.message for each in laws_of(cls, law, examples=EXAMPLES).laws] == [""]
-    monkeypatch.setattr(run_module, "SLOW", seconds)
-    slow = laws_of(cls, law, examples=EXAMPLES)
-    assert ([each.message for each in slow.laws], slow.passed) == ([words], True)
+    laws = (Law.STATIC_VALUES,)
+    for seconds, words in ((60.0, ""), (1.6, "there was no time for others")):
+        options = CheckOptions(laws=laws, fields=False, seconds=seconds)
+        (law,) = report_of(MadeSlowly, options).laws
+        assert law.verdict is CheckVerdict.OK
+        assert law.message.rpartition(", as ")[2] == words

@@ -56,7 +56,7 @@ from leafwise.cli.check_classes import (
     check_class,
     time_limit,
 )
-from leafwise.cli.check_fields import NO_TIME, Example, check_fields
+from leafwise.cli.check_fields import Example, check_fields
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 from leafwise.cli.check_targets import CheckTarget, FoundTargets, find_targets, is_node

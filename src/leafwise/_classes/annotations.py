@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 import jax
 import numpy as np
 
-from leafwise._classes.fields import OTHER_MARKS, Static, StaticMark
+from leafwise._classes.fields import OTHER_MARKS, StaticMark
 from leafwise._objects.classes import is_tree_node, public_name
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.frozen import StaticArray
@@ -381,8 +381,7 @@ def has_mark(annotation: Any) -> bool:
     return any(
         isinstance(item, StaticMark) or (isinstance(item, str) and item in OTHER_MARKS)
         for layer in _layers(annotation, [])
-        if layer is Static or typing.get_origin(layer) is Annotated
-        for item in layer.__metadata__
+        for item in getattr(layer, "__metadata__", (layer,))
     )
 
 

@@ -17,14 +17,8 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._classes.annotations import (
-    annotate_constructor,
-    has_mark,
-    without_marks,
-    written_annotations,
-)
-from leafwise._classes.options import OPTIONS
-from leafwise._classes.spec import ClassSpec, FieldSpec
+from leafwise._classes.annotations import annotate_constructor, written_annotations
+from leafwise._classes.spec import ClassSpec, FieldSpec, declaration, is_static_metadata
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
@@ -193,14 +187,11 @@ def _signature(
         if not has_default and defaulted is not None:
             owner, _ = written_annotations(cls)[defaulted]
             of = "" if owner is cls else f" of {owner.__name__}"
-            fix = "with kw_only=True"
-            if OPTIONS not in definition.metadata:
-                static = "static_" * has_mark(definition.type)
-                kind = without_marks(definition.type)
-                fix = f"`{name}: {kind} = lw.{static}field(kw_only=True)`"
+            static = is_static_metadata(definition.metadata) is True
+            code = declaration(definition, definition.type, "kw_only=True", static=static)
             raise DefinitionError(
                 f"{cls.__name__}.{name}: non-default argument {name!r} follows default argument "
-                f"{defaulted!r}{of}\n  fix: declare it {fix}{'' if of else ', or above'}"
+                f"{defaulted!r}{of}\n  fix: declare it `{code}`{'' if of else ', or above'}"
             )
         defaulted = name if has_default else None
         positional.append(text)

@@ -36,29 +36,19 @@ STATIC_ENTRIES: Final[Mapping[str, bool]] = {
 
 
 class StaticMark:
-    """What `Static` leaves in an annotation."""
+    """What `Static` is when it runs, and leaves in an annotation; called, it says what to write."""
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
-        return "leafwise.Static"
-
-
-class _StaticForm:
-    """What `Static` is when it runs: an annotation that says what to write if it is called."""
-
-    __metadata__ = (StaticMark(),)
-
     def __getitem__(self, kind: Any) -> Any:
-        return Annotated[kind, StaticMark()]
+        return Annotated[kind, self]
 
-    def __call__(self, *values: Any, **options: Any) -> NoReturn:
-        value = next(iter((*values, *options.values())), Any)
-        is_type = isinstance(value, type) or value is Any
-        kind = _code(value if is_type or value is None else type(value))
-        default = "" if is_type else f" = {_code(value)}"
+    def __call__(self, default: Any) -> NoReturn:
+        is_type = isinstance(default, type)
+        kind = _code(default if is_type or default is None else type(default))
+        value = "" if is_type else f" = {_code(default)}"
         raise DefinitionError(
-            f"lw.Static is an annotation, and is not called\n  fix: `x: lw.Static[{kind}]{default}`"
+            f"lw.Static is an annotation, and is not called\n  fix: `x: lw.Static[{kind}]{value}`"
         )
 
     def __repr__(self) -> str:
@@ -72,7 +62,7 @@ In the signature of a function, it makes an argument of `leafwise.jit` static.
 """
 
 if not TYPE_CHECKING:
-    Static = _StaticForm()
+    Static = StaticMark()
 
 OTHER_MARKS: Final = ("__jax_dataclasses_static_field__", "__static__")
 """What ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""
@@ -130,30 +120,20 @@ _ELSEWHERE: Final = {"factory": "default_factory", "validator": "check", "eq": "
 """What attrs calls some of our options."""
 
 
-def _refuse_spellings(
-    function: str, defaults: tuple[Any, ...], arguments: dict[str, Any], **options: Any
-) -> None:
+def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> None:
     """Raise if a field is declared as other libraries do, with what to write here."""
-    passed = {name for name, value in options.items() if value is not None and value is not False}
-    arguments = arguments | {name: options[name] for name in sorted(passed)}
-    ours = dict(zip(("default",), defaults, strict=False))
-    ours |= {_ELSEWHERE.get(name, name): value for name, value in arguments.items()}
-    static = function == "static_field"
-    if "static" in ours:
-        static = bool(ours.pop("static"))
-    if "pytree_node" in ours:  # of flax
-        static = not ours.pop("pytree_node")
-    if ours == arguments:
-        return
-    asked = ", ".join([*map(_code, defaults), *_options(arguments)])
-    raise DefinitionError(
-        f"lw.{function}({asked}) is spelled differently here\n"
-        f"  fix: `lw.{'static_field' if static else 'field'}({', '.join(_options(ours))})`"
-    )
-
-
-def _options(arguments: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={_code(value)}" for name, value in arguments.items()]
+    fixes = [f"`default={_code(value)}`" for value in defaults]
+    for name, static in (("static", True), ("pytree_node", False)):
+        if name in arguments:
+            function = f"lw.{'static_' * (bool(arguments[name]) is static)}field"
+            fixes.append(f"`{function}`, without `{name}=`")
+    fixes += [f"`{ours}=` for `{name}=`" for name, ours in _ELSEWHERE.items() if name in arguments]
+    if fixes:
+        options = ", ".join([*map(_code, defaults), *arguments])
+        raise DefinitionError(
+            f"a field is declared by other options here, got: {options}\n"
+            f"  fix: write {' and '.join(fixes)}"
+        )
 
 
 def _code(value: Any) -> str:
@@ -237,8 +217,7 @@ def field(
         ... class Params:
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
-    options: Any = {"converter": converter, "check": check, "metadata": metadata}
-    _refuse_spellings("field", _defaults, arguments, **options, sharding=sharding)
+    _refuse_spellings(_defaults, arguments)
     if sharding is not None:
         specs: list[Any] = jax.tree.leaves(sharding)
         if not all(isinstance(spec, PartitionSpec) for spec in specs):
@@ -313,9 +292,7 @@ def static_field(
         ... class Params:
         ...     depth: int = static_field(default=2)
     """
-    options: Any = {"converter": converter, "check": check, "metadata": metadata}
-    options |= {"freeze": freeze, "by": by != "identity" and by}
-    _refuse_spellings("static_field", _defaults, arguments, **options)
+    _refuse_spellings(_defaults, arguments)
     if by not in get_args(By):
         raise TypeError(
             f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"

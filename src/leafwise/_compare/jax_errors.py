@@ -3,10 +3,9 @@
 import ast
 import contextlib
 import dataclasses
-import inspect
 import itertools
+import linecache
 import re
-import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -148,7 +147,7 @@ def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> lis
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
 
 
-_CONSTRUCTORS: Final = frozenset(
+CONSTRUCTORS: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__check_init__", "__attrs_post_init__"}
 )
 
@@ -157,7 +156,7 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     """Return what to do where a constructor reads a value; empty if none does."""
     own = itertools.dropwhile(_is_of_jit, frames_of(error))
     frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), own))
-    places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in _CONSTRUCTORS]
+    places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in CONSTRUCTORS]
     if not places:
         return ""
     code, values = frames[places[0]].f_code, frames[places[0]].f_locals
@@ -166,7 +165,9 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     name = cls.__name__
     reads = f"`{name}.{code.co_name}` reads {' and '.join(map('`{}`'.format, paths))}"
     above = frames[places[-1] + 1 :]
-    if _unflattens(above, paths[0]):
+    root = re.split(r"\W", paths[0])[0]
+    # The traced function, which has the argument, is not above.
+    if root != paths[0] and not any(root in frame.f_locals for frame in above):
         fix = f"construct it with `object.__new__({name})` there"
         if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
             fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
@@ -179,13 +180,6 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
         f"{reads} while JAX traces: check it only `if not isinstance({next(traced, 'x')}, "
         f"jax.core.Tracer)`; make it static only if it decides shapes or structure"
     )
-
-
-def _unflattens(frames: Sequence[types.FrameType], path: str) -> bool:
-    """Return whether frames lead to JAX, and not to the traced function, which has the argument."""
-    root = re.split(r"\W", path)[0]
-    names = (frame.f_locals for frame in frames if "unflatten" not in frame.f_code.co_name)
-    return root != path and not any(root in each for each in names)
 
 
 def _is_of_jit(frame: types.FrameType) -> bool:
@@ -201,10 +195,9 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
         # Of a value of a package, such as an optimizer, the field of the user's class.
         inner, path = path, re.sub(r"(\.\w+|\[[^]]*\])$", "", path)
         holder, name, value = _find(path, scopes)
-    cls = type(value)
-    if inner and function:
-        return _holding_functions(holder, name, cls, path)
+    cls, is_holder = type(value), bool(inner) and function
     what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
+    is_what = "holds functions" if is_holder else f"is dynamic, and {what}"
     if (
         not (function or issubclass(cls, Enum))
         and cls.__module__ != "builtins"
@@ -212,26 +205,19 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     ):
         return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
     if holder is None or not name.isidentifier():
-        kind = "Callable[..., Any]" if function else cls.__name__
-        return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"
-    line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
-    line += as_static(type(holder), name)
-    return line + (", or wrap it in `jax.tree_util.Partial`" if function else "")
-
-
-def _holding_functions(holder: Any, name: str, cls: type, path: str) -> str:
-    """Return what to do about a value of a package that holds functions."""
-    if holder is None or not name.isidentifier():
-        how = "keep it in a static field, or pass it as a static argument"
+        fix = "keep it in a static field, or pass it as a static argument"
         if path.isidentifier():
-            how = f"make the argument static, {_static(path, public_name(cls))}"
-        return f"`{path}` holds functions: {how}"
+            kind = "Callable[..., Any]" if function and not inner else public_name(cls)
+            fix = f"make the argument static, {_static(path, kind)}"
+        return f"`{path}` {is_what}: {fix}"
     owner = type(holder)
-    code = as_static(owner, name)
-    if is_decorated(owner):
-        declared = declaration(_fields(owner)[name], _fields(owner)[name].type, 'by="content"')
-        code = f"`{declared}`"
-    return f"`{owner.__name__}.{name}` holds functions: make it {code}"
+    fix = as_static(owner, name)
+    if is_holder and is_decorated(owner):
+        code = declaration(_fields(owner)[name], _fields(owner)[name].type, 'by="content"')
+        fix = f"`{code}`"
+    elif function and not inner:
+        fix += ", or wrap it in `jax.tree_util.Partial`"
+    return f"`{owner.__name__}.{name}` {is_what}: make it {fix}"
 
 
 def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
@@ -279,29 +265,16 @@ def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _donating_line(frame: types.FrameType, name: str) -> str:
     """Return the line of the call that donates a variable, unless there are several."""
-    try:
-        is_local = name.partition(".")[0] in frame.f_locals
-        owner: Any = frame if is_local else inspect.getmodule(frame)
-        source, first = inspect.getsourcelines(owner)
-        calls = ast.walk(ast.parse(textwrap.dedent("".join(source))))
-    except (OSError, SyntaxError, TypeError):
-        return ""
-    scope = frame.f_globals | frame.f_locals
+    code, scope = frame.f_code, frame.f_globals | frame.f_locals
+    own = {line for *_, line in code.co_lines()}
     lines = {
-        max(first, 1) + call.lineno - 1
-        for call in calls
-        if isinstance(call, ast.Call) and donates(_value_of(call.func, scope))
+        call.lineno
+        for call in ast.walk(ast.parse("".join(linecache.getlines(code.co_filename))))
+        if isinstance(call, ast.Call) and call.lineno in own
+        if donates(_find(ast.unparse(call.func), [scope])[2])
         if name in [ast.unparse(arg) for arg in (*call.args, *(key.value for key in call.keywords))]
     }
-    file = Path(frame.f_code.co_filename).name
-    return f"at {file}:{lines.pop()}" if len(lines) == 1 else ""
-
-
-def _value_of(code: ast.expr, scope: Mapping[str, Any]) -> Any:
-    """Return what a name, or attributes of one, lead to; None for other code."""
-    if isinstance(code, ast.Attribute):
-        return getattr(_value_of(code.value, scope), code.attr, None)
-    return scope.get(code.id) if isinstance(code, ast.Name) else None
+    return f"at {Path(code.co_filename).name}:{lines.pop()}" if len(lines) == 1 else ""
 
 
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
@@ -351,10 +324,7 @@ def _static(name: str, kind: str) -> str:
     return f"`{name}: lw.Static[{kind}]` under lw.jit, or `static_argnames={name!r}`"
 
 
-_Found = tuple[Any, str, Any]
-
-
-def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> _Found:
+def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> tuple[Any, str, Any]:
     """Return the object that has the last step of a path as a field, that field, and its value."""
     root = re.match(r"\w+", path)
     steps = list(_STEP.finditer(path, root.end() if root else 0))

@@ -14,12 +14,13 @@ from typing import Any, Final
 import hypothesis
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 
-from leafwise._display.words import count, without_addresses
+from leafwise._display.words import without_addresses
 from leafwise._objects.classes import public_name
 from leafwise._trees.roles import field_order
-from leafwise.cli.check_fields import NO_TIME, Example, check_fields, untraceable
+from leafwise.cli.check_fields import Example, check_fields, untraceable
 from leafwise.cli.check_result import (
     CheckRun,
     CheckVerdict,
@@ -36,20 +37,17 @@ from leafwise.cli.check_targets import (
     source_location,
 )
 from leafwise.errors import CannotBuildError, LawViolation
-from leafwise.testing._check import broken_laws, chosen_laws, smallest_failure
+from leafwise.testing._check import chosen_laws, smallest_failure, try_each
 from leafwise.testing._format import cut, format_error, short_repr
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import LIBRARIES, is_unpromised, library_of
-from leafwise.testing._laws.run import without_notes
+from leafwise.testing._laws.run import NO_TIME, without_notes
 
 EXAMPLES: Final = 20
 """How many instances of a class are drawn for its laws."""
 SECONDS: Final = 8.0
-"""How many CPU seconds a class may take, a part of them for its changes, and for its laws."""
-SLOW: Final = 1.5
-"""CPU seconds to make instances in; as many to change them, twice as many to find smaller ones."""
+"""How many CPU seconds a class may take."""
 
-_LEAST: Final = 0.1
 _WIDTH: Final = 200
 
 WarningKey = tuple[str, str]
@@ -69,29 +67,21 @@ class CheckOptions:
     until: float = math.inf
     strict: bool = False
 
-    def started(self) -> "CheckOptions":
-        """Return these options for a class that is begun now."""
-        return dataclasses.replace(self, until=time.process_time() + self.seconds)
-
     @property
     def left(self) -> float:
-        """How many CPU seconds are left for the class."""
-        return max(self.until - time.process_time(), _LEAST)
+        """How many CPU seconds are left for the class: always some, as no clock runs for none."""
+        return max(self.until - time.process_time(), 0.1)
 
-    def part(self, share: float) -> float:
-        """Return at what CPU time a share of what is left for the class will be over."""
-        return time.process_time() + share * self.left
+    @property
+    def half(self) -> float:
+        """At what CPU time half of them is over, which is what changes, laws and searches have."""
+        return time.process_time() + self.left / 2
 
     @property
     def drawing(self) -> Any:
         """How instances are drawn."""
         settings = hypothesis.settings(max_examples=self.examples, derandomize=False)
         return {"settings": settings, "seed": self.seed}
-
-    @property
-    def slow(self) -> float:
-        """How many CPU seconds there are to make instances in."""
-        return math.inf if self.seconds == math.inf else SLOW
 
     @property
     def timeout_message(self) -> str:
@@ -117,19 +107,12 @@ def run_checks(
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     results: list[ClassResult] = []
     interrupted = False
-    places = ["checking"]
-
-    def on_class(place: str) -> None:
-        places.append(place)
-        status.update(Text(place))
-
     is_done = threading.Event()
-    naming = threading.Thread(target=_name_last, args=(places, is_done), daemon=True)
-    if not visible:
-        naming.start()
     with console.status("checking") as status:
+        if not visible:
+            threading.Thread(target=_name_class, args=(status, is_done), daemon=True).start()
         try:
-            for result in _results(targets, options, on_class):
+            for result in _results(targets, options, lambda place: status.update(Text(place))):
                 results.append(result)
                 status.stop()  # it would be in between
                 on_result(result)
@@ -139,9 +122,13 @@ def run_checks(
         finally:
             is_done.set()
     if not interrupted and not any(result.error for result in results):  # it may have the field
-        _refuse_unknown_fields(results, options)
-    late = [f"{result.name}: {result.late}" for result in results if result.late]
-    late = [f"{text}: `--timeout {2 * options.seconds:g}` takes longer" for text in late]
+        names = dict.fromkeys(name for result in results for name in result.fields)
+        for name in options.only:
+            if name not in names:
+                they_have = ", ".join(names) or "none"
+                raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
+    longer = f"`--timeout {2 * options.seconds:g}` takes longer"
+    late = [f"{result.name}: {text}: {longer}" for result in results if (text := _late(result))]
     return CheckRun(tuple(results), (*targets.notes, *late), interrupted)
 
 
@@ -149,11 +136,18 @@ _SILENCE: Final = 10.0
 """After how many seconds by the clock the class under work is named, where no terminal shows it."""
 
 
-def _name_last(places: list[str], is_done: threading.Event) -> None:
-    """Write the last of some places to standard error, every few seconds."""
+def _name_class(status: Status, is_done: threading.Event) -> None:
+    """Write to standard error, every few seconds, which class is under work."""
     while not is_done.wait(_SILENCE):
-        sys.stderr.write(f"leafwise check: {places[-1]}\n")
-        sys.stderr.flush()
+        sys.stderr.write(f"leafwise check: {status.status}\n")
+
+
+def _late(result: ClassResult) -> str:
+    """Return what there was no time for."""
+    fields = [row.field for row in result.rows if row.note == NO_TIME]
+    texts = {f"laws were {law.message}" for law in result.laws if NO_TIME in law.message}
+    texts |= {f"not changed: {cut(', '.join(fields), _WIDTH)}"} if fields else set()
+    return "; ".join(sorted(texts))
 
 
 def _results(
@@ -179,14 +173,6 @@ def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, .
     return laws
 
 
-def _refuse_unknown_fields(results: list[ClassResult], options: CheckOptions) -> None:
-    names = list(dict.fromkeys(name for result in results for name in result.fields))
-    for name in options.only:
-        if name not in names:
-            they_have = ", ".join(names) or "none"
-            raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
-
-
 # ------------------------------------------------------------------------ one class
 
 
@@ -197,7 +183,8 @@ def check_class(
 
     What it warns of is added to the known warnings, and marked if it is among them.
     """
-    cls, options = target.cls, options.started()
+    cls = target.cls
+    options = dataclasses.replace(options, until=time.process_time() + options.seconds)
     file, line = source_location(cls)
     result = ClassResult(
         target.name,
@@ -215,32 +202,21 @@ def check_class(
         result = dataclasses.replace(result, instance=short_repr(example.base, _WIDTH))
         if not problem or is_refused:
             result = dataclasses.replace(result, fields=tuple(field_order(example.base)))
-        if is_refused and (broken := _law_of_refusal(example, options)):
-            return dataclasses.replace(result, laws=(broken,))
+        if is_refused:  # JAX cannot flatten it, or unflatten it, or with tracers
+            few = dataclasses.replace(options, laws=(Law.ROUND_TRIP, Law.TRANSFORMATIONS))
+            tried = try_laws(st.just(example.base), few, example.base)
+            if broken := [law for law in tried if law.verdict.is_bad]:
+                return dataclasses.replace(result, laws=tuple(broken[:1]))
         if problem:
             # Only what is known to be no argument of a jitted function is left out.
             if target.optional:
                 return dataclasses.replace(result, left_out=problem)
             return dataclasses.replace(result, error=problem)
         rows = _change_fields(example, options) if options.fields else []
-        laws: list[LawResult] = []
-        if options.laws:
-            laws = try_laws(cls, options, example.base, known)
+        laws = try_laws(cls, options, example.base, known) if options.laws else []
     if options.strict:
         rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
-    late = _late(rows, laws)
-    return dataclasses.replace(
-        result, rows=tuple(rows), laws=tuple(_marked(laws, known)), late=late
-    )
-
-
-def _late(rows: list[FieldChange], laws: list[LawResult]) -> str:
-    """Return what there was no time for."""
-    fields = [row.field for row in rows if row.note == NO_TIME]
-    number = count(len(fields), "field")
-    parts = [f"{name} is the first of {number} not changed" for name in fields[:1]]
-    parts += {f"laws were {law.message}": 0 for law in laws if "no time" in law.message}
-    return "; ".join(parts)
+    return dataclasses.replace(result, rows=tuple(rows), laws=tuple(_marked(laws, known)))
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
@@ -268,19 +244,11 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
     return example, problem, is_refused
 
 
-def _law_of_refusal(example: Example, options: CheckOptions) -> LawResult | None:
-    """Return the law broken by a class that JAX cannot flatten, or unflatten, or with tracers."""
-    laws = (Law.ROUND_TRIP, Law.TRANSFORMATIONS)
-    options = dataclasses.replace(options, laws=laws)
-    results = try_laws(st.just(example.base), options, example.base)
-    return next((law for law in results if law.verdict.is_bad), None)
-
-
 def _change_fields(example: Example, options: CheckOptions) -> list[FieldChange]:
     rows: list[FieldChange] = []
     try:
         with time_limit(options.left):
-            rows.extend(check_fields(example, options.only, options.part(_CHANGES)))
+            rows.extend(check_fields(example, options.only, options.half))
     except TooLong:
         late, why = CheckVerdict.NOT_CHECKED, f"{example.cls.__name__}: {options.timeout_message}"
         rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
@@ -319,7 +287,7 @@ def try_laws(
     """
     strategy, failures, note = _first_failures(cls, options, base)
     results = {law: LawResult(str(law), CheckVerdict.OK, message=note) for law in options.laws}
-    until = min(time.process_time() + 2 * options.slow, options.part(_SEARCHES))
+    until = options.half
     for law, failure in failures.items():
         first = _result(cls, law, failure, options)
         if warning_key(first) in known and is_unpromised(cls, law, first.message):
@@ -337,17 +305,6 @@ def try_laws(
     return list(results.values())
 
 
-_CHANGES, _LAWS, _SEARCHES = 0.5, 0.55, 0.9
-"""What share of the time that is left is for changes, laws, and smaller instances that break them.
-
-What is begun by then may still end.
-"""
-_ENDS: Final = 0.75
-"""After what share of the time that is left a law that does not end is left out."""
-_ROUNDS: Final = 3
-"""How often all laws are tried, each time without one that takes too long."""
-
-
 def _first_failures(
     cls: Any, options: CheckOptions, base: Any
 ) -> tuple[Any, dict[Law, BaseException], str]:
@@ -355,37 +312,32 @@ def _first_failures(
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
     done: set[Law] = set()
-    for _ in range(_ROUNDS):
-        laws = [law for law in options.laws if law not in done]
-        if not laws:
-            break
+    while laws := [law for law in options.laws if law not in done]:
         tried: list[Law] = []
-        broken: dict[Law, BaseException] = {}
         try:
-            with time_limit(_ENDS * options.left):
-                found, slow = broken_laws(
+            with time_limit(0.75 * options.left):  # a law that does not end leaves some to others
+                late = try_each(
                     strategy,
                     laws,
-                    broken=broken,
-                    most_seconds=options.slow,
-                    until=options.part(_LAWS),
+                    broken=failures,
+                    until=options.half,
                     on_law=tried.append,
                     **options.drawing,
                 )
-            return strategy, failures | found, slow or note
+            note = late or note
+            break
         except CannotBuildError:
             strategy, note = st.just(base), "tried on one instance, as no others were found"
         except TooLong as error:  # this law may be at fault, or the strategy
             last = [law for law in tried[-1:] if tried.count(law) == 1] if tried else laws
-            failures |= broken | dict.fromkeys(last, error)
+            failures |= dict.fromkeys(last, error)
             done |= {*tried, *last}  # the others on one instance at least
-            note = "tried on few instances, as there was no time for others"
+            note = f"tried on few instances, as {NO_TIME}"
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # user code
-            return strategy, failures | dict.fromkeys(laws, error), note
-    late = {law: TooLong() for law in options.laws if law not in done}
-    return strategy, failures | late, note
+            return strategy, dict.fromkeys(laws, error) | failures, note
+    return strategy, failures, note
 
 
 def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> LawResult:

@@ -24,7 +24,7 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
 from leafwise.testing._laws.libraries import WITH_HASH, is_own, library_of
-from leafwise.testing._laws.run import find
+from leafwise.testing._laws.run import NO_TIME, find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import ObservedCall, SubjectProbe
 from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
@@ -51,8 +51,6 @@ from leafwise.testing.strategies._edits import (
     twins,
 )
 from leafwise.testing.strategies._leaves import is_numeric
-
-NO_TIME: Final = "there was no time for it"
 
 
 class Example:
@@ -138,10 +136,9 @@ def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
     """Return what to do about a leaf that no jitted function takes."""
     cls = type(leaf)
     if has_mutable_state(leaf):
-        out = "take its value out before the call"
-        if is_installed_module(cls.__module__):
-            return f"it is a mutable object: {out}, as its library does"
-        return f"it is a mutable object: {out}, or make {cls.__name__} an `@lw.pytree`"
+        is_own = not is_installed_module(cls.__module__)
+        end = f"or make {cls.__name__} an `@lw.pytree`" if is_own else "as its library does"
+        return f"it is a mutable object: take its value out before the call, {end}"
     fix = f"make it {as_static(type(owner), name)}"
     try:
         hash(getattr(owner, name, leaf))

@@ -101,7 +101,6 @@ class ClassResult:
     file: str = ""
     line: int = 0
     is_module: bool = False
-    late: str = ""  # what there was no time for
 
     @property
     def passed(self) -> bool:

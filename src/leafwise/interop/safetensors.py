@@ -125,8 +125,7 @@ def load(target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] 
             f"  fix: read it with safetensors.numpy.load_file, and save the tree that you build"
         )
     with reading(where):
-        content = json.loads(metadata[_DESCRIPTION])
-    saved = from_json(content, where)
+        saved = from_json(json.loads(metadata[_DESCRIPTION]), where)
 
     def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
         arrays: dict[str, Any] = {}

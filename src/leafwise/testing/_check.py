@@ -89,10 +89,8 @@ def check_pytree(
             warnings.warn(violation.message, stacklevel=2)
 
 
-def broken_laws(
-    cls_or_strategy: Any, laws: Collection[Law], **options: Any
-) -> tuple[dict[Law, BaseException], str]:
-    """Return what laws raise that are all tried on the same instances, as `try_laws` is told."""
+def try_each(cls_or_strategy: Any, laws: Collection[Law], **options: Any) -> str:
+    """Try laws on the same instances, as `try_laws` is told, and return its note."""
     strategy = strategy_of(cls_or_strategy, "check_pytree")
     return try_laws({law: test for law, test in _TESTS.items() if law in laws}, strategy, **options)
 

@@ -19,7 +19,7 @@ from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import CannotBuildError, RetraceError
-from leafwise.testing._recompilation import Claims, check_claims, did_you_mean, paths_of
+from leafwise.testing._recompilation import Claims, check_claims, paths_of, what_is
 from leafwise.testing._subject import Subject
 from leafwise.testing.strategies._edit_positions import is_below
 from leafwise.testing.strategies._instances import instances
@@ -178,11 +178,8 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         open_ended = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
         for path in () if kinds & open_ended else checked:
             if not is_below(path, parameters):
-                names = ", ".join(parameters) or "none"
-                hint = did_you_mean(re.split(r"[.\[]", path)[0], parameters)
-                raise ValueError(
-                    f"recompiles_only_on: {path!r} begins with no parameter{hint}; there is {names}"
-                )
+                names = what_is(re.split(r"[.\[]", path)[0], parameters)
+                raise ValueError(f"recompiles_only_on: {path!r} begins with no parameter{names}")
         return made
 
     return decorate

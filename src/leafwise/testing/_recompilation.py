@@ -215,10 +215,8 @@ def check_claims(
     finally:  # a path that leads nowhere may be why a claim is broken
         for path, option in named.items() if known else ():
             if not any(is_below(place, [path]) for place in known):
-                hint, names = did_you_mean(path, known), ", ".join(known)
-                raise ValueError(
-                    f"{option}: nothing is at {path!r}{hint}; there is {names}"
-                ) from None
+                names = what_is(path, known)
+                raise ValueError(f"{option}: nothing is at {path!r}{names}") from None
     for path, option in named.items():
         if not any(is_below(place, [path]) for place in trial.tested):
             position = next(known[place] for place in known if is_below(place, [path]))
@@ -230,10 +228,11 @@ def check_claims(
             )
 
 
-def did_you_mean(path: str, known: Iterable[str]) -> str:
-    """Return the nearest of some paths, as a remark; an empty text if none is near."""
+def what_is(path: str, known: Iterable[str]) -> str:
+    """Return what there is in the place of a path, the nearest first, as the end of a message."""
     near = difflib.get_close_matches(path, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{hint}; there is {', '.join(known) or 'none'}"
 
 
 def _strategy_fix(position: EditPosition) -> str:
@@ -241,15 +240,11 @@ def _strategy_fix(position: EditPosition) -> str:
     name, path, value, cls = position.name, position.path, position.value, type(position.owner)
     if name and parameter_for(parameters(cls), name) is None:
         return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
-    code = f"st.builds({type(value).__name__})"
-    if isinstance(value, str):
-        code = f"st.sampled_from([{value!r}, 'other'])"
-    elif type(value) in (int, float):
-        code = f"st.{type(value).__name__.replace('int', 'integer')}s({value}, {value + 3})"
-    elif isinstance(value, bool):
-        code = "st.booleans()"
-    elif hasattr(value, "dtype"):
+    code = f"st.from_type({type(value).__name__})"
+    if hasattr(value, "dtype"):
         code = f"arrays({np.shape(value)})"
+    elif type(value) in (int, float):
+        code = f"st.sampled_from([{value}, {value + 3}])"
     elif callable(value):
         code = f"st.sampled_from([{format_static(value)}, jnp.tanh])"
     given = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"

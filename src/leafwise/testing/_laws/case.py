@@ -15,6 +15,7 @@ import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
+from leafwise._compare.jax_errors import CONSTRUCTORS
 from leafwise._display.words import without_addresses
 from leafwise._objects.locks import cached_property
 from leafwise._trees.equality import is_distinct
@@ -41,7 +42,6 @@ _OF_EDITS: Final = (
     Law.RECOMPILATION,
 )
 """The laws that exchange one value of an instance for another one, which its class may refuse."""
-_CONSTRUCTION: Final = {"__init__", "__new__", "__post_init__", "__check_init__"}
 
 
 def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
@@ -268,7 +268,7 @@ class Case:
         while (behind := error.__cause__ or error.__context__) is not None:
             error = behind
         names = {frame.name for frame in users_frames(error)}
-        return isinstance(error, AssertionError) or bool(names & _CONSTRUCTION)
+        return isinstance(error, AssertionError) or bool(names & CONSTRUCTORS)
 
     def flatten(self, tree: Any, path: str = "") -> tuple[list[Any], Any]:
         found: tuple[list[Any], Any] = self.attempt(

@@ -13,7 +13,7 @@ from leafwise.testing._format import format_change, format_static, format_typed,
 from leafwise.testing._laws.case import Case, Pair
 from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.same import lookalike_of
-from leafwise.testing.strategies._edits import Edit, EditKind
+from leafwise.testing.strategies._edits import EditKind
 
 _REGISTRY: Final = jax.tree_util.default_registry
 _MANY: Final = 4
@@ -103,7 +103,10 @@ def aux_data_hash(case: Case) -> None:
         path, value = _unhashable_static(x, message_of(error))
         what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
         case.fail(path, f"{what}, {UNHASHABLE} {message_of(error)}", "aux_data with a hash")
-    edits = _edits_of_one_static(case)
+    edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
+    # A part may be of the same class: its statics are in other aux_data.
+    own = [edit for edit in edits if edit.path in case.names.static]
+    edits = [edit for edit in own if edit.path == own[0].path]
     edited = [(edit.path, edit.edited) for edit in edits]
     hashes = {first}
     for path, other in (("", x), *_fresh_instances(case), *edited):
@@ -136,13 +139,6 @@ def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
             if message_of(error) == problem:
                 return name, value
     return "", None
-
-
-def _edits_of_one_static(case: Case) -> list[Edit[Any]]:
-    edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
-    # A part may be of the same class: its statics are in other aux_data.
-    own = [edit for edit in edits if edit.path in case.names.static]
-    return [edit for edit in own if edit.path == own[0].path]
 
 
 def _aux_of(instance: Any) -> Any:

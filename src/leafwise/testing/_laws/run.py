@@ -239,25 +239,20 @@ class _Trial:
     def __init__(
         self,
         tests: Mapping[Law, LawTest],
-        most_seconds: float,
         until: float,
         broken: dict[Law, BaseException],
         on_law: Callable[[Law], None],
     ) -> None:
         self._tests = tests
-        self._most = most_seconds
         self._until = until
         self._on_law = on_law
-        self._drawing = self._editing = 0.0
         self.late = 0  # how many instances had no time for all edits
         self.instances: list[Any] = []
         self.broken = broken
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
         """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
-        started = time.process_time()
         instance = draw_unprinted(data, strategy)
-        self._drawing += time.process_time() - started
         edits = Edits(instance, data)
         self.instances.append(instance)
         self._case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
@@ -265,25 +260,19 @@ class _Trial:
         # Last, since the others want to see what was never hashed.
         if of_edits := [law for law, test in self._tests.items() if test.on == "edits"]:
             started = time.process_time()
-            edits.until = started + self._most * len(self.instances) / most - self._editing
+            edits.until = started + (self._until - started) / (2 + most - len(self.instances))
             edits.draw()
-            self._editing += time.process_time() - started
             self.late += time.process_time() > edits.until
             self._attempt(of_edits, instance, data, edits)
-        if self._drawing > self._most or self.is_over:
+        if time.process_time() > self._until:
             raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
         instance = choose(data, self.instances)
         self._attempt([law], instance, data, Edits(instance, data))
-        if law in self.broken or self.is_over:
+        if law in self.broken or time.process_time() > self._until:
             raise EnoughError
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no time left."""
-        return time.process_time() > self._until
 
     def _case(self, law: Law, instance: Any, data: st.DataObject, edits: Edits) -> Case:
         return Case(law, instance, data, edits, st.sampled_from(self.instances))
@@ -310,19 +299,17 @@ def try_laws(
     *,
     settings: hypothesis.settings,
     seed: int | None,
-    most_seconds: float,
     until: float,
     broken: dict[Law, BaseException],
     on_law: Callable[[Law], None],
-) -> tuple[dict[Law, BaseException], str]:
-    """Try laws on the same instances, which are drawn once, and return what those raise that break.
+) -> str:
+    """Try laws on the same instances, which are drawn once, and put what those raise into `broken`.
 
-    Instances are drawn for some CPU seconds, and edits of them for as many, until some CPU time. A
-    note is returned if there was no time for all of them. What breaks is in `broken` at once: the
-    trial may be interrupted.
+    That is done at once, as the trial may be interrupted. A note is returned if there was no time,
+    until some CPU time, for all instances and their edits.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    trial = _Trial(tests, most_seconds, until, broken, on_law)
+    trial = _Trial(tests, until, broken, on_law)
 
     def try_new(data: st.DataObject) -> None:
         trial.try_new(data, strategy, settings.max_examples)
@@ -333,8 +320,10 @@ def try_laws(
         _draw(again, _settings_for(once, tests[law].share), seed)
     few = "few changes" if is_whole else count(len(trial.instances), "instance")
     is_slow = not is_whole or 2 * trial.late > len(trial.instances)
-    why = "there was no time for others" if trial.is_over else "others take long to make"
-    return trial.broken, f"tried on {few}, as {why}" if is_slow else ""
+    return f"tried on {few}, as {NO_TIME}" if is_slow else ""
+
+
+NO_TIME: Final = "there was no time for others"
 
 
 _E = TypeVar("_E", bound=BaseException)

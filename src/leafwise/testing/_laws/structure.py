@@ -11,7 +11,7 @@ from typing import Any, Final
 import jax
 
 import leafwise
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._compare.jax_errors import as_static
 from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
 from leafwise.errors import message_of
@@ -100,19 +100,14 @@ _NONE_FIX: Final = (
 def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     if type(made) is not case.cls:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
-    if children[:1] == [None]:  # which is no leaf: there are others to compare
-        mine, its = case.node(case.instance), case.node(made)
+    is_none = children[:1] == [None]  # which is no leaf: the node alone can be compared
+    found, its = ([], case.node(made)) if is_none else case.flatten(made)
+    if is_none or list(map(id, found)) == list(map(id, children)):
+        mine = case.node(case.instance) if is_none else case.structure(case.instance)
         if not case.same_structure(mine, its):
-            got = f"{short_repr(its, 100)} with None in place of the leaves"
-            case.fail("", got, f"{short_repr(mine, 100)}, as before", by_hand=_NONE_FIX)
-        return
-    found, its = case.flatten(made)
-    if list(map(id, found)) == list(map(id, children)):
-        mine = case.structure(case.instance)
-        if not case.same_structure(mine, its):
-            got = f"{short_repr(its)} with other leaves"
-            wanted = f"{short_repr(mine)}, whatever the leaves"
-            case.fail("", got, wanted, by_hand=_AUX_DATA_FIX)
+            got = f"{short_repr(its, 100)} with {'None' if is_none else 'others'} for the leaves"
+            fix = _NONE_FIX if is_none else _AUX_DATA_FIX
+            case.fail("", got, f"{short_repr(mine, 100)}, whatever the leaves", by_hand=fix)
         return
     wanted = f"{short_repr(children)}, as it was put in"
     stored = set(map(id, jax.tree_util.tree_leaves(state_of(made))))
@@ -279,22 +274,13 @@ def post_init(case: Case) -> None:
         case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
-def _is_declared_static(field: "dataclasses.Field[Any]") -> bool:
-    """Return whether a field has the metadata of JAX, or of simple_pytree, for a static."""
-    metadata = field.metadata
-    return metadata.get("static") is True or metadata.get("pytree_node") is False
-
-
 def _static_fix(cls: type, name: str) -> str:
     """Return how what is declared static becomes a static where the class is flattened."""
     if library_of(cls) != "JAX":
         return f"make it {as_static(cls, name)}"
-    if hasattr(cls, "tree_flatten"):
-        children, aux_data = "children", "aux_data that tree_flatten returns"
-    else:
-        children = "children, or `data_fields`"
-        aux_data = f"aux_data, or `meta_fields`, where {cls.__name__} is registered"
-    return f"leave it out of the {children}, and put it into the {aux_data}"
+    by_method = hasattr(cls, "tree_flatten")
+    where = "that tree_flatten returns" if by_method else f"where {cls.__name__} is registered"
+    return f"leave it out of the children, and put it into the aux_data {where}"
 
 
 def no_hidden_state(case: Case) -> None:
@@ -312,7 +298,7 @@ def no_hidden_state(case: Case) -> None:
             fix = f"write the type: `{parameter.name}: Any = field()`"
             case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
     for field in dataclasses.fields(x) if dataclasses.is_dataclass(x) else ():
-        if _is_declared_static(field) and field.name in case.names.dynamic:
+        if is_static_metadata(field.metadata) and field.name in case.names.dynamic:
             got = "it is declared static, and flattened as a child"
             case.fail(field.name, got, "a static", fix=_static_fix(case.cls, field.name))
     leaves, structure = case.flatten(x)

@@ -66,27 +66,20 @@ def _compare(case: Case, how: str, do: Function, do_part: Function) -> Any | Non
 
 
 def _check_treedef(case: Case, how: str, result: Any) -> None:
-    """Fail where a static that compares by identity gives a copy another treedef."""
-    path, kind = _recreated_static(case, result)
-    if kind is None:
-        return
-    fix = f"make {kind.__name__} a frozen dataclass: it compares by identity"
-    if is_installed_module(kind.__module__):
-        fix = f"hold what it is made of: {kind.__name__} compares by identity"
-    got = f"another {kind.__name__}, {ANOTHER_TREEDEF} {how}"
-    case.fail(path, got, "an equal one, so that no copy retraces", fix=fix)
-
-
-def _recreated_static(case: Case, copied: Any) -> tuple[str, type | None]:
-    """Return where a static, and no function, compares by identity and was recreated; its class."""
-    nodes = [case.node(tree) for tree in (case.instance, copied)]
+    """Fail where a static, and no function, compares by identity: a copy has another treedef."""
+    recreated: dict[str, type] = {}
     with contextlib.suppress(Exception):  # which the law `treedef-equality` reports
-        for name in case.names.static if nodes[0] != nodes[1] else ():
-            mine, its = getattr(case.instance, name), getattr(copied, name)
+        for name in case.names.static if case.node(case.instance) != case.node(result) else ():
+            mine, its = getattr(case.instance, name), getattr(result, name)
             path, one, other = first_difference(mine, its, name)
             if one is not other and compares_by_identity(type(one)) and not is_function(one):
-                return path, type(one)
-    return "", None
+                recreated[path] = type(one)
+    for path, kind in recreated.items():
+        fix = f"make {kind.__name__} a frozen dataclass: it compares by identity"
+        if is_installed_module(kind.__module__):
+            fix = f"hold what it is made of: {kind.__name__} compares by identity"
+        got = f"another {kind.__name__}, {ANOTHER_TREEDEF} {how}"
+        case.fail(path, got, "an equal one, so that no copy retraces", fix=fix)
 
 
 def _pickled(value: Any) -> Any:

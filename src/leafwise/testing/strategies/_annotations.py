@@ -69,10 +69,11 @@ from leafwise.testing.strategies._constructor import (
     takes_more,
 )
 from leafwise.testing.strategies._plain_values import (
-    BY_ARITY,
     FUNCTIONS,
     INITIALIZER,
-    OF_MANY,
+    AnyNamedTuple,
+    classes,
+    functions,
     plain_values,
 )
 
@@ -322,13 +323,6 @@ def _is_tree(kind: Any) -> bool:
     return type(kind).__name__ == "_MetaPyTree" and type(kind).__module__.startswith("jaxtyping")
 
 
-class AnyNamedTuple(typing.NamedTuple):
-    """What is drawn for the annotation ``NamedTuple``, by which blackjax means any of them."""
-
-    first: jax.Array
-    second: jax.Array
-
-
 # ------------------------------------------------------------- instances, classes, functions
 
 
@@ -370,27 +364,6 @@ def _needs(cls: Any) -> tuple[int, str]:
         return sys.maxsize, cls.__qualname__
 
 
-def _class(kind: Any, _where: FieldContext) -> Strategy:
-    """Return a strategy for classes: the base that is named, and its subclasses."""
-    base = origin_of((*typing.get_args(kind), object)[0])
-    if not isinstance(base, type) or base.__module__ == "builtins":  # of int there are a hundred
-        return st.sampled_from([np.float32, np.int32])
-    return st.sampled_from([base, *subclasses_of(base)])
-
-
-def _function(kind: Any, _where: FieldContext) -> Strategy:
-    arguments, result = typing.get_args(kind) or (..., Any)
-    if not isinstance(arguments, list):
-        return st.sampled_from(FUNCTIONS)
-    taken: list[Any] = arguments
-    if len(taken) in BY_ARITY:
-        return st.sampled_from(BY_ARITY[len(taken)])
-    # A hook of an object and its value may be called for that value: if it returned the object,
-    # or converted it to an array, it would be called again, without end.
-    both = zip(OF_MANY, (taken[0], taken[-1]), strict=True)
-    return st.sampled_from([each for each, part in both if part == result] or OF_MANY)
-
-
 def _is_call_protocol(kind: Any) -> bool:
     if not is_protocol(kind):
         return False
@@ -404,8 +377,8 @@ _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
     # Hypothesis has the last one first, as what is simplest.
     typing.Literal: lambda kind, _: st.sampled_from(typing.get_args(kind)),
     typing.NamedTuple: lambda _, where: _instances(AnyNamedTuple, where),
-    type: _class,
-    Callable: _function,
+    type: lambda kind, _: classes(kind),
+    Callable: lambda kind, _: functions(kind),
 }
 
 
@@ -539,8 +512,8 @@ class InstancePlan:
         try:
             self._drawn[parameter.name] = argument_for(self.cls, parameter, where)
         except CannotBuildError:
-            if held := _held_in_module(self.cls, parameter.name):
-                self._drawn[parameter.name] = st.sampled_from(held)
+            if values := _held_in_module(self.cls, parameter.name):
+                self._drawn[parameter.name] = st.sampled_from(values)
             elif self._is_needed(parameter):
                 raise
 
@@ -605,11 +578,11 @@ class InstancePlan:
         try:
             return draw(self._drawn[parameter.name])
         except (CannotBuildError, UnsatisfiedAssumption, InvalidArgument):
-            if parameter.default is not inspect.Parameter.empty:
-                return parameter.default
-            if not (held := _held_in_module(self.cls, parameter.name)):
+            has_default = parameter.default is not EMPTY
+            values = [parameter.default] * has_default or _held_in_module(self.cls, parameter.name)
+            if not values:
                 raise
-            return draw(st.sampled_from(held))
+            return draw(st.sampled_from(values))
 
     def _give_up(self, error: BaseException) -> None:
         name = self.cls.__name__

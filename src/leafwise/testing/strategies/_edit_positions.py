@@ -211,9 +211,8 @@ def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
 
 def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:
     """Return whether nothing is known in which two instances of a class differ."""
-    for name in static:
-        if is_distinct(getattr(one, name), getattr(other, name)):
-            return False
+    if any(is_distinct(getattr(one, name), getattr(other, name)) for name in static):
+        return False
     leaves = [jax.tree_util.tree_leaves(instance) for instance in (one, other)]
     return len(leaves[0]) == len(leaves[1]) and all(map(same_leaf, *leaves))
 

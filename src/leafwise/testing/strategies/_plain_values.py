@@ -28,6 +28,7 @@ from leafwise.testing.strategies._constructor import (
     entry_of,
     issubclass_of,
     origin_of,
+    subclasses_of,
 )
 
 
@@ -67,6 +68,35 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
         return _SIZES if where.counts else st.integers(0, 5) | st.integers(-100, 100)
     make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
     return make(kind) if make else entry_of(_KNOWN, kind)
+
+
+class AnyNamedTuple(typing.NamedTuple):
+    """What is drawn for the annotation ``NamedTuple``, by which blackjax means any of them."""
+
+    first: jax.Array
+    second: jax.Array
+
+
+def classes(kind: Any) -> Strategy:
+    """Return a strategy for classes: the base that is named, and its subclasses."""
+    base = origin_of((*typing.get_args(kind), object)[0])
+    if not isinstance(base, type) or base.__module__ == "builtins":  # of int there are a hundred
+        return st.sampled_from([np.float32, np.int32])
+    return st.sampled_from([base, *subclasses_of(base)])
+
+
+def functions(kind: Any) -> Strategy:
+    """Return a strategy for functions of so many arguments as an annotation says."""
+    arguments, result = typing.get_args(kind) or (..., Any)
+    if not isinstance(arguments, list):
+        return st.sampled_from(FUNCTIONS)
+    taken: list[Any] = arguments
+    if len(taken) in BY_ARITY:
+        return st.sampled_from(BY_ARITY[len(taken)])
+    # A hook of an object and its value may be called for that value: if it returned the object,
+    # or converted it to an array, it would be called again, without end.
+    both = zip(OF_MANY, (taken[0], taken[-1]), strict=True)
+    return st.sampled_from([each for each, part in both if part == result] or OF_MANY)
 
 
 _SIZES: Final = st.sampled_from((1, 2, 3, 0, 1, 2, 1, 2, 1, 2, 4, 5))
