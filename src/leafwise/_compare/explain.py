@@ -8,14 +8,7 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.signature import Signature, value_of
 from leafwise._compare.tree_differences import TreeComparison, paired
-from leafwise._display.reasons import (
-    Explanation,
-    Outcome,
-    Reason,
-    ReasonKind,
-    joined,
-    merged,
-)
+from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import got
