@@ -90,7 +90,10 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     reasons += TreeComparison(config_differs=config_differs).reasons(trees)
     reasons = _with_reached_comparisons(reasons, after.root.names, raises=trees.same is None)
     if after.labels:
-        reasons = [_with_labels(reason, after) for reason in reasons]
+        reasons = [
+            one._replace(path=after.show(one.path), holder=one.holder and after.show(one.holder))
+            for one in reasons
+        ]
     if placed:
         reasons = [
             reason._replace(outcome=Outcome.DISPATCH)
@@ -105,11 +108,6 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     outcome = tuple(Outcome)[severity]
     ranked = tuple(sorted(acted, key=lambda reason: reason.rank))
     return Explanation(outcome, ranked, unsound, 0)
-
-
-def _with_labels(reason: Reason, call: Signature) -> Reason:
-    holder = None if reason.holder is None else call.show(reason.holder)
-    return reason._replace(path=call.show(reason.path), holder=holder)
 
 
 def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
