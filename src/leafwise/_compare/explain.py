@@ -60,18 +60,13 @@ def nearest(
     best: tuple[tuple[Any, ...], Explanation] | None = None
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)
-        # How severe each reason is: by its kind, and within a kind by whether types differ.
-        weight = sum(
-            2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20
-            for reason in found.reasons
-        )
         number = len(found.reasons)
         if number > 1:  # what is one line to a reader is one difference
             number = len(joined(merged(found.reasons)))
         kinds = {(reason.path, reason.kind) for reason in found.reasons}
         is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
         is_other = not kinds <= shared
-        order = (found.outcome.severity, number, is_resized, is_other, weight, -place)
+        order = (found.outcome.severity, number, is_resized, is_other, -place)
         if best is None or order < best[0]:
             best = order, dataclasses.replace(found, nearest=place)
     return Explanation(Outcome.RETRACE) if best is None else best[1]
