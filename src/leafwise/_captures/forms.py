@@ -355,7 +355,7 @@ class _Fold:
                 if not part.is_fixed and (not callable(item) or _passes_on(item))
             ]
             return _by_parts(form, value, reads, is_one=True) if reads else by_identity(value, form)
-        own = {"defaults": value.__defaults__, "kwdefaults": value.__kwdefaults__}
+        own: dict[str, Any] = {"defaults": value.__defaults__, "kwdefaults": value.__kwdefaults__}
         if "IPython" in sys.modules:  # which puts new code into functions that there are
             own["code"] = value.__code__
         # All calls pass on what has no default.

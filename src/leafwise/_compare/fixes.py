@@ -127,8 +127,8 @@ def _dtype(reason: Reason) -> Advice:
         is_wider = _common_dtype(before, after) == after.dtype
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
-        text, words = (name, "") if number is None else (repr(wide(number)), "`{}`")
-        return Advice("", _wrapped(wide.__name__, text, which, words))
+        text, form = (name, "") if number is None else (repr(wide(number)), "`{}`")
+        return Advice("", _wrapped(wide.__name__, text, which, form))
     try:
         dtype = _common_dtype(before, after)
         fixes = [
@@ -315,10 +315,10 @@ def _static_fix(one: Any, other: Any, path: str) -> Advice:
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
         return Advice(change, Fix("pass values of one type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
-        names = _trained(path) if is_a(other, float) else ()
+        model = _trained(path) if is_a(other, float) else ()
         words = "keep one value; if it is no shape or length, make it dynamic"
-        words += _NOT_TRAINED * len(names)
-        return Advice("", Fix(words, Act.MAKE_DYNAMIC, names=names))
+        words += _NOT_TRAINED * len(model)
+        return Advice("", Fix(words, Act.MAKE_DYNAMIC, names=model))
     return fix("keep one value, or a few: each has a program")
 
 
