@@ -194,8 +194,7 @@ def _weak_type(reason: Reason) -> Advice:
     weak = before if before.weak_type else after
     which = "the earlier call" if weak is before else "this call"
     number = (numbers or (None, None))[weak is not before]
-    name = _name_in_code(reason.path)
-    return Advice("", _converted(weak, weak.dtype, name, number, which))
+    return Advice("", _converted(weak, weak.dtype, _name_in_code(reason.path), number, which))
 
 
 def _config(reason: Reason) -> Advice:
@@ -247,7 +246,6 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
     if by == "content":
         return _static_fix(one, other, reason.path), path
     holder, way = _recreated_holder(before, path, one, other)
-    is_object = compares_by_identity(type(other)) and type(one) is type(other)
     if holder is not None:
         changes = changed_parts(before, after, name if way else "", facts.reads)
         advice = recreated_object(public_name(type(holder)), changes)
@@ -256,7 +254,7 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         changes = changed_parts(one, other, reads=facts.reads)
         wrapped = None if changes else _wrapped_again(one, other, facts.made)
         advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
-    elif is_object and not is_a(other, Enum):
+    elif compares_by_identity(type(other)) and type(one) is type(other) and not is_a(other, Enum):
         changes = changed_parts(one, other, name and name + path, facts.reads)
         return recreated_instance(one, other, changes, facts.made), path
     elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
@@ -301,9 +299,9 @@ def _with_names(value: Any, path: str) -> str:
     """Return a path into pairs of names and values, as flax.nnx keeps attributes, by the name."""
     found = re.match(r"\[(\d+)\]\[1\]", path)
     if found is not None:
-        match value[int(found[1])]:
-            case (str(name), _):
-                return f"[{name!r}]{path[found.end() :]}"
+        pair = value[int(found[1])]
+        if is_a(pair, tuple) and is_a(pair[0], str):
+            return f"[{pair[0]!r}]{path[found.end() :]}"
     return path
 
 
@@ -418,10 +416,9 @@ def fix_through_package(reason: Reason) -> Fix:
     with contextlib.suppress(Exception):  # code of the values' own classes
         if not are_recreated(before, after):  # else a partial would be taken apart
             _, before, after = first_difference(before, after)
-        if reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
-            return Fix()
         changes = changed_parts(before, after)
-        if any(change.how == "a static argument" for change in changes):
+        is_static = any(change.how == "a static argument" for change in changes)
+        if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
             return Fix()
         if not (changes or is_function(after)):
             return recreated_instance(before, after, (), "").fix
@@ -473,8 +470,7 @@ LAYER_LOOPS: Final = {
 def fix_of_constants(names: "Sequence[str]") -> Fix:
     """Return what to do about large arrays that a program holds, by the names that it reads."""
     which = " and ".join(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
-    plural = len(names) != 1
-    return Fix(f"pass {which} as {'arguments' if plural else 'an argument'}")
+    return Fix(f"pass {which} as {'an argument' if len(names) == 1 else 'arguments'}")
 
 
 def once(*, is_in_module: bool) -> str:
@@ -506,6 +502,10 @@ def _cleared_by_call(reason: Reason) -> Advice:
     where = f" at {reason.details}" if reason.details else ""
     once = Fix("leave it out where the same is called again")
     return Advice(f"`jax.clear_caches()`{where} clears what was compiled", once)
+
+
+def _unread(reason: Reason) -> Advice:
+    return note(f"the arguments could not be read: {reason.after}")
 
 
 class Cause(Enum):
@@ -578,7 +578,7 @@ class Cause(Enum):
     CLEARED_BY_CALL = member(_cleared_by_call)
     UNSEEN_CALLS = note("this version of JAX does not show what it does for a call")
     UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
-    UNREAD = member(lambda reason: note(f"the arguments could not be read: {reason.after}"))
+    UNREAD = member(_unread)
 
     def word(self, reason: Reason) -> Advice:
         """Return the change and the fix of one reason."""
