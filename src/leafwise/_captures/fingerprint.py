@@ -14,14 +14,7 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.bindings import Binding, alone, bindings_of, reachable
-from leafwise._captures.forms import (
-    Exact,
-    Fingerprinted,
-    Form,
-    by_identity,
-    check_of,
-    fingerprint,
-)
+from leafwise._captures.forms import Exact, Fingerprinted, Form, by_identity, check_of, fingerprint
 from leafwise._captures.observe import Run
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace
 from leafwise._display.reasons import Change

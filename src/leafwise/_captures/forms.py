@@ -355,11 +355,9 @@ class _Fold:
                 if not part.is_fixed and (not callable(item) or _passes_on(item))
             ]
             return _by_parts(form, value, reads, is_one=True) if reads else by_identity(value, form)
-        own = dict(
-            zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
-        )
-        if "IPython" not in sys.modules:  # which puts new code into functions that there are
-            del own["code"]
+        own: dict[str, Any] = {"defaults": value.__defaults__, "kwdefaults": value.__kwdefaults__}
+        if "IPython" in sys.modules:  # which puts new code into functions that there are
+            own["code"] = value.__code__
         # All calls pass on what has no default.
         reads = [
             (f".__{name}__", _exact((), each)) for name, each in own.items() if each is not None

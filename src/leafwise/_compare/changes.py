@@ -14,7 +14,7 @@ from leafwise._objects.attributes import how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
-from leafwise._trees.equality import is_distinct, jax_equal
+from leafwise._trees.equality import is_distinct, jax_equal, pairs_of_parts
 
 
 def is_function(value: Any) -> bool:
@@ -55,13 +55,9 @@ def are_recreated(one: Any, other: Any) -> bool:
 def changed_parts(
     one: Any, other: Any, name: str = "", reads: "frozenset[str] | None" = None
 ) -> list[Change]:
-    """Return what two recreated values hold that differs, by its name in the code.
+    """Return what two functions or objects hold that differs, by its name in the code.
 
-    Args:
-        one: A function or an object.
-        other: Another one, of the same definition or class.
-        name: The name of the object.
-        reads: The names in the code that reads it; None if that is not known.
+    What is in an attribute of the object that its code does not read is left out, if that is known.
     """
     changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
@@ -103,11 +99,10 @@ def _differences(
             yield path, one, other
         return
     kind, pairs = kind_of(one), list[Any]()
-    if type(one) is type(other) and kind.name not in _WHOLE and kind.is_ordered:
-        (content, mine), (its_content, its) = kind.read(one), kind.read(other)
-        is_alike = content == its_content and [step for step, _ in mine] == [way for way, _ in its]
-        pairs = list(zip(mine, its, strict=True)) if is_alike else pairs
-    for (step, part), (_, its_part) in pairs:
+    is_read = type(one) is type(other) and kind.name not in _WHOLE
+    if is_read and kind.content(one) == kind.content(other):
+        pairs = pairs_of_parts(one, other, same_steps=True)
+    for step, part, its_part in pairs:
         if id(part) not in above:
             yield from _differences(part, its_part, path + step, (*above, id(one)))
     if not pairs and is_distinct(one, other, "content") is not False:

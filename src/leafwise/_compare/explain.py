@@ -8,14 +8,7 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.signature import Signature, value_of
 from leafwise._compare.tree_differences import TreeComparison, paired
-from leafwise._display.reasons import (
-    Explanation,
-    Outcome,
-    Reason,
-    ReasonKind,
-    joined,
-    merged,
-)
+from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import got
@@ -67,18 +60,13 @@ def nearest(
     best: tuple[tuple[Any, ...], Explanation] | None = None
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)
-        # How severe each reason is: by its kind, and within a kind by whether types differ.
-        weight = sum(
-            2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20
-            for reason in found.reasons
-        )
         number = len(found.reasons)
         if number > 1:  # what is one line to a reader is one difference
             number = len(joined(merged(found.reasons)))
         kinds = {(reason.path, reason.kind) for reason in found.reasons}
         is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
         is_other = not kinds <= shared
-        order = (found.outcome.severity, number, is_resized, is_other, weight, -place)
+        order = (found.outcome.severity, number, is_resized, is_other, -place)
         if best is None or order < best[0]:
             best = order, dataclasses.replace(found, nearest=place)
     return Explanation(Outcome.RETRACE) if best is None else best[1]
@@ -97,7 +85,10 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     reasons += TreeComparison(config_differs=config_differs).reasons(trees)
     reasons = _with_reached_comparisons(reasons, after.root.names, raises=trees.same is None)
     if after.labels:
-        reasons = [_with_labels(reason, after) for reason in reasons]
+        reasons = [
+            one._replace(path=after.show(one.path), holder=one.holder and after.show(one.holder))
+            for one in reasons
+        ]
     if placed:
         reasons = [
             reason._replace(outcome=Outcome.DISPATCH)
@@ -112,11 +103,6 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     outcome = tuple(Outcome)[severity]
     ranked = tuple(sorted(acted, key=lambda reason: reason.rank))
     return Explanation(outcome, ranked, unsound, 0)
-
-
-def _with_labels(reason: Reason, call: Signature) -> Reason:
-    holder = None if reason.holder is None else call.show(reason.holder)
-    return reason._replace(path=call.show(reason.path), holder=holder)
 
 
 def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:

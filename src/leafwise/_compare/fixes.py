@@ -5,7 +5,6 @@ own names and values. Code in a fix runs as it stands, and keeps what the calls 
 """
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 import math
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
 from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
-from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.attributes import compares_by_identity, has_generated_init
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
@@ -27,17 +26,11 @@ from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
-from leafwise._trees.equality import (
-    first_difference,
-    is_distinct,
-    jax_equal,
-    pairs_of_parts,
-    same_entry,
-)
+from leafwise._trees.equality import first_difference, jax_equal, pairs_of_parts, same_entry
 from leafwise._trees.leaves import LeafKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from leafwise._trees.leaves import Leaf
 
@@ -80,17 +73,16 @@ def _failing_comparison(reason: Reason) -> Advice:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         dynamic = Fix("make it dynamic, or a `lw.StaticArray`", Act.MAKE_DYNAMIC)
         return Advice("arrays that are compared", dynamic)
-    correct = Fix(f"correct `{_type_name(value)}.__eq__`, or make it dynamic", Act.MAKE_DYNAMIC)
+    correct = Fix(
+        f"correct `{type(value).__qualname__}.__eq__`, or make it dynamic", Act.MAKE_DYNAMIC
+    )
     return Advice("comparing it raises", correct)
 
 
 def _argument(reason: Reason) -> Advice:
-    path, once_or_never = (
-        reason.path,
-        Fix("always pass it, or never: a default and an argument are two programs"),
-    )
-    if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
-        return fix("pass one number of arguments: each has a program")
+    once_or_never = Fix("always pass it, or never: a default and an argument are two programs")
+    if reason.path.endswith("]") and not reason.path.startswith(("args[", "kwargs[")):
+        return fix("pass one number of arguments: each has a program")  # one of `*args`
     if reason.before is MISSING:
         return Advice("not given before", once_or_never)
     if reason.after is MISSING:
@@ -135,9 +127,8 @@ def _dtype(reason: Reason) -> Advice:
         is_wider = _common_dtype(before, after) == after.dtype
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
-        if number is not None:
-            return Advice("", _wrapped(wide.__name__, repr(wide(number)), which, "`{}`"))
-        return Advice("", _wrapped(wide.__name__, name, which))
+        text, form = (name, "") if number is None else (repr(wide(number)), "`{}`")
+        return Advice("", _wrapped(wide.__name__, text, which, form))
     try:
         dtype = _common_dtype(before, after)
         fixes = [
@@ -165,8 +156,8 @@ def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
 
 def _category(leaf: "Leaf") -> int:
     kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
-    found = [place for place, kind in enumerate(kinds) if jnp.issubdtype(leaf.dtype, kind)]
-    return found[0] if found else len(kinds)
+    fitting = (place for place, kind in enumerate(kinds) if jnp.issubdtype(leaf.dtype, kind))
+    return next(fitting, len(kinds))
 
 
 def _converted(leaf: "Leaf", dtype: Any, name: str, number: object, which: str) -> Fix:
@@ -203,14 +194,12 @@ def _weak_type(reason: Reason) -> Advice:
     weak = before if before.weak_type else after
     which = "the earlier call" if weak is before else "this call"
     number = (numbers or (None, None))[weak is not before]
-    name = _name_in_code(reason.path)
-    return Advice("", _converted(weak, weak.dtype, name, number, which))
+    return Advice("", _converted(weak, weak.dtype, _name_in_code(reason.path), number, which))
 
 
 def _config(reason: Reason) -> Advice:
     name = reason.path.removeprefix("config.")
-    usual = f"make all calls under one setting of `{name}`"
-    return fix(_CONFIG_FIXES.get(name, usual))
+    return fix(_CONFIG_FIXES.get(name, f"make all calls under one setting of `{name}`"))
 
 
 _CONFIG_FIXES: Final = {
@@ -248,38 +237,34 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
     """Word the first parts of two statics that differ, by their name; return the way to them."""
     before, after, by, path = reason.before, reason.after, facts.by, facts.path
     one, other = before, after
-    if by == "content":  # these are the first parts that differ, and not recreated
-        if is_function(one) and is_function(other):
-            return Advice("another function", Fix(act=Act.NOTHING)), path
-        return _static_fix(one, other), path
-    if not are_recreated(before, after):  # else a partial, whose arguments count
+    # By content these are the first parts; of a partial that is recreated the arguments count.
+    if by != "content" and not are_recreated(before, after):
         path, one, other = first_difference(before, after)
+    are_functions = is_function(one) and is_function(other)
+    if are_functions and (by == "content" or not are_recreated(one, other)):
+        return Advice("another function", Fix(act=Act.NOTHING)), path
+    if by == "content":
+        return _static_fix(one, other, reason.path), path
     holder, way = _recreated_holder(before, path, one, other)
-    is_object = compares_by_identity(type(other)) and type(one) is type(other)
     if holder is not None:
         changes = changed_parts(before, after, name if way else "", facts.reads)
-        advice = recreated_object(_class_name(type(holder)), changes)
+        advice = recreated_object(public_name(type(holder)), changes)
         path = "" if changes else way
-    elif is_function(one) and is_function(other):
-        if not are_recreated(one, other):
-            return Advice("another function", Fix(act=Act.NOTHING)), path
+    elif are_functions:
         changes = changed_parts(one, other, reads=facts.reads)
         wrapped = None if changes else _wrapped_again(one, other, facts.made)
         advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
-    elif is_object and not is_a(other, Enum):
+    elif compares_by_identity(type(other)) and type(one) is type(other) and not is_a(other, Enum):
         changes = changed_parts(one, other, name and name + path, facts.reads)
         return recreated_instance(one, other, changes, facts.made), path
     elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
         return _array_for_number(reason.path), path  # under `equinox.filter_jit`
     else:
-        advice = _static_fix(one, other)
-        if advice.fix.act is Act.MAKE_DYNAMIC and is_a(other, float):
-            names = _trained(reason.path)
-            words = advice.fix.words + _NOT_TRAINED * len(names)
-            advice = Advice("", Fix(words, Act.MAKE_DYNAMIC, names=names))
-        return advice, path
-    # One that is recreated with the same content is equal where that is compared.
-    return (_or_by_content(advice) if by == "identity" and not changes else advice), path
+        return _static_fix(one, other, reason.path), path
+    if by == "identity" and not changes:  # one with the same content is equal where that counts
+        words = f'{advice.fix.words}, or declare the field `lw.static_field(by="content")`'
+        advice = advice._replace(fix=advice.fix._replace(words=words))
+    return advice, path
 
 
 def _array_for_number(path: str) -> Advice:
@@ -300,11 +285,6 @@ def _trained(path: str) -> tuple[str, ...]:
 _NOT_TRAINED: Final = "; if `{}` is trained, under `jax.lax.stop_gradient` where it is used"
 
 
-def _or_by_content(advice: Advice) -> Advice:
-    words = f'{advice.fix.words}, or declare the field `lw.static_field(by="content")`'
-    return advice._replace(fix=advice.fix._replace(words=words))
-
-
 def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any, str]:
     """Return what is recreated with the functions at a path, an optimizer, and the way to it."""
     way, _, name = path.rpartition(".")
@@ -315,26 +295,17 @@ def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any,
     return None, ""
 
 
-def _class_name(cls: type) -> str:
-    return public_name(cls).removeprefix("__main__.")
-
-
 def _with_names(value: Any, path: str) -> str:
     """Return a path into pairs of names and values, as flax.nnx keeps attributes, by the name."""
     found = re.match(r"\[(\d+)\]\[1\]", path)
-    if found is None:
-        return path
-    with contextlib.suppress(Exception):  # code of the values' own classes
+    if found is not None:
         pair = value[int(found[1])]
-        if is_a(pair, tuple) and len(pair) == _PAIR and is_a(pair[0], str):
+        if is_a(pair, tuple) and is_a(pair[0], str):
             return f"[{pair[0]!r}]{path[found.end() :]}"
     return path
 
 
-_PAIR: Final = 2
-
-
-def _static_fix(one: Any, other: Any) -> Advice:
+def _static_fix(one: Any, other: Any, path: str) -> Advice:
     if all(is_a(value, float) and math.isnan(value) for value in (one, other)):
         return fix("keep one NaN object, or use None: NaN is not equal to itself")
     if type(one) is not type(other):
@@ -342,13 +313,15 @@ def _static_fix(one: Any, other: Any) -> Advice:
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
         return Advice(change, Fix("pass values of one type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
+        model = _trained(path) if is_a(other, float) else ()
         words = "keep one value; if it is no shape or length, make it dynamic"
-        return fix(words, Act.MAKE_DYNAMIC)
+        words += _NOT_TRAINED * len(model)
+        return Advice("", Fix(words, Act.MAKE_DYNAMIC, names=model))
     return fix("keep one value, or a few: each has a program")
 
 
-def _shared_data(one: Any, other: Any) -> list[str]:
-    """Return the variables that two functions read in one place, which may have changed between."""
+def _shared_data(one: Any, other: Any) -> str:
+    """Name what two functions read in one place, and what may have changed between: two at most."""
     with contextlib.suppress(Exception):  # wrappers of each other, or an empty cell
         one, other = inspect.unwrap(one), inspect.unwrap(other)
         code, names = other.__code__, other.__globals__
@@ -356,12 +329,13 @@ def _shared_data(one: Any, other: Any) -> list[str]:
         found = {name: cell.cell_contents for name, mine, cell in cells if mine is cell}
         within = [code, *(each for each in code.co_consts if is_a(each, types.CodeType))]
         found |= {name: names[name] for each in within for name in each.co_names if name in names}
-        return [
-            name
+        data = [
+            f"`{name}`"
             for name, value in found.items()
             if not (callable(value) or is_a(value, types.ModuleType))
         ]
-    return []
+        return " and ".join(data[:2])
+    return ""
 
 
 def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = "") -> Advice:
@@ -375,7 +349,7 @@ def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = ""
 
 def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: str) -> Advice:
     """Word an object that compares by identity, and what differs in it."""
-    name = _type_name(other)
+    name = type(other).__qualname__
     advice = recreated_object(name, changes, made)
     if is_installed_module(module_of(type(other))):  # which the user cannot change
         if any("._" not in change.name for change in changes):
@@ -387,20 +361,18 @@ def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: 
     why: list[str] = []
     for step, mine, its in pairs_of_parts(one, other):
         if (is_same := same_entry(mine, its)) is not True:
-            how = "differs" if is_distinct(mine, its, "content") else "compares by identity"
+            how = "compares by identity" if compares_by_identity(type(its)) else "differs"
             how = "has no hash" if is_same is None else how
             why.append(f"`{step.lstrip('.')}` {how}")
     words = f"keep one object, or make {name} a frozen dataclass: it compares by identity"
     if why:
-        words = f"keep one object: a frozen dataclass would not help, as {_joined(why)}"
-    elif "__init__" in vars(type(other)) and not dataclasses.is_dataclass(other):
+        words = f"keep one object: a frozen dataclass would not help, as {' and '.join(why)}"
+    elif "__init__" in vars(type(other)) and not has_generated_init(type(other)):
         words += " (fields take the place of its `__init__`)"
     return advice._replace(fix=Fix(words))
 
 
-def recreated_function(
-    other: Any, changes: "Sequence[Change]" = (), shared: "Sequence[str]" = ()
-) -> Advice:
+def recreated_function(other: Any, changes: "Sequence[Change]" = (), shared: str = "") -> Advice:
     """Word a function that is recreated, and what it captures or reads that differs."""
     if is_a(other, types.MethodType | BoundMethod):
         how, change = "keep one object, or pass that and call its method", ""
@@ -410,18 +382,16 @@ def recreated_function(
     name = getattr(other, "__qualname__", "")
     kind = "partial" if is_a(other, functools.partial) else "function"
     kind = "lambda" if name.endswith("<lambda>") else kind
+    change = f"a new {kind} each call"
     if changes:
         how = _passed(changes)
         if any(change.is_function for change in changes):  # which no jitted function takes
             how = f"create {_named(changes)} once, with what differs in it as an argument"
-        return Advice(
-            f"a new {kind} each call{_with_another(changes)}",
-            Fix(f"{how}, and define the {kind} once"),
-        )
-    names = _joined(f"`{name}`" for name in shared[:2])
-    rest = f", and pass {names} as an argument if that changes" if names else ""
+        change += _with_another(changes)
+        return Advice(change, Fix(f"{how}, and define the {kind} once"))
+    rest = f", and pass {shared} as an argument if that changes" if shared else ""
     how = once(is_in_module="<locals>" not in name)
-    return Advice(f"a new {kind} each call", Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
+    return Advice(change, Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
 
 def _wrapped_again(one: Any, other: Any, made: str) -> Advice | None:
@@ -444,20 +414,21 @@ def fix_through_package(reason: Reason) -> Fix:
         is_batch = len(before) == len(after) and before[1:] == after[1:]
         return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
     with contextlib.suppress(Exception):  # code of the values' own classes
-        is_partial = is_a(after, functools.partial)  # which would be taken apart
-        _, one, other = ("", before, after) if is_partial else first_difference(before, after)
-        if reason.cause is not Cause.STATIC or not _is_remade_by_user(one, other):
+        if not are_recreated(before, after):  # else a partial would be taken apart
+            _, before, after = first_difference(before, after)
+        changes = changed_parts(before, after)
+        is_static = any(change.how == "a static argument" for change in changes)
+        if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
             return Fix()
-        how = "put it and this call into a function of {}, and `jax.jit` that once, "
-        how += "if it has no side effects"
-        if changes := changed_parts(one, other):
-            is_static = any(change.how == "a static argument" for change in changes)
-            return Fix() if is_static else Fix(how.format(_named(changes)))
-        if not is_function(other):
-            return recreated_instance(one, other, (), "").fix
-        fix = recreated_function(other).fix
-        names = _joined(f"`{name}`" for name in _shared_data(one, other)[:2])
-        return Fix(f"{fix.words}; if {names} changes, {how.format(names)}") if names else fix
+        if not (changes or is_function(after)):
+            return recreated_instance(before, after, (), "").fix
+        names = _named(changes) or _shared_data(before, after)
+        words = f"put it and this call into a function of {names}, and `jax.jit` that once, "
+        words += "if it has no side effects"
+        if changes:
+            return Fix(words)
+        define = recreated_function(after).fix
+        return Fix(f"{define.words}; if {names} changes, {words}") if names else define
     return Fix()
 
 
@@ -498,9 +469,8 @@ LAYER_LOOPS: Final = {
 
 def fix_of_constants(names: "Sequence[str]") -> Fix:
     """Return what to do about large arrays that a program holds, by the names that it reads."""
-    which = _joined(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
-    plural = len(names) != 1
-    return Fix(f"pass {which} as {'arguments' if plural else 'an argument'}")
+    which = " and ".join(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
+    return Fix(f"pass {which} as {'an argument' if len(names) == 1 else 'arguments'}")
 
 
 def once(*, is_in_module: bool) -> str:
@@ -509,11 +479,11 @@ def once(*, is_in_module: bool) -> str:
 
 
 def _named(changes: "Sequence[Change]") -> str:
-    return _joined(change.place for change in changes)
+    return " and ".join(change.place for change in changes)
 
 
 def _with_another(changes: "Sequence[Change]") -> str:
-    return f", with another {_joined(map(str, changes))}"
+    return f", with another {' and '.join(map(str, changes))}"
 
 
 def _passed(changes: "Sequence[Change]") -> str:
@@ -521,19 +491,11 @@ def _passed(changes: "Sequence[Change]") -> str:
     groups: dict[str, list[Change]] = {}
     for change in changes:
         groups.setdefault(change.how, []).append(change)
-    return f"pass {_joined(f'{_named(several)} as {how}' for how, several in groups.items())}"
-
-
-def _joined(texts: "Iterable[str]") -> str:
-    return " and ".join(texts)
+    return f"pass {' and '.join(f'{_named(several)} as {how}' for how, several in groups.items())}"
 
 
 def _short(value: Any) -> str:
     return shorten(value, 40)
-
-
-def _type_name(value: Any) -> str:
-    return type(value).__qualname__
 
 
 def _cleared_by_call(reason: Reason) -> Advice:
@@ -636,30 +598,22 @@ class Cause(Enum):
             path, one, other = first_difference(reason.before, reason.after)
             holder, way = _recreated_holder(reason.before, path, one, other)
             if reason.details.by != "content" and holder is not None and not way:
-                return _class_name(type(holder)), "a new one"
-        before, after = format_value(reason.before), format_value(reason.after)
-        if before == after and "..." in before:
-            with contextlib.suppress(Exception):  # code of the values' own classes
-                _, one, other = first_difference(reason.before, reason.after)
+                return public_name(type(holder)), "a new one"
+            text = format_value(reason.before)
+            if text == format_value(reason.after) and "..." in text:
                 return f"...{format_value(one)}...", f"...{format_value(other)}..."
         return None
 
     def merge(self, reasons: list[Reason]) -> list[Reason]:
         """Return the reasons of one object, as one where all its functions are recreated."""
-        first = reasons[0]
-        if self is not Cause.STATIC or len(reasons) != first.details.leaves or len(reasons) == 1:
+        first, pairs = reasons[0], [(reason.before, reason.after) for reason in reasons]
+        if self is not Cause.STATIC or not 1 < len(reasons) == first.details.leaves:
             return reasons
-        cls, changes = first.details.cls, dict[str, Change]()
-        if module_of(cls) == "builtins":
+        cls = first.details.cls
+        if module_of(cls) == "builtins" or not all(are_recreated(*pair) for pair in pairs):
             return reasons
-        for reason in reasons:
-            if not are_recreated(reason.before, reason.after):
-                return reasons
-            parts = changed_parts(reason.before, reason.after)
-            changes |= {str(change): change for change in parts}
-        name = _class_name(cls)
-        words, advice = (
-            (Verbatim(name), Verbatim("a new one")),
-            recreated_object(name, [*changes.values()]),
-        )
+        changes = {str(change): change for pair in pairs for change in changed_parts(*pair)}
+        name = public_name(cls)
+        words = Verbatim(name), Verbatim("a new one")
+        advice = recreated_object(name, [*changes.values()])
         return [Reason(first.holder or "", first.kind, first.outcome, *words, advice)]

@@ -5,11 +5,10 @@ import builtins
 import dis
 import functools
 import inspect
-import itertools
 import linecache
 import symtable
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -29,20 +28,25 @@ _IN_WORDS: Final = Fix(
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return how the call that a frame is making is compiled once, with code where possible."""
     text, tree = ("", None) if frame is None else _call(frame)
-    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(_called(tree)):
+    if is_jit_off() or _needs_values(frame):
         return Fix()
     if frame is None or tree is None:
         return _IN_WORDS
+    nodes = [getattr(node, "func", None) for node in ast.walk(tree)]
+    if not _VALUES.isdisjoint(getattr(node, "attr", getattr(node, "id", "")) for node in nodes):
+        return Fix()
     scope = _values(frame)
     arguments: list[str] = []
     for name in dict.fromkeys(_names(tree)):
         value = scope.get(name, vars(builtins).get(name))
         if _is_dynamic(value):
             arguments.append(name)
-        elif not (name in frame.f_globals or hasattr(builtins, name) or _is_imported(value, frame)):
-            return _IN_WORDS  # a local function or a number, which code elsewhere may not see
-        elif not (callable(value) or isinstance(value, types.ModuleType)):
-            return _IN_WORDS  # a value that is part of the program, and may change
+        elif not isinstance(value, types.ModuleType):
+            is_local = name not in frame.f_globals and not hasattr(builtins, name)
+            is_own = getattr(value, "__module__", None) == frame.f_globals.get("__name__")
+            is_hidden = is_local and (is_own or not hasattr(value, "__qualname__"))
+            if is_hidden or not callable(value):
+                return _IN_WORDS  # code elsewhere may not see it, or it may change
     named = {id(value): name for name, value in scope.items()}
     jit, before = "jax.jit", "import jax; "
     if id(jax) in named or id(jax.jit) in named:
@@ -58,22 +62,8 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     return Fix(words, Act.JIT_ONCE, (code, call))
 
 
-def _is_imported(value: Any, frame: types.FrameType) -> bool:
-    """Return whether a local name is that of a module, or of what another module has."""
-    is_named = hasattr(value, "__qualname__")
-    is_elsewhere = getattr(value, "__module__", None) != frame.f_globals.get("__name__")
-    return isinstance(value, types.ModuleType) or (is_named and is_elsewhere)
-
-
 _VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})
 """What takes the value of an array, which a traced one has not; and progress bars."""
-
-
-def _called(tree: ast.expr | None) -> Iterator[str]:
-    """Yield the names of what an expression calls."""
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Call):
-            yield getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
 def _needs_values(user: types.FrameType | None) -> bool:
@@ -90,7 +80,7 @@ def _needs_values(user: types.FrameType | None) -> bool:
 def _takes_values(code: types.CodeType) -> bool:
     if not _VALUES.isdisjoint(code.co_names):
         return True
-    pairs = itertools.pairwise(dis.get_instructions(code))
+    pairs = pairwise(dis.get_instructions(code))
     stored = [one.argrepr.split(", ")[-1] for one, other in pairs if other.opname == "STORE_ATTR"]
     return code.co_name != "__init__" and code.co_varnames[:1] in [(name,) for name in stored]
 

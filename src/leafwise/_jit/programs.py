@@ -219,14 +219,10 @@ class ProgramLog:
         if retraced:
             chosen = [at for at in nearby if inner or programs[at].is_call]
         else:
-            chosen = [at for at in nearby if self.is_own(programs[at].state)]
-        found = self._nearest(chosen, programs, signature, site)
-        if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
-            return found
-        place = hash(signature)
-        same = {at for at, each in enumerate(programs) if each.place == place}
-        chosen = [at for at in same.union(nearby) if self.is_own(programs[at].state)]
-        return self._nearest(sorted(chosen), programs, signature)
+            place = hash(signature)
+            same = {at for at, each in enumerate(programs) if each.place == place}
+            chosen = [at for at in sorted(same.union(nearby)) if self.is_own(programs[at].state)]
+        return self._nearest(chosen, programs, signature, site)
 
     def _nearest(
         self,

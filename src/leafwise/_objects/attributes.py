@@ -20,13 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 
-from leafwise._objects.classes import (
-    is_a,
-    is_tree_node,
-    module_of,
-    per_class,
-    read,
-)
+from leafwise._objects.classes import is_a, is_tree_node, module_of, per_class, read
 from leafwise._objects.code import (
     facts_of,
     function_in,

@@ -86,7 +86,7 @@ def distinct_names(one: type, other: type) -> tuple[str, str]:
 
 
 def public_name(cls: type) -> str:
-    """Return the name by which a class is imported: ``equinox.nn.Linear``."""
+    """Return the name by which a class is imported: ``equinox.nn.Linear``; its own in a script."""
     module, name = module_of(cls), cls.__qualname__
     parts = [part for part in module.split(".") if not part.startswith("_")]
     for end in range(1, len(parts) + 1):
@@ -94,7 +94,7 @@ def public_name(cls: type) -> str:
         if getattr(sys.modules.get(public), name, None) is cls:
             module = public
             break
-    return f"{module}.{name}".replace(".<locals>", "")
+    return f"{module}.{name}".replace(".<locals>", "").removeprefix("__main__.")
 
 
 def is_alias(value: Any) -> bool:
