@@ -16,6 +16,7 @@ import leafwise as lw
 from leafwise._compare.first_compile import describe_operations, first_compile
 from leafwise._jax.compat import ANSWERS, Internal
 from leafwise._jax.operations import Frame, Operations, Statement
+from leafwise._objects.loops import loops_around
 
 pytestmark = pytest.mark.usefixtures("lines")
 
@@ -88,6 +89,23 @@ def test_loops_around_each_other(tmp_path: Path) -> None:
     counts = {Statement(frames, "sin stablehlo.sine"): 16}
     (origin,) = describe_operations(Operations(counts, counts, {})).origins
     assert (origin.site.line, origin.runs) == (1, 16)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "if True:\n    def solve(x):\n        {}",
+        'def solve(x):\n        """\nclass of ODEs\n"""\n        {}',
+    ],
+    ids=["in-if", "text-at-the-margin"],
+)
+def test_where_a_function_is_in_a_file(around: str, tmp_path: Path) -> None:
+    """What stands at the margin around a function or in it does not hide its loops."""
+    file = tmp_path / "solve.py"
+    file.write_text(around.format("for i in x: f(x)"), encoding="utf-8")
+    line = around.count("\n") + 1
+    (loop,) = loops_around(str(file), line, len("        for i in x: "), calls=False)
+    assert (loop.line, loop.kind) == (line, "for")
 
 
 def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ are not seen.
 """
 
 import ast
+import bisect
 import functools
 import linecache
 import re
@@ -60,7 +61,7 @@ def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[
         column: Its column, in bytes from 0.
         calls: Whether the expression calls a function whose operations are asked about.
     """
-    bodies, callers = _loops_of(file)
+    bodies, callers = _loops_of(file, *_block(file, line)) or _loops_of(file, 1, None) or ([], {})
     at = line, column
     around = [body for body in bodies if body.start <= at < body.end]
     around.sort(key=lambda body: body.start, reverse=True)
@@ -72,15 +73,36 @@ def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[
     return loops
 
 
+def _block(file: str, line: int) -> tuple[int, int | None]:
+    """Return the first line and the end of the function or class at the margin that has a line.
+
+    Where something else stands there, it is the file.
+    """
+    starts = _margins(file)
+    place = bisect.bisect_right(starts, line)
+    start, end = (0, *starts)[place], (*starts, None)[place]
+    is_block = linecache.getline(file, start).startswith(("def ", "class ", "async def "))
+    return (start, end and end - 1) if is_block else (1, None)
+
+
 @functools.cache
-def _loops_of(file: str) -> tuple[list[_Body], dict[_Position, Loop]]:
-    """Return the bodies of loops and functions in a file, and the calls that are loops."""
+def _margins(file: str) -> list[int]:
+    """Return the lines of a file that begin at its margin."""
+    lines = enumerate(linecache.getlines(file), 1)
+    return [number for number, text in lines if re.match(r"[@\w]", text)]
+
+
+@functools.cache
+def _loops_of(
+    file: str, start: int, end: int | None
+) -> tuple[list[_Body], dict[_Position, Loop]] | None:
+    """Return the bodies of loops and functions in some lines, and the calls that are loops."""
     bodies: list[_Body] = []
     callers: dict[_Position, Loop] = {}
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("\n" * (start - 1) + "".join(linecache.getlines(file)[start - 1 : end]))
     except (SyntaxError, ValueError):
-        return bodies, callers
+        return None
     for node in ast.walk(tree):
         loop, repeated = _repeated(node, file)
         bodies += [_span(nodes, loop) for nodes in repeated]
