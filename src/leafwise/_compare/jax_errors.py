@@ -211,11 +211,8 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
             fix = f"make the argument static, {_static(path, kind)}"
         return f"`{path}` {is_what}: {fix}"
     owner = type(holder)
-    fix = as_static(owner, name)
-    if is_holder and is_decorated(owner):
-        code = declaration(_fields(owner)[name], _fields(owner)[name].type, 'by="content"')
-        fix = f"`{code}`"
-    elif function and not inner:
+    fix = as_static(owner, name, by_content=is_holder)
+    if function and not inner:
         fix += ", or wrap it in `jax.tree_util.Partial`"
     return f"`{owner.__name__}.{name}` {is_what}: make it {fix}"
 
@@ -351,8 +348,11 @@ def _fields(cls: type) -> dict[str, Any]:
     return found
 
 
-def as_static(cls: Any, name: str, *, ours: bool = False) -> str:
+def as_static(cls: Any, name: str, *, ours: bool = False, by_content: bool = False) -> str:
     """Return how a field of a class is declared static, in the words of its library or in ours."""
+    if by_content and is_decorated(cls):
+        code = declaration(_fields(cls)[name], _fields(cls)[name].type, 'by="content"')
+        return f"`{code}`"
     if hasattr(cls, "tree_flatten"):
         return "static: return it from tree_flatten in the aux_data, not among the children"
     field, library = _fields(cls).get(name), library_of(cls)

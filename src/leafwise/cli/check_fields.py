@@ -10,6 +10,7 @@ from typing import Any, Final
 import jax
 from hypothesis import strategies as st
 
+from leafwise._compare.changes import is_function
 from leafwise._compare.jax_errors import as_static
 from leafwise._display.reasons import Outcome
 from leafwise._display.words import without_addresses
@@ -118,6 +119,9 @@ def untraceable(example: Example) -> str:
             except Exception:  # noqa: BLE001  # JAX has several for it
                 leaf, where = position.value, position.path
                 owner = owner_at(example.base, where)
+                while is_installed_module(type(owner).__module__) and "." in where:
+                    where = where.rpartition(".")[0]  # of an optimizer, the field of the user's
+                    owner = owner_at(example.base, where)
                 name = where.rpartition(".")[2].partition("[")[0]
                 fix = _fix_of_untraceable(owner, name, leaf)
                 return without_addresses(
@@ -139,7 +143,8 @@ def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
         is_own = not is_installed_module(cls.__module__)
         end = f"or make {cls.__name__} an `@lw.pytree`" if is_own else "as its library does"
         return f"it is a mutable object: take its value out before the call, {end}"
-    fix = f"make it {as_static(type(owner), name)}"
+    holds_functions = is_function(leaf) and getattr(owner, name, leaf) is not leaf
+    fix = f"make it {as_static(type(owner), name, by_content=holds_functions)}"
     try:
         hash(getattr(owner, name, leaf))
     except TypeError:
