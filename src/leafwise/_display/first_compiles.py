@@ -50,25 +50,14 @@ class FirstFinding(Finding):
         if nbytes and not self.is_unfinished:
             compiled = duration(sum(self._seconds("compile", "cache hit")))
             return f"{names} holds {size(nbytes)} of constants, which XLA folds: {compiled}"
-        several = len(self.names) > 1
+        several, largest = len(self.names) > 1, self.largest
         took = f"the first compile{'s' * several} of {names} took {spent}"
         if self.is_unfinished:
             seconds = sum(self._seconds("compile"))
             after = f" after {duration(seconds)}" if seconds else ""
             took = f"XLA was not done with {names}{after}"
-        return f"{took}: {self._origin}"
-
-    @property
-    def so_far(self) -> str:
-        """What XLA is compiling, in one line."""
-        names, spent = paths_of(self.names), duration(sum(self._seconds("compile")))
-        return f"XLA has been compiling {names} for {spent}: {self._origin} ({place(self.site)})"
-
-    @property
-    def _origin(self) -> str:
-        largest = self.largest
         first = largest.events[-1].first or FirstCompile(0, [])
-        return first.words(self.origins, largest.first.name if len(self.names) > 1 else "")
+        return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
 
     def effect(self, tried: TriedRecord) -> str:
         """Return what an edit has saved that helped."""
