@@ -232,6 +232,14 @@ class Finding:
             "text": self.text,
             "via": self.via,
             "functions": self.names,
+            **self._measures(),
+            "fixes": list(map(str, self.fixes())),
+            "processes": self.processes,
+            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
+        }
+
+    def _measures(self) -> dict[str, Any]:
+        return {
             "outside": self.is_outside,
             "what": self.what,
             "retraces": self.retraces,
@@ -241,9 +249,6 @@ class Finding:
                 {"path": reason.path, "kind": reason.kind, "change": reason.change, "more": more}
                 for reason, more in self.reasons()
             ],
-            "fixes": list(map(str, self.fixes())),
-            "processes": self.processes,
-            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
         }
 
 

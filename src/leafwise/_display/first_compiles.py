@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from leafwise._display.findings import Finding, ProgramEvents, busy, line_of, programs_of
 from leafwise._display.reasons import Fix
-from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, Seconds, TriedRecord
-from leafwise._display.words import count, duration, paths_of, place, size
+from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, TriedRecord
+from leafwise._display.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
 LEAST: Final = 1.0
@@ -78,32 +78,23 @@ class FirstFinding(Finding):
     def _seconds(self, *kinds: str) -> Iterator[float]:
         return (event.seconds for event in self.events if event.kind in kinds)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which `json.dumps` takes."""
-        spent = Seconds(
-            trace=sum(self._seconds("trace")),
-            lower=sum(self._seconds("lowering")),
-            compile=sum(self._seconds("compile", "cache hit")),
-        )
+    def _measures(self) -> dict[str, Any]:
         kind = "outside" if self.is_outside else "line"
         origin, first = (*self.origins, Origin(kind, self.site))[0], self.largest.events[-1].first
         return {
-            "place": place(self.site),
-            "text": self.text,
-            "via": self.via,
             "kind": origin.kind,
-            "functions": self.names,
             "programs": len(self.programs),
             "what": self.headline,
-            "seconds": dataclasses.asdict(spent),
+            "seconds": {
+                "trace": sum(self._seconds("trace")),
+                "lower": sum(self._seconds("lowering")),
+                "compile": sum(self._seconds("compile", "cache hit")),
+            },
             "operations": first.total if first is not None else None,
             "share": origin.share,
             "runs": origin.runs,
             "bytes": origin.nbytes,
             "unfinished": self.is_unfinished,
-            "fixes": list(map(str, self.fixes())),
-            "processes": self.processes,
-            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
         }
 
 
