@@ -213,6 +213,6 @@ def reported() -> Callable[..., Any]:
         finally:
             recorder.note_audit()
             recorder.stop()
-        return make_report([Process(1, records)], None, "0", "script.py", 0.0)
+        return make_report([Process(1, records)], None, "script.py", 0.0)
 
     return run

@@ -204,8 +204,8 @@ def test_sigterm_and_progress(run: Runner) -> None:
     """A scheduler's limit is met with a whole report; a line says after ten seconds what it is."""
     process = started(run, "--progress")
     line = process.stderr.readline()
-    assert line.startswith("leafwise explain: XLA has been compiling loss for 1")
-    assert line.endswith("from this loop, which ran 300 times in one trace (script.py:9)\n")
+    assert line.startswith("leafwise explain: script.py:9: XLA was not done with loss after 1")
+    assert line.endswith("from this loop, which ran 300 times in one trace\n")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143

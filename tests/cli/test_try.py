@@ -55,7 +55,7 @@ def test_a_fix_that_helps(run: Runner) -> None:
     assert "--try runs script.py one again, 1 time" in done.stderr
     lines = done.stderr.splitlines()
     place = next(n for n, line in enumerate(lines) if line.startswith("  fix, tried: "))
-    assert lines[place].startswith("  fix, tried: 2 retraces -> 0, ")
+    assert lines[place].startswith("  fix, tried: 2 repeats in all -> 0, ")
     assert lines[place].endswith(", output the same")
     assert lines[place + 1 : place + 5] == [
         "    + f = lambda x: x * 2",

@@ -542,8 +542,7 @@ class Cause(Enum):
     SHAPE = member(_shape)
     BATCH = fix("pad to one size, or a few", Act.PAD)
     AXES = fix("keep one choice of axes")
-    GROWING = fix("preallocate, or pad", Act.PAD)
-    RESIZED = fix("pad to one size, and `jax.jit` the function around it", Act.PAD)
+    RESIZED = fix("preallocate, or pad to one size, and `jax.jit` the function around it", Act.PAD)
     DTYPE = member(_dtype)
     RAW_KEY = fix(
         "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"

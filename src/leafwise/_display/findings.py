@@ -1,7 +1,6 @@
 """What JAX did again, a finding for each line and cause; and what it did for each function."""
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -150,11 +149,8 @@ class Finding:
 
     def effect(self, tried: TriedRecord) -> str:
         """Return what an edit has changed that helped."""
-        before = count(tried.before, "retrace" if self.retraces else "recompile")
-        if tried.before > len(self.programs):
-            before = f"{count(tried.before, 'repeat')} in all"
-        saved = f", {duration(tried.saved)} saved" if tried.saved else ""
-        return f"{before} -> {tried.after:,}{saved}"
+        saved = duration(tried.saved)
+        return f"{count(tried.before, 'repeat')} in all -> {tried.after:,}, {saved} saved"
 
     def _role(self) -> str:
         roles = {program.first.role.rpartition(" ")[2] for program in self.programs}
@@ -178,11 +174,7 @@ class Finding:
         if self.is_resized:
             explanations = (program.explanation for program in self.programs)
             sizes = max(why.nearest or 0 for why in explanations if why is not None) + 2
-            # Of several operations in a package what the line calls, if that is one function.
-            text = self.site.text if self.site and self.via and self.names[1:] else ""
-            called = re.fullmatch(r"[^(]*?([^\W\d][\w.]*)\([^(]*", text)
-            number = count(len(self.every), "program") if self.names[1:] else self.names[0]
-            name = called[1] if called else number
+            name = count(len(self.every), "program") if self.names[1:] else self.names[0]
             return f"{name} {verb} for {sizes} sizes, outside `jit`"
         every, again = (
             [program for program in several if program.is_compiled is (noun == "program")]
@@ -240,6 +232,14 @@ class Finding:
             "text": self.text,
             "via": self.via,
             "functions": self.names,
+            **self._measures(),
+            "fixes": list(map(str, self.fixes())),
+            "processes": self.processes,
+            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
+        }
+
+    def _measures(self) -> dict[str, Any]:
+        return {
             "outside": self.is_outside,
             "what": self.what,
             "retraces": self.retraces,
@@ -249,9 +249,6 @@ class Finding:
                 {"path": reason.path, "kind": reason.kind, "change": reason.change, "more": more}
                 for reason, more in self.reasons()
             ],
-            "fixes": list(map(str, self.fixes())),
-            "processes": self.processes,
-            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
         }
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from leafwise._display.findings import Finding, ProgramEvents, busy, line_of, programs_of
 from leafwise._display.reasons import Fix
-from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, Seconds, TriedRecord
-from leafwise._display.words import count, duration, paths_of, place, size
+from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, TriedRecord
+from leafwise._display.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
 LEAST: Final = 1.0
@@ -50,25 +50,14 @@ class FirstFinding(Finding):
         if nbytes and not self.is_unfinished:
             compiled = duration(sum(self._seconds("compile", "cache hit")))
             return f"{names} holds {size(nbytes)} of constants, which XLA folds: {compiled}"
-        several = len(self.names) > 1
+        several, largest = len(self.names) > 1, self.largest
         took = f"the first compile{'s' * several} of {names} took {spent}"
         if self.is_unfinished:
             seconds = sum(self._seconds("compile"))
             after = f" after {duration(seconds)}" if seconds else ""
             took = f"XLA was not done with {names}{after}"
-        return f"{took}: {self._origin}"
-
-    @property
-    def so_far(self) -> str:
-        """What XLA is compiling, in one line."""
-        names, spent = paths_of(self.names), duration(sum(self._seconds("compile")))
-        return f"XLA has been compiling {names} for {spent}: {self._origin} ({place(self.site)})"
-
-    @property
-    def _origin(self) -> str:
-        largest = self.largest
         first = largest.events[-1].first or FirstCompile(0, [])
-        return first.words(self.origins, largest.first.name if len(self.names) > 1 else "")
+        return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
 
     def effect(self, tried: TriedRecord) -> str:
         """Return what an edit has saved that helped."""
@@ -89,32 +78,23 @@ class FirstFinding(Finding):
     def _seconds(self, *kinds: str) -> Iterator[float]:
         return (event.seconds for event in self.events if event.kind in kinds)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which `json.dumps` takes."""
-        spent = Seconds(
-            trace=sum(self._seconds("trace")),
-            lower=sum(self._seconds("lowering")),
-            compile=sum(self._seconds("compile", "cache hit")),
-        )
+    def _measures(self) -> dict[str, Any]:
         kind = "outside" if self.is_outside else "line"
         origin, first = (*self.origins, Origin(kind, self.site))[0], self.largest.events[-1].first
         return {
-            "place": place(self.site),
-            "text": self.text,
-            "via": self.via,
             "kind": origin.kind,
-            "functions": self.names,
             "programs": len(self.programs),
             "what": self.headline,
-            "seconds": dataclasses.asdict(spent),
+            "seconds": {
+                "trace": sum(self._seconds("trace")),
+                "lower": sum(self._seconds("lowering")),
+                "compile": sum(self._seconds("compile", "cache hit")),
+            },
             "operations": first.total if first is not None else None,
             "share": origin.share,
             "runs": origin.runs,
             "bytes": origin.nbytes,
             "unfinished": self.is_unfinished,
-            "fixes": list(map(str, self.fixes())),
-            "processes": self.processes,
-            **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
         }
 
 

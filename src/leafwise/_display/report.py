@@ -316,8 +316,7 @@ class Report:
 
     ``left_out`` has what JAX did not show, and what is not said for that. ``second_run`` has the
     seconds of a run that found its programs in JAX's cache on disk. ``untried`` counts the
-    findings without an edit, and those beyond the number of trials; ``recorded`` has the names of
-    the processes whose records were read.
+    findings that `--try` had no edit for, or no run; ``recorded`` the processes of a folder.
     """
 
     version: int
@@ -335,8 +334,8 @@ class Report:
     first: list["FirstFinding"] = dataclasses.field(default_factory=list["FirstFinding"])
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     together: TogetherRecord | None = None
-    untried: list[int] = dataclasses.field(default_factory=list[int])
-    recorded: list[str] = dataclasses.field(default_factory=list[str])
+    untried: int = 0
+    recorded: int = 0
     second_run: float | None = None
     audit: AuditRecord | None = None
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])

@@ -81,11 +81,10 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def _print_left(report: Report, console: Console) -> None:
-    left = [] if report.together is None else report.together.left[:MOST_FINDINGS]
-    if left:
+    if report.together is not None and report.together.left:
         _print("with the patch is left:", console)
-    for finding in left:
-        _print_finding(finding, report, console)
+        for finding in report.together.left[:MOST_FINDINGS]:
+            _print_finding(finding, report, console)
 
 
 def html_page(report: Report) -> str:

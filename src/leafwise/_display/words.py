@@ -235,18 +235,15 @@ def together_lines(report: "Report") -> Iterator[str]:
         hint = "`--diff` prints the patch, `--write` applies it"
         hint = "`--write` has applied the patch" if together.written else hint
         yield f"{text}: {repeats}{seconds}. {hint}."
-    without, beyond = report.untried or (0, 0)
-    if without:
-        yield f"not tried: {count(without, 'finding')}, for which no edit is known"
-    if beyond:
-        yield f"not tried: {count(beyond, 'finding')}, as `--tries` allows no more"
+    if report.untried:
+        untried = count(report.untried, "finding")
+        yield f"not tried: {untried}, of which no edit is known, or beyond `--tries`"
 
 
-def process_lines(report: "Report") -> Iterator[str]:
-    """Yield how many processes left records, and which."""
-    if names := report.recorded:
-        which = f": {paths_of(names)}" if len(names) > 1 else ""
-        yield f"records of {count(len(names), 'process', 'processes')}{which}"
+def process_lines(report: "Report") -> list[str]:
+    """Return of how many processes a folder has the records."""
+    number = report.recorded
+    return [f"records of {count(number, 'process', 'processes')}"] if number else []
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:

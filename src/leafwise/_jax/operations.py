@@ -47,20 +47,16 @@ class Operations(NamedTuple):
             XLA compiles it once for each.
         alike: How many of these have results of one type, that of most of them.
         constants: The bytes of constants, by the frames that they have.
-        around: The frames around the call of the jitted function; empty before JAX 0.11.
-        stack: The files and lines of some of these.
+        stack: Files and lines around the call of the jitted function.
     """
 
     counts: Mapping[Statement, int]
     alike: Mapping[Statement, int]
     constants: Mapping[Frames, int]
-    around: Frames = ()
     stack: Collection[tuple[str, int]] = ()
 
     def depth(self, frames: Frames) -> int:
         """Return how many of some frames are inside the jitted function."""
-        if self.around and frames[-len(self.around) :] == self.around:
-            return len(frames) - len(self.around)
         inside = itertools.takewhile(lambda frame: frame[:2] not in self.stack, frames)
         return len(list(inside))
 
@@ -81,7 +77,7 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
     It takes some 5 us for each operation. `stack` has files and lines around the call.
     """
     reader = _LocationReader()
-    constants, around = Counter[Frames](), tuple[Frame, ...]()
+    constants = Counter[Frames]()
     own: dict[str, Counter[tuple[Statement, Any]]] = {}
     calls: dict[str, Counter[tuple[Frames, str]]] = {}
     with module.context:
@@ -97,8 +93,6 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
                     calls[name][frames, callee] += number
                 if operation == "stablehlo.constant":
                     constants[frames] += number * _nbytes(kind)
-                if operation == "func.return" and name == "main":
-                    around = frames
 
     @functools.cache
     def expanded(name: str) -> Counter[tuple[Statement, Any]]:
@@ -114,7 +108,7 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
     for (statement, _), number in expanded("main").items():
         counts[statement] += number
         alike[statement] = max(number, alike.get(statement, 0))
-    return Operations(counts, alike, constants, around, stack)
+    return Operations(counts, alike, constants, stack)
 
 
 _NO_PRIMITIVES: Final = ("func.func", "func.return", "stablehlo.constant")

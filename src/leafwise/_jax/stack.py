@@ -39,13 +39,10 @@ class RunningCall(NamedTuple):
         """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called, or `jax.lax` itself."""
         frame = self.frame
         while not self.runs and frame is not None:
-            module = str(frame.f_globals.get("__name__"))
+            module, name = str(frame.f_globals.get("__name__")), frame.f_code.co_name
             if not module.startswith("jax._src."):
                 return False
-            if module.startswith("jax._src.lax.") or frame.f_code.co_name in (
-                "eval_shape",
-                "make_jaxpr_f",
-            ):
+            if module.startswith("jax._src.lax.") or name in ("eval_shape", "make_jaxpr_f"):
                 return True
             frame = frame.f_back
         return False

@@ -11,7 +11,7 @@ from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.stand_ins import MISSING
 
-_LINES: Final[list[Site | None]] = []
+CLEARS: Final[list[Site | None]] = []
 """The lines that called it, while that is noted."""
 
 
@@ -22,20 +22,15 @@ def note_clears(*, on: bool) -> None:
 
     @functools.wraps(clear)
     def clear_caches() -> None:
-        _LINES.append(site_of(inspect.currentframe()))
+        CLEARS.append(site_of(inspect.currentframe()))
         clear()
 
     namespace.clear_caches = clear_caches if on else clear
 
 
-def count_of_clears() -> int:
-    """Return how many calls were noted."""
-    return len(_LINES)
-
-
 def reason_of_clear(count: int, outcome: Outcome) -> Reason | None:
     """Return why the like of what was made after so many calls is made again, if that is why."""
-    if count == len(_LINES):
+    if count == len(CLEARS):
         return None
     facts = ReasonKind.CACHE, outcome, MISSING, MISSING, Cause.CLEARED_BY_CALL
-    return Reason("(not an argument)", *facts, _LINES[-1])
+    return Reason("(not an argument)", *facts, CLEARS[-1])

@@ -6,9 +6,9 @@ of the same definition; and it is compiled for another size where the arrays of 
 differ in one size.
 """
 
+import traceback
 import types
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import starmap
 from typing import Any, Final, NamedTuple
@@ -21,20 +21,11 @@ from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, recreated_function
 from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
-from leafwise._display.reasons import (
-    Act,
-    Advice,
-    Explanation,
-    Fix,
-    Outcome,
-    Reason,
-    ReasonKind,
-    Wording,
-)
+from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work, is_jit_off
-from leafwise._jit.clears import count_of_clears, reason_of_clear
-from leafwise._objects.call_site import Site, run_of, site_of, user_frame
+from leafwise._jit.clears import CLEARS, reason_of_clear
+from leafwise._objects.call_site import run_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 
@@ -116,7 +107,6 @@ class OutsideLog:
 
     def __init__(self) -> None:
         self._places: dict[Any, _Place] = {}
-        self._of_line = defaultdict[Site | None, set[int]](set)
 
     def explain(
         self, name: str, work: Work, frame: types.FrameType | None
@@ -126,9 +116,7 @@ class OutsideLog:
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
         definitions = tuple(map(definition_of, call.functions.values()))
-        site = site_of(user)
-        place = self._places.setdefault((name, site, call.place, definitions), _Place())
-        self._of_line[site].add(call.place)
+        place = self._places.setdefault((name, site_of(user), call.place, definitions), _Place())
         program = _program_of(call, work, run, given_in(user))
         earlier, latest, sizes = place.identify(program, work), place.latest, 0
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
@@ -139,12 +127,12 @@ class OutsideLog:
             reasons = _again(earlier, program, call, outcome, user)
         else:
             is_any = bool(call.is_masked or call.unsized)
-            if (run is not None or is_any) and not _is_called_by_jax(user):  # for each leaf, say
+            around = (caller for caller, _ in traceback.walk_stack(user))
+            # For each leaf, say, JAX calls the user's code.
+            if (run is not None or is_any) and not any(map(_is_in_jax, around)):
                 sizes = place.count_sizes(program, is_any=is_any)
             if latest is not None and sizes >= _FEW_SIZES:
-                is_one = len(self._of_line[site]) == 1
-                cause = Cause.GROWING if is_one else Cause.RESIZED
-                reasons = list(_sizes(latest, program, call, outcome, cause))
+                reasons = list(_sizes(latest, program, call, outcome))
         nearest = max(sizes - 1, 0) if reasons else None
         return Explanation(outcome, tuple(reasons), nearest=nearest), run
 
@@ -159,7 +147,7 @@ def _program_of(
         labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
         values = tuple(call.operands.values())
         signature = record(values, {}, StaticArguments(), labels=labels)
-    return _OutsideProgram(run, *_avals(work), signature, functions, given, count_of_clears())
+    return _OutsideProgram(run, *_avals(work), signature, functions, given, len(CLEARS))
 
 
 def _again(
@@ -221,15 +209,11 @@ def _fresh(
 
 
 def _sizes(
-    before: _OutsideProgram,
-    after: _OutsideProgram,
-    call: EagerCall,
-    outcome: Outcome,
-    cause: Wording,
+    before: _OutsideProgram, after: _OutsideProgram, call: EagerCall, outcome: Outcome
 ) -> Iterator[Reason]:
     """Yield what is of another size."""
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
-    name = "size"
+    name, cause = "size", Cause.RESIZED.value
     if call.is_masked:
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
     elif call.unsized:
@@ -334,12 +318,6 @@ def _package(module: object) -> str:
 
 def _is_in_jax(frame: types.FrameType) -> bool:
     return _package(frame.f_globals.get("__name__")) in _JAX
-
-
-def _is_called_by_jax(frame: types.FrameType | None) -> bool:
-    while frame is not None and not _is_in_jax(frame):
-        frame = frame.f_back
-    return frame is not None
 
 
 def is_of_jax(fun: Any) -> bool:

@@ -23,7 +23,7 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
-from leafwise._jit.clears import count_of_clears, reason_of_clear
+from leafwise._jit.clears import CLEARS, reason_of_clear
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.classes import is_a
@@ -133,7 +133,7 @@ class ProgramEntry:
     observation: Observation | None = None
     statics: Any = None
     digests: list[bytes] | None = None
-    clears: int = dataclasses.field(default_factory=count_of_clears)
+    clears: int = dataclasses.field(default_factory=CLEARS.__len__)
 
     @cached_property
     def place(self) -> int:

@@ -389,13 +389,9 @@ def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
     code, line = place.code, place.finding.site.line if place.finding.site is not None else 0
     if not any(fix.act is Act.ROLL for fix in place.finding.fixes()):
         return
-    keywords = [
-        keyword
-        for node in code.nodes
-        if isinstance(node, ast.Call) and node.lineno == line + place.above
-        for keyword in node.keywords
-        if keyword.arg == "unroll"
-    ]
+    every = (node for node in code.nodes if isinstance(node, ast.keyword) and node.arg == "unroll")
+    lines = {keyword: getattr(next(code.up(keyword)), "lineno", 0) for keyword in every}
+    keywords = [keyword for keyword, at in lines.items() if at == line + place.above]
     if len(keywords) == 1:
         yield _left_out(code, keywords[0])
 

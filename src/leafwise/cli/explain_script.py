@@ -7,6 +7,7 @@ JAX, and the script has no part in any of that: however it ends, its records are
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import signal
 import subprocess
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import leafwise_explain
-from leafwise._display.first_compiles import FirstFinding
-from leafwise._display.report import Report
+from leafwise._display.first_compiles import FirstFinding, first_findings
+from leafwise._display.report import EventRecord, Report
 from leafwise._display.words import place
 from leafwise.cli import notebook, recorded
 
@@ -80,9 +81,7 @@ def problem(target: Script) -> str | None:
     return notebook.problem(file) if target.is_notebook else None
 
 
-def run(
-    target: Script, version: str, options: Mapping[str, Any], **streams: Any
-) -> tuple[Report, int]:
+def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Report, int]:
     """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
@@ -101,24 +100,24 @@ def run(
         ended = time.time()
         processes = recorded.read(Path(folder))
     main = next((process for process in processes if process.pid == pid), None)
-    report = recorded.make_report(processes, main, version, str(target), began, ended=ended)
+    report = recorded.make_report(processes, main, str(target), began, ended)
     report.seconds = ended - began
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
     return report, report.exit
 
 
-def read(folder: Path, version: str) -> Report:
+def read(folder: Path) -> Report:
     """Return the report on what processes with ``LEAFWISE_EXPLAIN`` recorded in a folder."""
     processes = recorded.read(folder)
     began = min((start for process in processes for start in process.every("began")), default=0.0)
     programs = dict.fromkeys(line for process in processes for line in process.every("command"))
     main = processes[0] if len(processes) == 1 else None
-    report = recorded.make_report(processes, main, version, "; ".join(programs), began)
+    report = recorded.make_report(processes, main, "; ".join(programs), began)
     ends = [event.interval[1] for event in report.events]
     ends += [ended - began for process in processes for ended in process.every("ended")]
     report.seconds = max(ends, default=0.0)
-    report.recorded = [process.name for process in processes]
+    report.recorded = len(processes)
     errors = [error for process in processes for error in process.every("error")]
     report.ended = next(iter(errors), "")
     return report
@@ -142,32 +141,29 @@ class CompileProgress:
 
     def __init__(self, folder: Path, began: float, *, is_shown: bool) -> None:
         self._folder, self._began = folder, began
-        self._ended = threading.Event()
+        self.ended = threading.Event()
         if is_shown:
             threading.Thread(target=self._show, daemon=True).start()
 
-    def end(self) -> None:
-        """Say no more."""
-        self._ended.set()
-
     def compiles(self) -> list[FirstFinding]:
         """Return the compiles that XLA is at, as far as they are large."""
-        return recorded.unfinished(recorded.read(self._folder), self._began, time.time())
+        events: list[EventRecord] = []
+        for process in recorded.read(self._folder):
+            events += recorded.unfinished(process, process.name, self._began, time.time())
+        return first_findings(events)
 
     def _show(self) -> None:
         """Write a line after ten seconds in one compile, and again after a minute."""
-        due: dict[float, float] = {}
-        while not self._ended.wait(1.0):
+        due = _PATIENCE
+        while not self.ended.wait(1.0):
             # Nothing is recorded during a compile.
             times = [file.stat().st_mtime for file in recorded.files_in(self._folder)]
-            if not times or time.time() - max(times) < _PATIENCE:
-                continue
-            for finding in self.compiles():
-                event = finding.largest.events[-1]
-                if event.seconds >= due.get(event.start, _PATIENCE):
-                    due[event.start] = event.seconds + _LATER
-                    sys.stderr.write(f"leafwise explain: {finding.so_far}\n")
-                    sys.stderr.flush()
+            seconds = time.time() - max(times, default=math.inf)
+            due = due if seconds >= _PATIENCE else _PATIENCE
+            for finding in self.compiles() if seconds >= due else ():
+                due = seconds + _LATER
+                text = f"{place(finding.site)}: {finding.headline}"
+                sys.stderr.write(f"leafwise explain: {text}\n")
 
     def interrupt(self) -> bool:
         """Say what XLA is compiling when Ctrl-C is pressed; return whether it is."""
@@ -175,7 +171,7 @@ class CompileProgress:
         for finding in compiles:
             lines = [f"{place(finding.site)}  {finding.text}", finding.headline]
             lines += [f"fix: {fix}" for fix in finding.fixes()]
-            sys.stderr.write("\n  ".join(["", *lines]).replace("\n  ", "\n", 1) + "\n")
+            sys.stderr.write("\n" + "\n  ".join(lines) + "\n")
         if compiles:
             sys.stderr.write("XLA cannot be interrupted: Ctrl-C again ends the program\n")
         return bool(compiles)
@@ -221,6 +217,6 @@ def _run(
         started.kill()
         return started.pid, started.wait()
     finally:
-        progress.end()
+        progress.ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)

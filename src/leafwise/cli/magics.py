@@ -4,7 +4,6 @@ import io
 import time
 from typing import Any
 
-import leafwise
 from leafwise.cli.recorded import Process, make_report
 from leafwise.cli.recorder import Recorder
 
@@ -61,7 +60,7 @@ class Explainer:
         # IPython takes what a magic runs for a cell of the next number.
         names.update(dict.fromkeys(set(names) - known, number))
         process = Process(0, records)
-        report = make_report([process], process, leafwise.__version__, f"Cell In[{number}]", began)
+        report = make_report([process], process, f"Cell In[{number}]", began)
         report.seconds = time.time() - began
         error = result.error_before_exec or result.error_in_exec
         if error is not None:

@@ -16,7 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import leafwise
 import leafwise_cli
 
 if TYPE_CHECKING:
@@ -106,9 +105,9 @@ def explain(options: argparse.Namespace) -> int:
     wanted = {"captures": options.captures, "audit": options.audit, "programs": bool(options.json)}
     wanted["progress"] = options.progress or sys.stderr.isatty()
     if script.is_records:
-        report, code = explain_script.read(Path(script.name), leafwise.__version__), 0
+        report, code = explain_script.read(Path(script.name)), 0
     else:
-        report, code = run(script, leafwise.__version__, wanted)
+        report, code = run(script, wanted)
     if options.json:
         from leafwise._display.report import to_json  # noqa: PLC0415
 

@@ -7,10 +7,11 @@ ended: then nothing else of it would be there.
 import ast
 import contextlib
 import dataclasses
-import inspect
+import functools
 import linecache
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
@@ -45,8 +46,7 @@ class _Program(threading.local):
 
     seconds: float = 0.0
     lowered: tuple[Event, EventRecord] | None = None
-    operations: Operations | None = None
-    first: FirstCompile | None = None
+    describe: Callable[[], FirstCompile] | None = None
 
 
 class OperationsRecorder:
@@ -55,11 +55,10 @@ class OperationsRecorder:
     def __init__(self, write: Callable[..., None]) -> None:
         self._write = write
         self._here = _Program()
-        self._listener = self._read  # one object: a bound method is another one each time
 
     def stop(self) -> None:
         """Read no more programs."""
-        stop_listening_to_compiles(self._listener)
+        stop_listening_to_compiles(self._read)
 
     def note(self, event: Event, record: EventRecord) -> None:
         """Take an event of this thread; that of a long compile gets its operations."""
@@ -68,37 +67,28 @@ class OperationsRecorder:
         if event.kind is EventKind.LOWERING and event.seconds >= _SMALL:
             here.lowered = event, record
             if shows_lines():  # asked once JAX has chosen its devices
-                listen_to_compiles(self._listener)
+                listen_to_compiles(self._read)
         elif event.kind is EventKind.COMPILE:
-            if here.seconds >= LEAST:
+            if here.seconds >= LEAST and here.describe is not None:
                 with self._writing_faults(event.name):
-                    record.first = self._described()
-            here.seconds, here.lowered, here.operations, here.first = 0.0, None, None, None
+                    record.first = here.describe()
+            here.seconds, here.lowered, here.describe = 0.0, None, None
 
     def _read(self, compiled: Compile) -> None:
         """Read a program on the thread that is about to compile it; a large one is written down."""
         here = self._here
-        if here.lowered is None or here.operations is not None:
+        if here.lowered is None or here.describe is not None:
             return
         with self._writing_faults(compiled.name):
-            operations = here.operations = read_operations(compiled.module, _stack())
+            frames = traceback.walk_stack(None)
+            stack = {(frame.f_code.co_filename, line) for frame, line in frames}
+            operations = read_operations(compiled.module, stack)
+            describe = functools.partial(_describe, operations, *here.lowered)
+            here.describe = functools.cache(describe)
             if operations.total >= _MANY or operations.nbytes >= LARGE_BYTES:
                 facts: dict[str, Any] = {"kind": "compile", "start": time.time(), "seconds": 0.0}
-                facts |= {"first": self._described(), "unfinished": True, "explanation": None}
+                facts |= {"first": here.describe(), "unfinished": True, "explanation": None}
                 self._write(compiling=to_json(dataclasses.replace(here.lowered[1], **facts)))
-
-    def _described(self) -> FirstCompile | None:
-        """Return what there is to say of the program; no file is read before."""
-        here = self._here
-        if here.first is None and here.operations is not None and here.lowered is not None:
-            event, record = here.lowered
-            here.first = describe_operations(here.operations)
-            for origin in here.first.origins:
-                if origin.kind == "constants":
-                    large = _large_captures(event.fun)
-                    origin.site = _site_of(large) or origin.site or record.site
-                    origin.fix = fix_of_constants([capture.name for capture in large])
-        return here.first
 
     @contextlib.contextmanager
     def _writing_faults(self, name: str) -> Generator[None]:
@@ -108,20 +98,16 @@ class OperationsRecorder:
             self._write(fault=f"{name}: {type(error).__name__}: {message_of(error)}")
 
 
-def _stack() -> set[tuple[str, int]]:
-    """Return the files and lines that this thread is at."""
-    frame, lines = inspect.currentframe(), set[tuple[str, int]]()
-    while frame is not None:
-        lines.add((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return lines
-
-
-def _large_captures(fun: Callable[..., Any] | None) -> list[Capture]:
-    """Return what a function captures that has large arrays."""
-    if fun is None:
-        return []
-    return [capture for capture in captures(fun).own() if capture.nbytes >= LARGE_BYTES]
+def _describe(operations: Operations, event: Event, record: EventRecord) -> FirstCompile:
+    """Return what there is to say of a program; no file is read before."""
+    first = describe_operations(operations)
+    for origin in first.origins:
+        if origin.kind == "constants":
+            captured = captures(event.fun).own() if event.fun is not None else ()
+            large = [capture for capture in captured if capture.nbytes >= LARGE_BYTES]
+            origin.site = _site_of(large) or origin.site or record.site
+            origin.fix = fix_of_constants([capture.name for capture in large])
+    return first
 
 
 def _site_of(large: Sequence[Capture]) -> SiteRecord | None:

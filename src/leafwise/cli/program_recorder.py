@@ -60,15 +60,14 @@ class ProgramRecorder:
         self._write = write
         self._here = threading.local()
         self._config: dict[str, Any] | None = None
-        self._listener = self._read  # one object: a bound method is another one each time
 
     def start(self) -> None:
         """Begin to read programs before they are compiled."""
-        listen_to_compiles(self._listener)
+        listen_to_compiles(self._read)
 
     def stop(self) -> None:
         """End."""
-        stop_listening_to_compiles(self._listener)
+        stop_listening_to_compiles(self._read)
 
     def _read(self, compiled: Compile) -> None:
         """Read a program on the thread that is about to compile it."""

@@ -8,8 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import leafwise
 from leafwise._display.findings import findings, functions_of
-from leafwise._display.first_compiles import FirstFinding, first_findings
+from leafwise._display.first_compiles import first_findings
 from leafwise._display.report import (
     AuditRecord,
     CapturesRecord,
@@ -66,13 +67,7 @@ def read(folder: Path) -> list[Process]:
 
 
 def make_report(
-    processes: Sequence[Process],
-    main: Process | None,
-    version: str,
-    program: str,
-    began: float,
-    *,
-    ended: float | None = None,
+    processes: Sequence[Process], main: Process | None, program: str, began: float, end: float = 0.0
 ) -> Report:
     """Return the report on a script, which has neither its duration nor its end yet.
 
@@ -82,7 +77,7 @@ def make_report(
     for process in processes:
         name = "" if process is main else process.name
         events += [_event(record, name, began) for record in process.every("event")]
-        events += _unfinished(process, name, began, ended)
+        events += unfinished(process, name, began, end)
     events.sort(key=lambda event: event.start)
     versions = [record for process in processes for record in process.records if "jax" in record]
     left_out: dict[str, str] = {}
@@ -92,7 +87,7 @@ def make_report(
     of_processes, programs = _programs(processes, began)
     return Report(
         version=VERSION,
-        leafwise=version,
+        leafwise=leafwise.__version__,
         jax=versions[0]["jax"] if versions else metadata.version("jax"),
         python=versions[0]["python"] if versions else platform.python_version(),
         program=program,
@@ -112,16 +107,8 @@ def make_report(
     )
 
 
-def unfinished(processes: Sequence[Process], began: float, now: float) -> list[FirstFinding]:
-    """Return what XLA is compiling now, as far as it was written down before."""
-    events = (_unfinished(process, process.name, began, now) for process in processes)
-    return first_findings([event for several in events for event in several])
-
-
-def _unfinished(
-    process: Process, name: str, began: float, ended: float | None
-) -> Iterator[EventRecord]:
-    """Yield the compiles that had begun when a process was ended from outside."""
+def unfinished(process: Process, name: str, began: float, end: float) -> Iterator[EventRecord]:
+    """Yield the compiles that a process was at, at a time or when it was ended from outside."""
     pending: dict[str, Record] = {}
     for record in process.records:
         if "compiling" in record:
@@ -132,7 +119,7 @@ def _unfinished(
             pending.clear()
     for compiling in pending.values():
         event = _event(compiling, name, began)
-        event.seconds = max(0.0, (ended or 0.0) - compiling["start"])
+        event.seconds = max(0.0, end - compiling["start"])
         yield event
 
 

@@ -20,7 +20,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
@@ -233,7 +233,9 @@ class Recorder(CaptureChecks):
             position = position_of(frame)
             record.call = None if position is None else list(position)
         if event.eager and event.kind is EventKind.COMPILE:
-            record.fix = self._fix_of_start_up(event, frame)
+            of_run = event.site, event.run
+            self._outside[of_run] += 1
+            record.fix = jit_once_fix(frame) if self._outside[of_run] == FEW_PROGRAMS else None
         if why is None and program in self._known:
             return record
         record.via = "" if event.via is None else f"{event.via.file}:{event.via.line}"
@@ -259,14 +261,9 @@ class Recorder(CaptureChecks):
         if record.eager:
             record.callers = list(_callers(frame))
 
-    def _fix_of_start_up(self, event: Event, frame: types.FrameType | None) -> Fix | None:
-        """Return how a line is jitted that has made many programs outside `jit` in this run."""
-        self._outside[event.site, event.run] += 1
-        return jit_once_fix(frame) if self._outside[event.site, event.run] == FEW_PROGRAMS else None
-
     def _note_recreated(self, event: Event, record: EventRecord, program: ProgramEntry) -> None:
         """Note whether a function is called for the first time whose like was called before."""
-        plain = _plain(event.fun)
+        plain, owner = _plain(event.fun), getattr(event.fun, "__self__", None)
         code = getattr(plain, "__code__", None)
         if code is None or not record.defined or event.fun is None:
             return
@@ -289,21 +286,18 @@ class Recorder(CaptureChecks):
                 record.recreated = "transformed again"
                 make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
                 advice = Advice("`jax.jit(...)` is made again each time", make_once)
-        elif "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
+        elif "<" not in code.co_qualname and owner is None:
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
-            where = " in this cell" if short_file(code.co_filename).startswith(_CELL) else ""
+            where = " in this cell" if _is_in_cell(code) else ""
             advice = Advice(f"defined again{where}, with the same code", define_once)
         elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
-        file = record.defined.rpartition(":")[0]
-        if not is_users_file(file):  # the user cannot define it elsewhere
-            owner = getattr(event.fun, "__self__", None)
-            change = f"a method of another `{type(owner).__name__}`" if owner is not None else ""
-            advice = Advice(change or advice.change)
-        resized = _resized(earlier, shapes)
-        if resized:
+        if not is_users_file(code.co_filename):  # the user cannot define it elsewhere
+            of_owner = f"a method of another `{type(owner).__name__}`"
+            advice = Advice(advice.change if owner is None else of_owner)
+        if resized := _resized(earlier, shapes):
             record.recreated = "new"  # it may be meant to be called for two sizes
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
         record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts), *resized))
@@ -338,23 +332,16 @@ def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
             yield record
 
 
-_CELL: Final = "Cell In["
+def _is_in_cell(code: types.CodeType) -> bool:
+    return short_file(code.co_filename).startswith("Cell In[")
 
 
 def _definition_of(fun: Any) -> Any:
-    """Return what functions of one definition have in common; of a cell that is run again as well.
-
-    Each run of a cell has a file of its own.
-    """
+    """Return what functions of one definition have in common; each run of a cell is a new file."""
     code: types.CodeType | None = getattr(fun, "__code__", None)
-    if (
-        code is None
-        or "<" in code.co_qualname
-        or not short_file(code.co_filename).startswith(_CELL)
-    ):
+    if code is None or "<" in code.co_qualname or not _is_in_cell(code):
         return definition_of(fun)
-    plain = tuple(value for value in code.co_consts if not isinstance(value, types.CodeType))
-    return code.co_qualname, code.co_code, code.co_names, plain
+    return code.replace(co_firstlineno=1)
 
 
 def _shapes(program: ProgramEntry) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import math
 import os
 import re
@@ -48,10 +49,10 @@ _INPUT: Final = re.compile(r"(?<![\w.])input\(|\bsys\.stdin\b")
 
 
 def run_and_try(
-    script: Script, version: str, wanted: dict[str, Any], options: argparse.Namespace
+    script: Script, wanted: dict[str, Any], options: argparse.Namespace
 ) -> tuple[Report, int]:
     """Run a script and try fixes, print or apply the patch; return the report and an exit code."""
-    trials = Trials(script, version, wanted)
+    trials = Trials(script, wanted)
     # Standard output is for the patch.
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
@@ -74,8 +75,8 @@ def run_and_try(
 class Trials:
     """A script's first run, and its runs with edits."""
 
-    def __init__(self, script: Script, version: str, wanted: dict[str, Any]) -> None:
-        self._script, self._version = script, version
+    def __init__(self, script: Script, wanted: dict[str, Any]) -> None:
+        self._script = script
         self.report, self.printed = self._run(wanted)
 
     def try_fixes(self, most: int) -> dict[Code, bytes]:
@@ -85,41 +86,36 @@ class Trials:
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
                 edits = edits_for(finding, self._script.name)
                 every.setdefault(tuple(edits), []).append(finding)
-        without = len(every.pop((), []))
+        without = every.pop((), [])
         chosen, beyond = list(every.items())[:most], list(every.values())[most:]
-        self.report.untried = [without, sum(map(len, beyond))] if without or beyond else []
+        self.report.untried = sum(map(len, (without, *beyond)))
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
             runs = count(number, "time")
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
-        kept: list[_Edited] = []
-        best: tuple[list[_Edited], TriedRecord, Report] | None = None
+        confirmed: list[tuple[list[_Edited], TriedRecord, Report]] = []  # the best first
         with contextlib.suppress(KeyboardInterrupt):
             for edited in chosen:
                 tried, report = self._tried(edited)
                 for finding in edited[1]:
                     finding.tried = tried
                 if tried.verdict in CONFIRMED:
-                    kept.append(edited)
-                    best = best or ([edited], tried, report)  # the costliest alone
-            if len(kept) > 1:
+                    confirmed.append(([edited], tried, report))
+            if len(confirmed) > 1:
+                kept = [edited for several, *_ in confirmed for edited in several]
                 tried, report = self._tried(*kept)
-                best = (kept, tried, report) if tried.verdict in CONFIRMED else best
+                confirmed[:0] = [(kept, tried, report)] if tried.verdict in CONFIRMED else []
             if variables is not None:
                 self.report.second_run = self._second_run(dict(variables))
-        if best is None:
+        if not confirmed:
             return {}
-        kept, tried, report = best
+        kept, tried, report = confirmed[0]
         known = list(map(_cause, self.report.findings))
-        self.report.together = TogetherRecord(
-            findings=sum(len(findings) for _, findings in kept),
-            before=tried.before,
-            after=tried.after,
-            seconds=tried.seconds,
-            left=[finding for finding in report.findings if _cause(finding) not in known],
-        )
+        left = [finding for finding in report.findings if _cause(finding) not in known]
+        counts = sum(len(findings) for _, findings in kept), tried.before, tried.after
+        self.report.together = TogetherRecord(*counts, tried.seconds, left)
         return applied(edit for edits, _ in kept for edit in edits)
 
     def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
@@ -139,7 +135,7 @@ class Trials:
             verdict = "changed the exit code"
         elif not (is_same or self._output_varies or _agree(printed, self.printed)):
             verdict = "changed the output"
-        elif (again and after >= before) or not (again or is_quicker):
+        elif after >= before if again else not is_quicker:
             verdict = "did not help"
         elif not printed or (not is_same and self._output_varies):
             verdict = UNKNOWN
@@ -172,21 +168,20 @@ class Trials:
     def _run(self, options: dict[str, Any], **streams: Any) -> tuple[Report, bytes]:
         with tempfile.TemporaryFile() as output:
             streams |= {"stdin": subprocess.DEVNULL, "stdout": output}
-            report, _ = run(self._script, self._version, options, **streams)
+            report, _ = run(self._script, options, **streams)
             output.seek(0)
             return report, output.read()
 
 
 def _agree(one: bytes, other: bytes) -> bool:
     """Return whether two outputs are the same but for the last digits of numbers."""
-    texts = [_NUMBER.split(output) for output in (one, other)]
-    if [text.split() for text in texts[0][::2]] != [text.split() for text in texts[1][::2]]:
-        return False
-    pairs = zip(*(map(float, text[1::2]) for text in texts), strict=True)
-    return all(math.isclose(*pair, rel_tol=_ROUNDING, abs_tol=_ROUNDING) for pair in pairs)
+    before, after = (map(float, _NUMBER.findall(output)) for output in (one, other))
+    is_close = functools.partial(math.isclose, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    words = [_NUMBER.sub(b"0.", output).split() for output in (one, other)]
+    return words[0] == words[1] and all(map(is_close, before, after))
 
 
-_NUMBER: Final = re.compile(rb"(-?\d+\.\d*(?:e[-+]?\d+)?)")
+_NUMBER: Final = re.compile(rb"-?\d+\.\d*(?:e[-+]?\d+)?")
 _ROUNDING: Final = 1e-5
 
 
