@@ -102,9 +102,10 @@ def test_lines_are_one_finding() -> None:
 
 
 def test_a_repeat_is_no_first_compile() -> None:
-    """What is explained as a repeat is not said again."""
+    """What is explained as a repeat is not said again, nor a function that is made again."""
     again = program(LOOP, start=30.0, explanation=explained(reason()))
-    assert len(first_findings([*program(LOOP), *again])[0].programs) == 1
+    recreated = program(LOOP, start=60.0, recreated="new")
+    assert len(first_findings([*program(LOOP), *again, *recreated])[0].programs) == 1
     assert first_seconds([*program(LOOP), *again]) == 22.0
 
 

@@ -162,7 +162,7 @@ SCRIPTS = {
     "nnx_training": Explained(
         causes(
             ("nnx_training.py:34", "x", 1),
-            ("nnx_training.py:39", "model._graphdef.attributes", 1),
+            ("nnx_training.py:39", "model.dropout.deterministic", 1),
         ),
         {"train_step": 3},
         {"train_step": 1},

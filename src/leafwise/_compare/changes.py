@@ -72,9 +72,9 @@ def changed_parts(
             texts = None if are_recreated(*parts) else _changed_texts(*parts)
             if texts is not None and at:
                 variable, holder = _variable_at(one, at, name)
-                function = part_at(one, at.partition(".__")[0])
+                optimizer = part_at(one, at.partition(".__")[0].rpartition(".")[0])
                 how = how_to_pass(*parts)
-                if str(read(function, "__module__", "")).startswith("optax."):
+                if type(optimizer).__module__.startswith("optax."):
                     how = "an argument (`optax.inject_hyperparams`)"
                 change = Change(variable, *texts, holder=holder, how=how)
                 changes.setdefault(str(change), change)

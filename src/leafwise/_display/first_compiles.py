@@ -104,8 +104,8 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
     outside: dict[Any, FirstFinding] = {}
     for program in programs_of(events):
         first, last = program.first, program.events[-1]
-        if program.is_repeat:
-            continue
+        if program.is_repeat or first.recreated:
+            continue  # which the findings on repeats count
         spent = busy(program.events)
         if last.first is not None and (spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
