@@ -244,7 +244,7 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
     if are_functions and (by == "content" or not are_recreated(one, other)):
         return Advice("another function", Fix(act=Act.NOTHING)), path
     if by == "content":
-        return _static_fix(one, other, reason.path), path
+        return _static_fix(one, other), path
     holder, way = _recreated_holder(before, path, one, other)
     if holder is not None:
         changes = changed_parts(before, after, name if way else "", facts.reads)
@@ -260,7 +260,7 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
     elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
         return _array_for_number(reason.path), path  # under `equinox.filter_jit`
     else:
-        return _static_fix(one, other, reason.path), path
+        return _static_fix(one, other, _trained(reason.path)), path
     if by == "identity" and not changes:  # one with the same content is equal where that counts
         words = f'{advice.fix.words}, or declare the field `lw.static_field(by="content")`'
         advice = advice._replace(fix=advice.fix._replace(words=words))
@@ -305,7 +305,7 @@ def _with_names(value: Any, path: str) -> str:
     return path
 
 
-def _static_fix(one: Any, other: Any, path: str) -> Advice:
+def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
     if all(is_a(value, float) and math.isnan(value) for value in (one, other)):
         return fix("keep one NaN object, or use None: NaN is not equal to itself")
     if type(one) is not type(other):
@@ -313,7 +313,7 @@ def _static_fix(one: Any, other: Any, path: str) -> Advice:
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
         return Advice(change, Fix("pass values of one type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
-        model = _trained(path) if is_a(other, float) else ()
+        model = model if is_a(other, float) else ()
         words = "keep one value; if it is no shape or length, make it dynamic"
         words += _NOT_TRAINED * len(model)
         return Advice("", Fix(words, Act.MAKE_DYNAMIC, names=model))

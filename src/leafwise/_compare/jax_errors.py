@@ -208,6 +208,7 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
         fix = "keep it in a static field, or pass it as a static argument"
         if path.isidentifier():
             kind = "Callable[..., Any]" if function and not inner else public_name(cls)
+            kind = kind.removeprefix("builtins.")
             fix = f"make the argument static, {_static(path, kind)}"
         return f"`{path}` {is_what}: {fix}"
     owner = type(holder)
