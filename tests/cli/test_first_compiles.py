@@ -180,7 +180,7 @@ def started(run: Runner, *options: str, **more: Any) -> Any:
     return process
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ctrl_c(run: Runner) -> None:
     """The first one says what XLA is at, the second one ends the program; the report is whole."""
     process = started(run, "--json", "report.json", start_new_session=True)

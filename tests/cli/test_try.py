@@ -159,7 +159,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name", ["changed", *(pytest.param(each, marks=pytest.mark.nightly) for each in [*REFUSED][:2])]
+)
 def test_what_is_refused_first(run: Runner, name: str) -> None:
     """A script that reads standard input, and `--write` of what git could not bring back."""
     text, is_known, options, words = REFUSED[name]

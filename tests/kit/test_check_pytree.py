@@ -39,13 +39,13 @@ _, AUX = jax.tree_util.default_registry.flatten_one_level(specimens.Equinox(jnp.
 UNHASHABLE = set() if isinstance(AUX, Hashable) else {Law.AUX_DATA_HASH}
 """The aux_data of equinox 0.13.2, the oldest that is supported, has no hash."""
 OTHERS: list[tuple[Any, set[Law]]] = [
-    (specimens.Flax, {Law.STATIC_TYPES} | CONFUSED),
-    (specimens.FlaxWithoutStatics, CONFUSED),
     (specimens.Equinox, {Law.STATIC_TYPES} | UNHASHABLE),
     (specimens.Plain, {Law.STATIC_TYPES} | CONFUSED),
-    (specimens.Chex, set()),
 ]
 AT_NIGHT: list[tuple[Any, set[Law]]] = [
+    (specimens.Flax, {Law.STATIC_TYPES} | CONFUSED),
+    (specimens.FlaxWithoutStatics, CONFUSED),
+    (specimens.Chex, set()),
     (specimens.PlainWithPostInit, {Law.POST_INIT} | CONFUSED),
     (specimens.Jdc, {Law.STATIC_TYPES}),
     (specimens.Pair, set()),

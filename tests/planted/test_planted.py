@@ -34,10 +34,19 @@ SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2)))
 
 Record = Callable[[str, object], None]
 
+AT_NIGHT = {"InstanceInAux", "HashOfStaticTravels", "KeepsInstances"}  # seconds each
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("planted", FAULTS, ids=lambda planted: planted.name)
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param(planted, marks=[pytest.mark.nightly] * (planted.name in AT_NIGHT))
+        for planted in FAULTS
+    ],
+    ids=lambda planted: planted.name,
+)
 def test_fault_is_found(planted: Planted, seed: int, record_property: Record) -> None:
     """The law that should find a fault does, and names class and field."""
     record_property(FAULT, planted.name)

@@ -101,7 +101,7 @@ def test_prediction_is_what_jax_does(edit: tuple[CallRecipe, CallRecipe, set[str
     assert named <= paths | {"devices"} | fresh_paths(before) | fresh_paths(after), str(explanation)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(histories())
 def test_history_decides(history: list[CallRecipe]) -> None:
     """Of several earlier calls the least costly decides, and `lw.jit` remembers enough to say."""
@@ -132,7 +132,7 @@ def test_history_decides(history: list[CallRecipe]) -> None:
     event(f"{len(function.traces)} traces")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(edits())
 def test_filter_jit(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
     """Under `equinox.filter_jit` the prediction holds too: leaves that are no arrays are static."""
