@@ -16,7 +16,7 @@ from tests.property.drawn_programs import COARSE, MISSED, PLACES, WAYS, Place, b
 import leafwise as lw
 
 from . import stale_kinds
-from .stale_kinds import FOR_THE_NEWEST, ROWS, Frozen, Net, Other, Rule, by_rate, run
+from .stale_kinds import AT_NIGHT, ROWS, Frozen, Net, Other, Rule, by_rate, run
 
 pytestmark = pytest.mark.hazard
 
@@ -34,7 +34,7 @@ def _as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(each, marks=[pytest.mark.slow] * (each in FOR_THE_NEWEST)) for each in ROWS],
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in ROWS],
 )
 def test_a_change_is_seen(kind: str) -> None:
     """Plain `jax.jit` goes on with the old value; `lw.jit` raises, or traces again."""
