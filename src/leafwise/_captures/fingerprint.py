@@ -18,7 +18,7 @@ from leafwise._captures.forms import Exact, Fingerprinted, Form, by_identity, ch
 from leafwise._captures.observe import Run
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace
 from leafwise._display.reasons import Change
-from leafwise._objects.attributes import how_to_pass, is_plain_object, never_changes
+from leafwise._objects.attributes import Passing, how_to_pass, is_plain_object, never_changes
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import facts_of, int_as_float
 from leafwise._objects.describe import DescribeOptions, describe
@@ -135,7 +135,8 @@ def describe_changes(old: Fingerprint, new: Fingerprint) -> list[Change]:
             every = held or [("", "", "")] * (not changes)
         for path, *texts in every:
             name = path.rpartition(_HOLDS)[2] or now.name
-            how = how_to_pass(now.form.value) if isinstance(now.form, Exact) else "an argument"
+            is_exact = isinstance(now.form, Exact)
+            how = how_to_pass(now.form.value) if is_exact else Passing.ARGUMENT
             before, after = texts if len("".join(texts)) <= _LONGEST_CHANGE else ("", "")
             is_function, holder = now.is_around and not path, now.name if path else ""
             changes.setdefault(name, Change(name, before, after, is_function, holder, how))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from leafwise._display.reasons import Change
-from leafwise._objects.attributes import how_to_pass
+from leafwise._objects.attributes import Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
@@ -75,7 +75,7 @@ def changed_parts(
                 optimizer = part_at(one, at.partition(".__")[0].rpartition(".")[0])
                 how = how_to_pass(*parts)
                 if type(optimizer).__module__.startswith("optax."):
-                    how = "an argument (`optax.inject_hyperparams`)"
+                    how = Passing.HYPERPARAMETER
                 change = Change(variable, *texts, holder=holder, how=how)
                 changes.setdefault(str(change), change)
     return list(changes.values())[:_MOST_CHANGES]

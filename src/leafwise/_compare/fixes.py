@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
 from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
-from leafwise._objects.attributes import compares_by_identity, has_generated_init
+from leafwise._objects.attributes import Passing, compares_by_identity, has_generated_init
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
@@ -417,7 +417,7 @@ def fix_through_package(reason: Reason) -> Fix:
         if not are_recreated(before, after):  # else a partial would be taken apart
             _, before, after = first_difference(before, after)
         changes = changed_parts(before, after)
-        is_static = any(change.how == "a static argument" for change in changes)
+        is_static = any(change.how is Passing.STATIC for change in changes)
         if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
             return Fix()
         if not (changes or is_function(after)):
@@ -500,8 +500,8 @@ def _short(value: Any) -> str:
 
 def _cleared_by_call(reason: Reason) -> Advice:
     where = f" at {reason.details}" if reason.details else ""
-    once = Fix("leave it out where the same is called again")
-    return Advice(f"`jax.clear_caches()`{where} clears what was compiled", once)
+    leave_out = Fix("leave it out where the same is called again")
+    return Advice(f"`jax.clear_caches()`{where} clears what was compiled", leave_out)
 
 
 def _unread(reason: Reason) -> Advice:

@@ -150,11 +150,11 @@ def _values(frame: types.FrameType) -> dict[str, Any]:
 
 def _names(tree: ast.expr) -> list[str]:
     """Return the names that an expression reads from around it."""
-    names = names_in(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
+    names = free_names(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
     return [each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names]
 
 
-def names_in(node: ast.AST) -> set[str]:
+def free_names(node: ast.AST) -> set[str]:
     """Return the names that a code reads or binds, but for the variables of its functions."""
     names: set[str] = set()
     todo = [symtable.symtable(ast.unparse(node), "<leafwise>", "exec")]

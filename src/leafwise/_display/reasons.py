@@ -167,7 +167,7 @@ class Change(NamedTuple):
     holder: str = ""
     """The function that captures it, if that has a name of its own: an attribute."""
     how: str = "an argument"
-    """What to pass it as."""
+    """What to pass it as: a `Passing`."""
 
     @property
     def place(self) -> str:

@@ -14,7 +14,7 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -347,13 +347,21 @@ def has_mutable_state(value: Any) -> bool:
     return compares_by_identity(kind) or is_unhashable
 
 
-def how_to_pass(*values: Any) -> str:
+class Passing(StrEnum):
+    """As what values that differ can be passed to a jitted function."""
+
+    ARGUMENT = "an argument"
+    NUMBER = "an argument (static if it is a size)"
+    STATIC = "a static argument"
+    HYPERPARAMETER = "an argument (`optax.inject_hyperparams`)"
+
+
+def how_to_pass(*values: Any) -> Passing:
     """Return as what values that differ can be passed to a jitted function."""
     leaves = jax.tree.leaves(values)
     if not all(is_a(leaf, _NUMBERS) and not is_a(leaf, bool | Enum) for leaf in leaves):
-        return "a static argument"
-    is_size = any(is_a(leaf, int) for leaf in leaves)
-    return "an argument (static if it is a size)" if is_size else "an argument"
+        return Passing.STATIC
+    return Passing.NUMBER if any(is_a(leaf, int) for leaf in leaves) else Passing.ARGUMENT
 
 
 _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from leafwise._compare.jitted_call import names_in
+from leafwise._compare.jitted_call import free_names
 from leafwise._display.findings import Finding, ProgramEvents
 from leafwise._display.reasons import Act, Reason, ReasonKind
 from leafwise._objects.call_site import is_users_file
@@ -224,7 +224,7 @@ def _moved(code: Code, name: str) -> Iterator[Replacement]:
     value = getattr(node, "value", node)  # else it is a `def`
     if not _makes_function(value) or len(getattr(node, "targets", "f")) > 1:
         return
-    loop = _outermost(code, node, names_in(value) - {getattr(value, "name", "")})
+    loop = _outermost(code, node, free_names(value) - {getattr(value, "name", "")})
     first = [*getattr(node, "decorator_list", []), node][0]
     start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
     text = code.text[start:end].decode()
@@ -268,9 +268,9 @@ def _named_before(
 ) -> Iterator[Replacement]:
     """Yield the edits that name a value before the loops, and use it in the place of a node."""
     name = definition.partition(" = ")[0].removeprefix("import jax; ")
-    loop = _outermost(code, node, names_in(value))
+    loop = _outermost(code, node, free_names(value))
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
-    taken = names_in(code.tree).union(*map(_bound_in, functions))
+    taken = free_names(code.tree).union(*map(_bound_in, functions))
     if loop is None or not name.isidentifier() or name in taken:
         return
     if code.defined.setdefault(name, definition) == definition:  # else by another edit
