@@ -14,7 +14,7 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -345,26 +345,6 @@ def has_mutable_state(value: Any) -> bool:
         return False
     is_unhashable = kind.__hash__ is None and hasattr(value, "__dict__")
     return compares_by_identity(kind) or is_unhashable
-
-
-class Passing(StrEnum):
-    """As what values that differ can be passed to a jitted function."""
-
-    ARGUMENT = "an argument"
-    NUMBER = "an argument (static if it is a size)"
-    STATIC = "a static argument"
-    HYPERPARAMETER = "an argument (`optax.inject_hyperparams`)"
-
-
-def how_to_pass(*values: Any) -> Passing:
-    """Return as what values that differ can be passed to a jitted function."""
-    leaves = jax.tree.leaves(values)
-    if not all(is_a(leaf, _NUMBERS) and not is_a(leaf, bool | Enum) for leaf in leaves):
-        return Passing.STATIC
-    return Passing.NUMBER if any(is_a(leaf, int) for leaf in leaves) else Passing.ARGUMENT
-
-
-_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
 
 
 def builtin_base(kind: type) -> type | None:
