@@ -38,6 +38,21 @@ MISMATCH = f"{SAYS}#custom-node-type-mismatch"
 BATCH_SIZE = f"{FAQ}#why-does-another-batch-size"
 LEARNING_RATE = f"{FAQ}#why-does-jax-recompile-when-the-learning-rate"
 SCAN = f"{FAQ}#why-does-scan-while_loop"
+FIRST = (SLOW, "tutorial/slow-compile/", "how-to/start-warm/", f"{FIND}#why-the-first-compile")
+FLAG = f"{FAQ}#does-jax-throw-the-old-program-away"
+JAXPR = f"{FAQ}#does-jax-save-the-jaxpr"
+CAPTURED = (f"{FAQ}#i-changed-a-captured-learning-rate", "explanation/captured/")
+CAN = f"{FAQ}#what-can-i-jit"
+LOOPS = "explanation/loops/"
+STACK = f"{FAQ}#how-do-i-stack-a-list-of-instances"
+TIED = f"{FAQ}#tied-weights"
+ENUMS = f"{FAQ}#enums"
+COPIES = f"{FAQ}#why-does-a-deep-copy"
+HELD = f"{FAQ}#who-holds-memory-in-the-jit-cache"
+DONATED = f"{SAYS}#attempt-to-donate-the-same-buffer-twice"
+VARYING = (f"{SAYS}#manual-axis-types-do-not-match", "how-to/stable-carry/")
+INHERITED = "how-to/fields/#inheritance-and-kw_only"
+CHECKED = "how-to/fields/#update-a-dataclass-under-jit"
 
 # What is typed, the thread if there is one, and the pages, or the sections, that answer it.
 QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
@@ -156,7 +171,7 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "partially load weights",
         f"{EQUINOX}issues/136",
-        ("how-to/checkpoints/#another-configuration",),
+        ("how-to/checkpoints/#partially-load-weights",),
     ),
     ("speed between first and subsequent runs", f"{JAX}issues/4495", ("how-to/start-warm/",)),
     ("assert_max_traces", f"{EQUINOX}issues/1141", ("how-to/budget/#a-compile-without-a-trace",)),
@@ -176,9 +191,54 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("dict key order", "", (KEY_ORDER,)),
     ("pytree as a static argument", "", (PYTREE,)),
     ("stale method", "", (f"{FAQ}#why-does-a-jitted-method",)),
-    ("restore a checkpoint in part", "", ("how-to/checkpoints/#another-configuration",)),
+    ("restore a checkpoint in part", "", ("how-to/checkpoints/#partially-load-weights",)),
     ("step counter slow", "", (f"{FAQ}#weak-type-why-does-a-python-number",)),
     ("scan lambda recompiles", "", (SCAN,)),
+    # What later users typed and did not find.
+    ("inheritance", "", (INHERITED,)),
+    ("non-default argument", "", (INHERITED,)),
+    ("conftest strategies", "", ("how-to/check/#classes-that-cannot-be-built",)),
+    ("multiple processes", "", ("how-to/many-hosts/", "reference/command-line/#processes")),
+    ("reduce compile time", "", FIRST),
+    ("why is the first call slow", "", FIRST),
+    ("speed up the first call", "", FIRST),
+    ("Very slow compile? If you want to file a bug", "", FIRST),
+    ("buffer donation", "", (DONATED,)),
+    ("donated buffer used again", "", (DONATED,)),
+    ("Array has been deleted", "", (DONATED,)),
+    ("slurm requeue", "", ("how-to/start-warm/#after-a-restart",)),
+    ("callable field", "", ("how-to/fields/#functions-in-a-field",)),
+    ("stack layers", "", (STACK,)),
+    ("vmap over a list of instances", "", (STACK,)),
+    ("IntEnum", "", (ENUMS,)),
+    ("enum under jit", "", (ENUMS,)),
+    ("weight tying embedding", "", (TIED,)),
+    ("nnx under jax.jit", "", ("how-to/flax/#jaxjit-over-nnx",)),
+    ("rename a field of an old checkpoint", "", ("how-to/checkpoints/#rename-a-field",)),
+    ("serialize a compiled function", "", ("how-to/export/",)),
+    ("field both data and meta", "", (f"{SAYS}#data_fields-and-meta_fields",)),
+    ("in_axes None leaf", "", (f"{FAQ}#what-are-the-in_axes",)),
+    ("memory of the jit cache", "", (HELD,)),
+    ("who holds memory in jit cache", "", (HELD,)),
+    ("unpickled instance recompiles", "", (COPIES,)),
+    ("pickle changes treedef", "", (COPIES,)),
+    ("__post_init__ validation under jit", "", (CHECKED,)),
+    ("scan carry becomes varying in shard_map", "", VARYING),
+    # Longer questions, in the words of those who asked.
+    ("boolean static flag alternate", "", (FLAG,)),
+    ("does JAX throw the old program away", "", (FLAG,)),
+    ("static flag of k known values", "", (FLAG,)),
+    ("does jax save the jaxpr", "", (JAXPR,)),
+    ("function branches on x.shape", "", (JAXPR,)),
+    ("lambda inside scan body new instance recompile", "", (SCAN,)),
+    ("closes over the optimizer and learning rate", "", CAPTURED),
+    ("changed the captured learning rate nothing happened", "", CAPTURED),
+    ("what can I jit", "", (CAN,)),
+    ("print inside jit", "", (CAN,)),
+    ("host callback", "", (CAN, "reference/transformations/#callbacks")),
+    ("reverse-mode differentiation while_loop", "", (LOOPS, "reference/transformations/#loops")),
+    ("early stopping in scan", "", (LOOPS,)),
+    ("gradient checkpoint scan out of memory", "", (LOOPS,)),
 ]
 
 
