@@ -17,15 +17,13 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classes import construct
 from leafwise._classes.annotations import annotate_constructor, written_annotations
 from leafwise._classes.spec import ClassSpec, FieldSpec, declaration, is_static_metadata
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
 from leafwise.errors import DefinitionError, LeafwiseError
-
-PENDING: Final = "__leafwise_pending__"
-"""The attribute that holds statics assigned during construction, by name."""
 
 RESERVED: Final = "_lw_"
 """What every helper's name in generated code starts with, and no field's name may."""
@@ -99,7 +97,6 @@ def make_init(
     spec: ClassSpec,
     initvars: "list[dataclasses.Field[Any]]",
     types: dict[str, Any],
-    foreign: Callable[[type], None],
     finish: Callable[[Any, type], None],
 ) -> Any:
     """Return the constructor of a class that has none of its own.
@@ -108,7 +105,6 @@ def make_init(
         spec: The class.
         initvars: Its `dataclasses.InitVar`s, with the fields in declaration order.
         types: What it takes for each field and `dataclasses.InitVar`.
-        foreign: Called when a subclass runs this constructor.
         finish: Completes an instance whose ``__post_init__`` may have set fields.
     """
     cls = spec.cls
@@ -120,7 +116,7 @@ def make_init(
         "_lw_bind": _BIND,
         "_lw_table": spec.table,
         "_lw_key_of": key_of,
-        "_lw_foreign": foreign,
+        "_lw_foreign": construct.check_decorated,
         "_lw_finish": finish,
         "_lw_Error": LeafwiseError,
         "_lw_factory": FACTORY,
@@ -237,23 +233,9 @@ def _dict_setter(spec: ClassSpec) -> Any:
 
 
 class Functions:
-    """Flatten and unflatten of one class, as registered with JAX.
+    """Flatten and unflatten of one class, as registered with JAX."""
 
-    Args:
-        spec: The class.
-        unfinished: Returns children and key of an instance that is being constructed,
-            or raises if a field has no value.
-        verify: Reads the statics of an instance again, while `check_statics` is on.
-        check: Compares its statics by content with what they were, if it has any.
-    """
-
-    def __init__(
-        self,
-        spec: ClassSpec,
-        unfinished: Callable[[Any], tuple[tuple[Any, ...], Any]],
-        verify: Callable[[Any], None],
-        check: Callable[[Any], None],
-    ) -> None:
+    def __init__(self, spec: ClassSpec) -> None:
         self.spec = spec
         names = [*spec.dynamic_names, *([_HASH_NODE] if spec.hash_node else [])]
         paths = tuple(map(jax.tree_util.GetAttrKey, names))
@@ -262,9 +244,9 @@ class Functions:
             "_lw_new": functools.partial(object.__new__, spec.cls),  # faster than passing the class
             "_lw_bind": _BIND,
             "_lw_set_dict": _dict_setter(spec),
-            "_lw_unfinished": unfinished,
-            "_lw_verify": verify,
-            "_lw_check": check,
+            "_lw_unfinished": functools.partial(construct.unfinished, spec),
+            "_lw_verify": construct.verify_statics,
+            "_lw_check": construct.verify_content_statics,
             "_lw_paths": paths,
             "_lw_zip": zip,
             "_lw_tuple": tuple,
@@ -339,16 +321,12 @@ class Functions:
         self.flatten.__code__, self.flatten_with_keys.__code__ = codes
 
 
-def make_properties(
-    spec: ClassSpec,
-    read_pending: Callable[[Any, str], Any],
-    write_static: Callable[[Any, str, Any], None],
-) -> dict[str, property]:
+def make_properties(spec: ClassSpec) -> dict[str, property]:
     """Return a property for each static field, which reads the instance's key, if it has one."""
     namespace: dict[str, Any] = {
         "__name__": spec.cls.__module__,
         "_lw_cls": spec.cls,
-        "_lw_read_pending": read_pending,
+        "_lw_read_pending": construct.read_pending,
         "_lw_get": object.__getattribute__,
     }
     lines: list[str] = []
@@ -359,13 +337,13 @@ def make_properties(
     properties: dict[str, property] = {}
     for index, name in enumerate(spec.static_names):
         get = _named(spec.cls, name, namespace.pop(f"get_{index}"))
-        put = _named(spec.cls, name, _setter(name, write_static))
+        put = _named(spec.cls, name, _setter(name))
         properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
     return properties
 
 
-def _setter(name: str, write_static: Callable[[Any, str, Any], None]) -> Callable[[Any, Any], None]:
-    return lambda self, value: write_static(self, name, value)
+def _setter(name: str) -> Callable[[Any, Any], None]:
+    return lambda self, value: construct.write_static(self, name, value)
 
 
 def _key_of_self(cls: type) -> str:

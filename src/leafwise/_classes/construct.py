@@ -4,20 +4,18 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from leafwise._classes.codegen import PENDING
 from leafwise._classes.refusals import maker_of
 from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.classes import is_tree_node
 from leafwise._objects.methods import BoundMethod
-from leafwise._statics.key import KEY, StaticKey, key_of, table_of
-from leafwise.errors import (
-    DefinitionError,
-    FrozenInstanceError,
-    TreeError,
-)
+from leafwise._statics.key import KEY, StaticKey, key_of, table_of, verify, verify_content
+from leafwise.errors import DefinitionError, FrozenInstanceError, TreeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+PENDING: Final = "__leafwise_pending__"
+"""The attribute that holds statics assigned during construction, by name."""
 
 
 def set_attribute(self: Any, name: str, value: object) -> None:
@@ -246,3 +244,15 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
     children = tuple(getattr(self, name) for name in spec.dynamic_names)
     key = current_key(spec, self)
     return (children if key.hash_node is None else (*children, key.hash_node)), key
+
+
+def verify_statics(self: Any) -> None:
+    """Read the statics of an instance again, while `check_statics` is on."""
+    if is_constructed(self):
+        verify(object.__getattribute__(self, KEY))
+
+
+def verify_content_statics(self: Any) -> None:
+    """Compare the statics by content of an instance with what they were."""
+    if is_constructed(self):
+        verify_content(object.__getattribute__(self, KEY))

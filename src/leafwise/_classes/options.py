@@ -147,7 +147,10 @@ class Converter:
         elif not self.static or plain_form(0, (value,)) is not None:
             return value
         else:
-            _validate(value, where)
+            reading = Fold(AS_KEY).add(value, where)
+            reading.raise_findings()
+            if reading.reaches:
+                reached([(where, value)])
         if not self.keyed:
             return value
         # equinox takes a table or a scalar of numpy for a JAX array, and warns of it.
@@ -163,10 +166,3 @@ class Converter:
         kind = Any if self.options.freeze else self.definition.type
         parameter = inspect.Parameter("value", inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
         return inspect.Signature([parameter])
-
-
-def _validate(value: Any, path: str) -> None:
-    canon = Fold(AS_KEY).add(value, path)
-    canon.raise_findings()
-    if canon.reaches:
-        reached([(path, value)])

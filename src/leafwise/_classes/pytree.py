@@ -11,18 +11,12 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform
 
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import annotations_of, caller_scopes
-from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_by_name
-from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
+from leafwise._classes.codegen import RESERVED, make_properties, read_by_name
+from leafwise._classes.construct import PENDING, WRITTEN, Unset, guard_subclasses
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class
 from leafwise._classes.registry import install, register_class, spec_of
-from leafwise._classes.spec import (
-    MARK,
-    ClassSpec,
-    FieldSpec,
-    is_decorated,
-    resolve_fields,
-)
+from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
 from leafwise._objects.methods import bind_methods
 from leafwise._statics.key import KEY
 from leafwise.errors import DefinitionError, LeafwiseError
@@ -342,8 +336,7 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:
     """Make static fields properties that read the key, whatever the base classes declare."""
-    properties = make_properties(spec, construct.read_pending, construct.write_static)
-    for name, static in properties.items():
+    for name, static in make_properties(spec).items():
         setattr(cls, name, static)
     for base in filter(is_decorated, cls.__mro__[1:]):
         for index, name in enumerate(spec_of(base).static_names):

@@ -1,7 +1,6 @@
 """The classes of this process: their specs, and their functions that JAX calls."""
 
 import dataclasses
-import functools
 import inspect
 import os
 import weakref
@@ -17,14 +16,7 @@ from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
 from leafwise._objects.classes import REDEFINED, ClassMap, is_tree_node, notify_registered
 from leafwise._objects.locks import new_lock
-from leafwise._statics.key import (
-    KEY,
-    StaticKey,
-    key_of,
-    table_of,
-    verify,
-    verify_content,
-)
+from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
@@ -46,21 +38,11 @@ def _register(spec: ClassSpec) -> None:
     cls = spec.cls
     if not spec.static_names:
         spec.empty_key = key_of(spec.table, ())  # the table does not keep it alive
-    functions = Functions(spec, functools.partial(construct.unfinished, spec), _verify, _check)
+    functions = Functions(spec)
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
     follow_checking(cls, functions.set_checked)
-
-
-def _verify(self: Any) -> None:
-    if construct.is_constructed(self):
-        verify(object.__getattribute__(self, KEY))
-
-
-def _check(self: Any) -> None:
-    if construct.is_constructed(self):
-        verify_content(object.__getattribute__(self, KEY))
 
 
 def _note_redefinition(spec: ClassSpec) -> None:

@@ -20,14 +20,10 @@ from typing import Any, ClassVar, Final, NamedTuple
 import jax
 
 from leafwise._classes import annotations
-from leafwise._classes.annotations import (
-    resolve,
-    resolve_known,
-    written_annotations,
-)
+from leafwise._classes.annotations import resolve, resolve_known, written_annotations
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._objects.call_site import defining_site
+from leafwise._objects.call_site import inner_frame
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
@@ -319,7 +315,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
         return
     kind = annotations.without_marks(definition.type)
     text = written_default(cls, name, value)
-    site = defining_site(inspect.currentframe())
+    frame = inner_frame(inspect.currentframe())
     what, fixes = "is a function", [f"`{name}: lw.Static[{kind}] = {text}`"]
     if functions[0] is value:
         fixes.append(f"for arrays in it: `{name}: {kind} = jax.tree_util.Partial({text})`")
@@ -332,7 +328,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
         f"{cls.__name__}.{name}: its default {what}, and the field is dynamic: no function "
         f"under jax.jit takes it\n  got: {got(value)}\n  fix: {fix}"
     )
-    file, line = (site.file, site.line) if site is not None else ("<unknown>", 1)
+    file, line = ("<unknown>", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     warnings.warn_explicit(message, DynamicFunctionWarning, file, line)
 
 

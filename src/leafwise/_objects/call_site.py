@@ -107,11 +107,6 @@ def site_of(frame: types.FrameType | None) -> Site | None:
     return _line_of(user_frame(frame))
 
 
-def defining_site(frame: types.FrameType | None) -> Site | None:
-    """Return the innermost line that is neither ours nor JAX's, in whatever file."""
-    return _line_of(inner_frame(frame))
-
-
 def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
     """Return the innermost frame of the user's own files; where there is none, the outermost."""
     outer = None
@@ -217,13 +212,12 @@ def _take_tool() -> bool:
         if _tool >= 0:
             _MONITORING.use_tool_id(_tool, "leafwise")
             _MONITORING.register_callback(_tool, _MONITORING.events.LINE, _on_line)
-            _MONITORING.register_callback(_tool, _MONITORING.events.PY_START, _on_start)
+            _MONITORING.register_callback(  # a function on one line, such as a lambda, begins none
+                _tool,
+                _MONITORING.events.PY_START,
+                lambda code, _: _on_line(code, code.co_firstlineno),
+            )
     return _tool is not None and _tool >= 0
-
-
-def _on_start(code: types.CodeType, _: int) -> Any:
-    """Count a run of a function on one line, such as a lambda: it begins no line."""
-    return _on_line(code, code.co_firstlineno)
 
 
 def _on_line(code: types.CodeType, line: int) -> Any:
