@@ -16,15 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint import (
-    ROOT,
-    from_json,
-    pack,
-    reading,
-    stored,
-    to_json,
-    unpack,
-)
+from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra
 
 # Not installed where our types are checked.
