@@ -14,7 +14,13 @@ from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
-from leafwise._objects.classes import REDEFINED, ClassMap, is_tree_node, notify_registered
+from leafwise._objects.classes import (
+    REDEFINED,
+    ClassMap,
+    declared_fields,
+    is_tree_node,
+    notify_registered,
+)
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
@@ -205,7 +211,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         )
     if is_tree_node(cls) and not issubclass(cls, tuple):
         raise DefinitionError(_already(cls))
-    declared = _declared(cls)
+    declared = declared_names(cls)
     if declared is not None and set(declared) != set(names):
         lost = [field for field in declared if field not in names]
         unknown = [field for field in names if field not in declared]
@@ -222,11 +228,8 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         )
 
 
-def _declared(cls: Any) -> list[str] | None:
+def declared_names(cls: Any) -> list[str] | None:
     """Return all fields of a class that declares them, or None."""
-    if dataclasses.is_dataclass(cls):
-        return [field.name for field in dataclasses.fields(cls)]
-    if issubclass(cls, tuple):
-        return list(getattr(cls, "_fields", ()))
-    attributes = getattr(cls, "__attrs_attrs__", None)
-    return None if attributes is None else [attribute.name for attribute in attributes]
+    if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__"):
+        return [field.name for field in declared_fields(cls)]
+    return list(getattr(cls, "_fields", ())) if issubclass(cls, tuple) else None

@@ -5,6 +5,7 @@ class than its own, and which may raise. A class may raise as well, through its 
 `ClassMap` knows classes by identity, and keeps none of them alive.
 """
 
+import dataclasses
 import functools
 import sys
 import types
@@ -103,6 +104,13 @@ def is_alias(value: Any) -> bool:
     if issubclass(cls, types.GenericAlias | types.UnionType):
         return True
     return module_of(cls) == "typing" and hasattr(value, "__args__")
+
+
+def declared_fields(cls: Any) -> tuple[Any, ...]:
+    """Return the fields of a dataclass or of a class of attrs; of others there are none."""
+    if dataclasses.is_dataclass(cls):
+        return dataclasses.fields(cls)
+    return tuple(getattr(cls, "__attrs_attrs__", ()))
 
 
 class ClassMap(Generic[V]):

@@ -134,7 +134,8 @@ class LeafRecorder:
                 return Leaf(LeafKind.JAX_ARRAY, aval, value.dtype, sharding, sharding is not None)
             if kind in _ON_DEVICE:
                 if value.is_deleted() and not self._abstract:
-                    return Leaf(LeafKind.INVALID, aval, value=_DELETED)
+                    deleted = "an array that was deleted or donated"
+                    return Leaf(LeafKind.INVALID, aval, value=deleted)
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
             refusal = f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"
@@ -200,7 +201,6 @@ def same_dispatch(one: Leaf, other: Leaf) -> bool:
     return (one.kind is python) == (other.kind is python)
 
 
-_DELETED: Final = "an array that was deleted or donated"
 _SMALL: Final = -(2**31)
 """An integer beyond this needs 64 bits: it may be refused."""
 
@@ -236,10 +236,9 @@ def _kind_of(value: Any) -> LeafKind:
     return found
 
 
-_REF: Final[type] = getattr(jax, "Ref", type(None))
 _BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
     (core.Tracer, LeafKind.TRACER),
-    (_REF, LeafKind.REF),
+    (getattr(jax, "Ref", type(None)), LeafKind.REF),
     (jax.Array, LeafKind.JAX_ARRAY),
     (np.generic, LeafKind.NUMPY_SCALAR),
     (np.ndarray, LeafKind.NUMPY_ARRAY),
