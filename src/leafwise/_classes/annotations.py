@@ -206,9 +206,6 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     """Return the annotation of a field, evaluated if it is a string.
 
     Names that cannot be found (imported for type checkers only) become placeholders.
-
-    Raises:
-        DefinitionError: It says ``Static`` through a name that cannot be found.
     """
     if not isinstance(annotation, str):
         return annotation

@@ -101,11 +101,7 @@ def make_init(
 ) -> Any:
     """Return the constructor of a class that has none of its own.
 
-    Args:
-        spec: The class.
-        initvars: Its `dataclasses.InitVar`s, with the fields in declaration order.
-        types: What it takes for each field and `dataclasses.InitVar`.
-        finish: Completes an instance whose ``__post_init__`` may have set fields.
+    An instance whose ``__post_init__`` may have set fields is completed by `finish`.
     """
     cls = spec.cls
     self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
@@ -168,19 +164,16 @@ def _signature(
     keywords: list[str] = []
     defaulted: str | None = None
     for definition in parameters:
-        name, text = definition.name, definition.name
-        has_default = True
+        name = text = definition.name
         if definition.default is not missing:
             namespace[f"_lw_default_{name}"] = definition.default
             text = f"{name}=_lw_default_{name}"
         elif definition.default_factory is not missing:
             text = f"{name}=_lw_factory"
-        else:
-            has_default = False
         if definition.kw_only:
             keywords.append(text)
             continue
-        if not has_default and defaulted is not None:
+        if text == name and defaulted is not None:
             owner, _ = written_annotations(cls)[defaulted]
             of = "" if owner is cls else f" of {owner.__name__}"
             static = is_static_metadata(definition.metadata) is True
@@ -189,7 +182,7 @@ def _signature(
                 f"{cls.__name__}.{name}: non-default argument {name!r} follows default argument "
                 f"{defaulted!r}{of}\n  fix: declare it `{code}`{'' if of else ', or above'}"
             )
-        defaulted = name if has_default else None
+        defaulted = None if text == name else name
         positional.append(text)
     return positional + (["*", *keywords] if keywords else [])
 

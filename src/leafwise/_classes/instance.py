@@ -331,10 +331,6 @@ def represent(self: Any) -> str:
     return text if local else text + redefined_mark(type(self))
 
 
-def _class_name(cls: type) -> str:
-    return cls.__name__ if is_decorated(cls) else cls.__qualname__.rpartition("<locals>.")[2]
-
-
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     """Return how to print what wadler-lindig would print in another way."""
     import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
@@ -342,7 +338,8 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     if value.__class__ is not type(value):  # a proxy: it would be printed as what it is not
         return wl.TextDoc(shorten(value))
     if is_a(value, type):
-        return wl.TextDoc(_class_name(value))
+        name = value.__qualname__.rpartition("<locals>.")[2]
+        return wl.TextDoc(value.__name__ if is_decorated(value) else name)
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
         return wl.TextDoc(repr(value))
     if is_tracer(value):
@@ -373,8 +370,6 @@ def pformat(tree: Any, *, width: int = _WIDTH) -> str:
 
 # How instances show in IPython, rich and treescope, none of which is imported here.
 
-_NARROWEST: Final = 20
-
 
 def attach_display(cls: Any) -> None:
     """Give a class with our ``__repr__`` the display methods that it does not define."""
@@ -396,7 +391,7 @@ def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IP
     if cycle:
         printer.text(f"{type(self).__name__}(...)")
         return
-    room = max(printer.max_width - printer.indentation, _NARROWEST)
+    room = max(printer.max_width - printer.indentation, 20)
     for index, line in enumerate(pformat(self, width=room).split("\n")):
         if index:
             printer.break_()

@@ -56,12 +56,7 @@ class FieldOptions(NamedTuple):
         return self.converter is not None or self.check is not None or self.freeze
 
     def prepare(self, where: str, value: Any) -> Any:
-        """Return the value to store in the field `where`: converted, frozen and checked.
-
-        Raises:
-            FieldCheckError: The check returned False.
-            Exception: Whatever converter or check raise, with a note naming the field.
-        """
+        """Return the value to store in the field `where`: converted, frozen and checked."""
         doing = "converter"
         try:
             if self.converter is not None:

@@ -39,11 +39,8 @@ def check_class(cls: Any) -> None:
 
 def native_base(cls: type) -> type:
     """Return the nearest class among its bases, and itself, that is not written in Python."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP)
-
-
-_HEAP: Final = 1 << 9
-"""The flag of a class that Python code made."""
+    made_by_python = 1 << 9  # a flag
+    return next(base for base in cls.__mro__ if not base.__flags__ & made_by_python)
 
 
 _BASES: Final = {

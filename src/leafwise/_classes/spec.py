@@ -41,23 +41,14 @@ def is_decorated(cls: type) -> bool:
 
 
 class FieldSpec(NamedTuple):
-    """One field, resolved.
+    """One field, resolved."""
 
-    Attributes:
-        owner: The name of the class, for messages.
-        name: The field's name.
-        static: Whether it is aux_data rather than a child.
-        options: Its `FieldOptions`.
-        definition: The `dataclasses.Field`.
-        is_late: Whether its annotation is a name that is not defined yet, and may say ``Static``.
-    """
-
-    owner: str
+    owner: str  # the name of the class, for messages
     name: str
     static: bool
     options: FieldOptions
     definition: "dataclasses.Field[Any]"
-    is_late: bool = False
+    is_late: bool = False  # its annotation is a name not defined yet, and may say ``Static``
 
     @property
     def has_default(self) -> bool:
@@ -75,14 +66,11 @@ class ClassSpec:
     """A pytree class, resolved: what code generation and registration read.
 
     Attributes:
-        cls: The class.
-        fields: All fields in order, static and dynamic.
         dynamic_names: The fields that are children, in order.
         static_names: The fields that stand behind the key, in order.
         content_names: Those of them that are compared by content.
         uncompared: The fields with ``compare=False``, which ``==`` passes over. The key does not.
         any_uncompared: Whether any class has such fields.
-        table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
         hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
@@ -182,9 +170,6 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     """Return the fields of a class that has just become a dataclass.
 
     The metadata of a field that an annotation makes static is completed, in a copy.
-
-    Raises:
-        DefinitionError: Contradictory, ambiguous or impossible declarations, all named.
     """
     problems: list[str] = []
     fields: list[FieldSpec] = []
