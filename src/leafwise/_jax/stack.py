@@ -139,12 +139,7 @@ def _traces(where: tuple[str, str, types.FrameType]) -> bool:
 
 
 def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
-    """Return what JAX is doing, from a frame below JAX's own outwards.
-
-    Args:
-        start: The frame.
-        lowers: Whether it lowers or compiles, rather than traces.
-    """
+    """Return what JAX is doing, from a frame below JAX's own outwards: it `lowers`, or traces."""
     is_shown = shows_work() if lowers else shows_traces()
     work = _work(start) if is_shown else Work(is_known=False)
     if work.inputs is None or work.role or work.is_inside:

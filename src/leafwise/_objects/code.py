@@ -33,7 +33,6 @@ class Block(contextlib.ContextDecorator):
     _code: ClassVar[str]  # as it is written
 
     def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block."""
         kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
         if any(is_kind(func) for is_kind in kinds):
             why, where = "it runs after its call has returned", "inside it"

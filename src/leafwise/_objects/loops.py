@@ -53,13 +53,9 @@ class _Body(NamedTuple):
 
 @functools.cache
 def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
-    """Return the loops that a function is in, the innermost first.
+    """Return the loops that a function is in, by the expression that it evaluates.
 
-    Args:
-        file: The file of the function.
-        line: The line of the expression that it evaluates, from 1.
-        column: Its column, in bytes from 0.
-        calls: Whether the expression calls a function whose operations are asked about.
+    The innermost is first; the expression itself is one if it `calls` what runs in a loop.
     """
     bodies, callers = _loops_of(file, *_block(file, line)) or _loops_of(file, 1, None) or ([], {})
     at = line, column

@@ -384,10 +384,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     dict: _mapping("dict", dict),
     functools.partial: Kind("partial", _partial, _partial_values, _partial_steps),
     np.dtype: Kind(
-        "dtype",
-        lambda value: (repr(value), value.isalignedstruct),
-        _dtype_values,
-        _dtype_steps,
+        "dtype", lambda value: (repr(value), value.isalignedstruct), _dtype_values, _dtype_steps
     ),
     np.ndarray: Kind("array", _array, _array_values, _array_steps),
     weakref.ReferenceType: Kind(
@@ -412,17 +409,13 @@ _KINDS: Final[Mapping[type, Kind]] = {
         Kind("function", _function, _function_values, _function_steps)
     ),
     **dict.fromkeys(
-        (types.MethodType, BoundMethod),
-        _attribute_parts("method", "__func__", "__self__"),
+        (types.MethodType, BoundMethod), _attribute_parts("method", "__func__", "__self__")
     ),
     **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType), _BUILTIN),
     types.CellType: Kind(
         "cell", values=lambda value: [contents(value)], steps=lambda _: [".cell_contents"]
     ),
-    **dict.fromkeys(
-        (staticmethod, classmethod),
-        _attribute_parts("wrapper", "__func__"),
-    ),
+    **dict.fromkeys((staticmethod, classmethod), _attribute_parts("wrapper", "__func__")),
     property: _attribute_parts("wrapper", "fget", "fset", "fdel"),
     **dict.fromkeys(
         (operator.itemgetter, operator.attrgetter, operator.methodcaller),
