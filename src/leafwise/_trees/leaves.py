@@ -222,11 +222,7 @@ LEAF_TYPES: Final = _KINDS.keys()
 
 def _kind_of(value: Any) -> LeafKind:
     kind: type = type(value)
-    found = LeafKind.OTHER
-    for base, name in _BASES:
-        if is_a(value, base):
-            found = name
-            break
+    found = next((name for base, name in _BASES if is_a(value, base)), LeafKind.OTHER)
     if found is LeafKind.JAX_ARRAY and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         found = LeafKind.PRNG_KEY
     if module_of(kind).partition(".")[0] in _KEPT_ALIVE:

@@ -123,7 +123,6 @@ class FlatTree:
 
     @cached_property
     def paths(self) -> list[Steps]:
-        """The paths of all leaves."""
         return [path for path, part in walk(self.root) if isinstance(part, int)]
 
     def name_of(self, leaf: int) -> str:

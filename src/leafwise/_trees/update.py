@@ -100,16 +100,13 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
 
 def _paths(tree: Any) -> Iterator[Steps]:
     """Yield the paths to all that can be changed, outer ones first."""
-    level: list[tuple[Steps, Any]] = [((), tree)]
-    while level:
-        below: list[tuple[Steps, Any]] = []
-        for path, value in level:
-            yield path
-            parts = parts_of(value)
-            if parts is not None:
-                steps = [(*path, step) for step in parts.steps]
-                below += zip(steps, parts.values, strict=True)
-        level = below
+    todo: collections.deque[tuple[Steps, Any]] = collections.deque([((), tree)])
+    while todo:
+        path, value = todo.popleft()
+        yield path
+        parts = parts_of(value)
+        if parts is not None:
+            todo += zip([(*path, step) for step in parts.steps], parts.values, strict=True)
 
 
 def replace(obj: T, /, **changes: Any) -> T:

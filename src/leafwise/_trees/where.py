@@ -146,14 +146,9 @@ class OfClass(Where):
 
     def select(self, flat: FlatTree) -> list[bool]:
         flags = [isinstance(leaf, self.kind) for leaf in flat.leaves]
-        todo = [flat.root]
-        while todo:
-            part = todo.pop()
-            if isinstance(part, Node):
-                if issubclass(part.cls, self.kind):
-                    _mark(flags, part)
-                else:
-                    todo += part.children
+        for _, part in walk(flat.root):
+            if isinstance(part, Node) and issubclass(part.cls, self.kind):
+                _mark(flags, part)
         return flags
 
 
@@ -199,14 +194,10 @@ class ByMetadata(Where):
     def select(self, flat: FlatTree) -> list[bool]:
         flags = [False] * len(flat.leaves)
         known: set[str] = set()
-        todo = [flat.root]
-        while todo:  # outer nodes first, so that inner ones override them
-            part = todo.pop()
-            if isinstance(part, int):
-                continue
-            todo += part.children
-            fields = field_metadata(part.cls)
-            for step, child in zip(part.steps, part.children, strict=True) if fields else ():
+        nodes = [part for _, part in walk(flat.root) if isinstance(part, Node)]
+        for node in nodes:  # outer ones first, so that inner ones override them
+            fields = field_metadata(node.cls)
+            for step, child in zip(node.steps, node.children, strict=True) if fields else ():
                 entries = fields.get(step, {})
                 known.update(key for key in entries if isinstance(key, str))
                 if self.key in entries:
