@@ -20,6 +20,7 @@ import jax
 from leafwise._classes import construct
 from leafwise._classes.annotations import annotate_constructor, written_annotations
 from leafwise._classes.spec import ClassSpec, FieldSpec, declaration, is_static_metadata
+from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
@@ -73,9 +74,6 @@ def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-_HASH_NODE: Final = f"{KEY}.hash_node"
-"""Where the extra child of a class with ``many_statics`` is read."""
-
 _BIND: Final = object.__setattr__.__get__
 """Binding it to an instance once is faster than passing the instance each time."""
 
@@ -118,14 +116,13 @@ def make_init(
         "_lw_factory": FACTORY,
     }
     fields = {field.name: field for field in spec.fields}
-    order = list(cls.__dict__["__dataclass_fields__"].values())
-    names = {definition.name for definition in initvars}
-    parameters = [d for d in order if d.init and (d.name in fields or d.name in names)]
+    names = {*fields, *(definition.name for definition in initvars)}
+    order = [d for d in cls.__dict__["__dataclass_fields__"].values() if d.name in names]
+    parameters = [definition for definition in order if definition.init]
     signature = _signature(cls, parameters, namespace)
     prepare: list[str] = []
     for definition in order:
-        if definition.name in fields or definition.name in names:
-            prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
+        prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
     attributes = [f.name for f in spec.fields if f.definition.init or f.has_default]
     dynamic = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.dynamic_names]
     static = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.static_names]
@@ -216,13 +213,10 @@ def _dict_setter(spec: ClassSpec) -> Any:
     One dict is faster than one attribute at a time, by a third of an unflatten. It is larger
     than what CPython shares between instances, and reading from it is up to a quarter slower.
     """
-
-    def find(name: str) -> Any:
-        return next((b.__dict__[name] for b in spec.cls.__mro__ if name in b.__dict__), None)
-
-    if any(hasattr(type(find(name)), "__set__") for name in (*spec.dynamic_names, KEY)):
+    found = [in_class(spec.cls, name) for name in (*spec.dynamic_names, KEY)]
+    if any(hasattr(type(member), "__set__") for member in found):
         return None
-    return getattr(find("__dict__"), "__set__", None)
+    return getattr(in_class(spec.cls, "__dict__"), "__set__", None)
 
 
 class Functions:
@@ -230,7 +224,7 @@ class Functions:
 
     def __init__(self, spec: ClassSpec) -> None:
         self.spec = spec
-        names = [*spec.dynamic_names, *([_HASH_NODE] if spec.hash_node else [])]
+        names = [*spec.dynamic_names, *([f"{KEY}.hash_node"] if spec.hash_node else [])]
         paths = tuple(map(jax.tree_util.GetAttrKey, names))
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,

@@ -342,12 +342,11 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
         return wl.TextDoc(value.__name__ if is_decorated(value) else name)
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
         return wl.TextDoc(repr(value))
-    if is_tracer(value):
-        return wl.array_summary(value.shape, str(value.dtype), "traced")
-    if is_a(value, jax.Array):
-        return wl.array_summary(value.shape, str(value.dtype), None)
+    kind = "traced" if is_tracer(value) else None
     if is_a(value, jax.ShapeDtypeStruct):
-        return wl.array_summary(value.shape, str(value.dtype), "struct")
+        kind = "struct"
+    if kind is not None or is_a(value, jax.Array):
+        return wl.array_summary(value.shape, str(value.dtype), kind)
     return None
 
 

@@ -4,9 +4,10 @@ Classes of leafwise apply the options in their constructor, through `FieldSpec.p
 applies them through the `Converter` that it finds in the field's metadata.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -18,9 +19,6 @@ from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, plain_form
 from leafwise._statics.reached import reached
 from leafwise.errors import DefinitionError, FieldCheckError
-
-if TYPE_CHECKING:
-    import dataclasses
 
 OPTIONS: Final = "leafwise"
 """The metadata entry with a field's `FieldOptions`."""
@@ -118,7 +116,7 @@ class Converter:
     __slots__ = ("definition", "keyed", "options", "owner", "static")
 
     def __init__(
-        self, definition: "dataclasses.Field[Any]", options: FieldOptions, *, static: bool
+        self, definition: dataclasses.Field[Any], options: FieldOptions, *, static: bool
     ) -> None:
         self.owner = "field"  # until the class is made
         self.definition = definition

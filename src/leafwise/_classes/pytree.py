@@ -131,7 +131,6 @@ def pytree(
 
 
 def check_frozen(*, frozen: bool) -> None:
-    """Refuse ``frozen=False``."""
     if not frozen:
         raise DefinitionError(
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
@@ -157,8 +156,8 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
-    names = [f.name for f in fields]
-    reserved = next((name for name in names if name.startswith((RESERVED, "__leafwise"))), None)
+    own_names = RESERVED, "__leafwise"
+    reserved = next((f.name for f in fields if f.name.startswith(own_names)), None)
     if reserved is not None:
         raise DefinitionError(
             f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"

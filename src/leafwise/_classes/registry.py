@@ -33,15 +33,9 @@ _CHECKED: Final[ClassMap[Callable[..., None]]] = ClassMap()
 
 def install(spec: ClassSpec) -> None:
     """Generate the class's functions and register it with JAX."""
-    _SPECS[spec.cls] = spec
-    spec.table.set_owner(spec, spec_of)
-    _register(spec)
-    _note_redefinition(spec)
-    notify_registered(spec.cls)
-
-
-def _register(spec: ClassSpec) -> None:
     cls = spec.cls
+    _SPECS[cls] = spec
+    spec.table.set_owner(spec, spec_of)
     if not spec.static_names:
         spec.empty_key = key_of(spec.table, ())  # the table does not keep it alive
     functions = Functions(spec)
@@ -49,11 +43,12 @@ def _register(spec: ClassSpec) -> None:
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
     follow_checking(cls, functions.set_checked)
+    _note_redefinition(cls)
+    notify_registered(cls)
 
 
-def _note_redefinition(spec: ClassSpec) -> None:
+def _note_redefinition(cls: type) -> None:
     """Make two classes of one name distinct in JAX's messages."""
-    cls = spec.cls
     name = (cls.__module__, cls.__qualname__)
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None

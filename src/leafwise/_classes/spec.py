@@ -125,14 +125,13 @@ def declaration(
     if more == "freeze=True":
         kind = _frozen(kind)
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-    default, factory = definition.default, definition.default_factory
-    parts = {
-        "default": default,
-        "default_factory": factory,
-        "converter": options.converter or dataclasses.MISSING,
-        "check": options.check or dataclasses.MISSING,
-    }
     missing = dataclasses.MISSING
+    parts = {
+        "default": definition.default,
+        "default_factory": definition.default_factory,
+        "converter": options.converter or missing,
+        "check": options.check or missing,
+    }
     codes = {key: _as_code(value) for key, value in parts.items() if value is not missing}
     arguments = [f"{key}={code}" for key, code in codes.items() if code]
     inside = ", ".join([*arguments, *([more] if more else [])])
@@ -395,8 +394,7 @@ def _misfit(
         ]
     if not static and annotations.is_text(annotation):
         frozen = _frozen(kind)
-        missing = definition.default is dataclasses.MISSING
-        code = "" if missing else _as_code(definition.default)
+        code = _as_code(definition.default)
         value = f" = {code}" if code else ""
         return [
             f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
