@@ -168,8 +168,7 @@ def _probe() -> dict[Internal, bool]:
         stop_listening_to_compiles(read)
     # JAX 0.8 gives an inner function the lines that called it when it was first traced.
     own = [made.__code__.co_firstlineno + 1, leafwise_probe.__code__.co_firstlineno + 1]
-    is_right = own in lines
-    return {Internal.COMPILES: answers == [True], Internal.LOCATIONS: is_right}
+    return {Internal.COMPILES: answers == [True], Internal.LOCATIONS: own in lines}
 
 
 def stop_listening_to_compiles(listener: Listener) -> None:

@@ -71,7 +71,6 @@ def subscribe(subscriber: Subscriber) -> None:
 
 
 def unsubscribe(subscriber: Subscriber) -> None:
-    """Stop calling `subscriber`."""
     global _subscribers  # noqa: PLW0603  # replaced, as in `subscribe`
     with LOCK:
         left = tuple(each for each in _subscribers if each is not subscriber)

@@ -52,12 +52,8 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    state = _state()
+    state = inside("distributed").global_state
     return Processes(int(state.process_id), int(state.num_processes), state.client)
-
-
-def _state() -> Any:
-    return inside("distributed").global_state
 
 
 def exchange(
@@ -127,7 +123,7 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    _state().client = None
+    inside("distributed").global_state.client = None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come

@@ -212,12 +212,13 @@ def _take_tool() -> bool:
         if _tool >= 0:
             _MONITORING.use_tool_id(_tool, "leafwise")
             _MONITORING.register_callback(_tool, _MONITORING.events.LINE, _on_line)
-            _MONITORING.register_callback(  # a function on one line, such as a lambda, begins none
-                _tool,
-                _MONITORING.events.PY_START,
-                lambda code, _: _on_line(code, code.co_firstlineno),
-            )
+            _MONITORING.register_callback(_tool, _MONITORING.events.PY_START, _on_start)
     return _tool is not None and _tool >= 0
+
+
+def _on_start(code: types.CodeType, _: int) -> Any:
+    """Count a run of a function on one line, such as a lambda: it begins no line."""
+    return _on_line(code, code.co_firstlineno)
 
 
 def _on_line(code: types.CodeType, line: int) -> Any:

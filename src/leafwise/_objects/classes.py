@@ -126,7 +126,6 @@ class ClassMap(Generic[V]):
         self._entries: dict[int, tuple[weakref.ref[type], V]] = {}
 
     def get(self, cls: type) -> V | None:
-        """Return the value of a class, or None."""
         entry = self._entries.get(id(cls))
         return entry[1] if entry is not None and entry[0]() is cls else None
 

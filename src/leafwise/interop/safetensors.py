@@ -30,15 +30,10 @@ T = TypeVar("T")
 _DESCRIPTION: Final = "leafwise"
 
 # Those that the oldest supported version can write, too, so that every version reads every file.
-_NATIVE: Final = frozenset(
-    map(
-        jnp.dtype,
-        [
-            *("bool", "bfloat16", "float16", "float32", "float64"),
-            *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        ],
-    )
-)
+_NATIVE: Final = {
+    *map(jnp.dtype, ("bool", "bfloat16", "float16", "float32", "float64")),
+    *map(jnp.dtype, ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
+}
 
 
 def save(tree: Any, path: str | os.PathLike[str]) -> None:
