@@ -198,8 +198,6 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         for place, leaf in enumerate(after.leaf_records)
         if leaf.committed
     }
-    if not orders:
-        return
     mesh = after.options.get("mesh")
     if mesh is not None:
         there = tuple(mesh.devices.flat)
@@ -216,8 +214,6 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield arguments that only one of the calls has, or that are given in two ways."""
-    if before.root.steps == after.root.steps and before.root.names == after.root.names:
-        return
     mine, its = _given(before), _given(after)
     for name in {**mine, **its}:
         old, new = mine.get(name), its.get(name)

@@ -53,12 +53,13 @@ class Signature:
     @property
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
-        found: dict[str, Any] = {}
-        for path, node in self._walk():
-            if isinstance(node, Node):
-                pairs = zip(node.names, node.values, strict=True)
-                found.update((self.show(path + name), value_of(value)) for name, value in pairs)
-        return MappingProxyType(found)
+        statics = [
+            (path + name, value_of(value))
+            for path, node in self._walk()
+            if isinstance(node, Node)
+            for name, value in zip(node.names, node.values, strict=True)
+        ]
+        return MappingProxyType({self.show(path): value for path, value in statics})
 
     @property
     def all_statics(self) -> Mapping[str, Any]:
@@ -278,13 +279,8 @@ def record(
 
 
 def _numbers(records: Sequence[Leaf], leaves: Sequence[Any]) -> Mapping[int, Any]:
-    if len(records) != len(leaves):
-        return _NO_NUMBERS
-    places = [
-        at
-        for at, leaf in enumerate(records)
-        if type(leaf.stored) is type and leaf.stored in _NUMBERS
-    ]
+    kinds = [(place, leaf.stored) for place, leaf in enumerate(records)]
+    places = [place for place, kind in kinds if type(kind) is type and kind in _NUMBERS]
     return {place: leaves[place] for place in places[:_MOST_NUMBERS]} or _NO_NUMBERS
 
 

@@ -188,49 +188,48 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         yield Reason(path, kind, retrace, one, other, Cause.LENGTH)
     else:
         cause = Cause.KEYS if issubclass(mine.cls, Mapping) else Cause.CHILDREN
-        for step in mine.steps:
+        there = Verbatim("there")
+        for step in dict.fromkeys((*mine.steps, *its.steps)):
             if step not in new:
-                yield Reason(path + step, kind, retrace, Verbatim("there"), MISSING, cause)
-        for step in its.steps:
-            if step not in old:
-                yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), cause)
+                yield Reason(path + step, kind, retrace, there, MISSING, cause)
+            elif step not in old:
+                yield Reason(path + step, kind, retrace, MISSING, there, cause)
 
 
 def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iterator[Reason]:
     """Compare the statics of two nodes of one class, those without a key of leafwise as told."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     later = dict(zip(its.names, its.values, strict=True))
-    names = _attribute_names(earlier)
-    if names and names == _attribute_names(later):
-        pairs = zip(names, earlier.pop(".attributes"), later.pop(".attributes"), strict=True)
-        for name, (_, before), (_, after) in pairs:
-            values = getattr(before, "value", None), getattr(after, "value", None)
-            yield from static_reasons(
-                f"{path.removesuffix('._graphdef')}{name}", StaticPair(*values, other)
-            )
+    attributes = _attributes(earlier), _attributes(later)
+    if attributes[0] and list(attributes[0]) == list(attributes[1]):
+        del earlier[".attributes"], later[".attributes"]
+        for name, value in attributes[0].items():
+            pair = StaticPair(value, attributes[1][name], other)
+            yield from static_reasons(path.removesuffix("._graphdef") + name, pair)
     for name in {**later, **earlier}:
         values = earlier.get(name, MISSING), later.get(name, MISSING)
         how = its.compared_by(name) or other
         yield from static_reasons(path + name, StaticPair(*values, how, (mine.aux, its.aux)))
 
 
-def _attribute_names(statics: Mapping[str, Any]) -> list[str]:
-    """Return the paths of attributes that flax.nnx lists next to the nodes of a graph."""
-    names: list[str] = []
+def _attributes(statics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by path the attributes that flax.nnx lists next to the nodes of a graph."""
+    values: dict[str, Any] = {}
     try:
         nodes, attributes = iter(statics[".nodes"]), iter(statics[".attributes"])
 
         def add(path: str) -> None:
             for _ in range(getattr(next(nodes), "num_attributes", 0)):
                 name, kind = next(attributes)
-                names.append(f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}")
+                step = f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}"
+                values[step] = getattr(kind, "value", None)
                 if type(kind).__name__ == "NodeAttr":
-                    add(names[-1])
+                    add(step)
 
         add("")
     except (KeyError, TypeError, ValueError, StopIteration):  # of another class
-        return []
-    return names if len(names) == len(statics[".attributes"]) else []
+        return {}
+    return values if len(values) == len(statics[".attributes"]) else {}
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
