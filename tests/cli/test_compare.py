@@ -261,7 +261,7 @@ def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None
     def turn(report: Any) -> None:
         for each in report["programs"]:
             if names := each["arguments"].get("state.names"):
-                names["static"]["members"].reverse()
+                names["static"]["parts"].reverse()
         report["processes"][0]["hash_seed"] += 1
 
     assert causes(leafwise, run(), run(turn)) == {}

@@ -29,7 +29,7 @@ T = TypeVar("T")
 ROOT: Final = "tree"
 """The name of a tree that is itself one array: its key path is empty."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the format: raised when an older leafwise could misread what is written."""
 
 _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
@@ -174,7 +174,7 @@ def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
             described.problems.append((path, "an abstract array has no data to save"))
         elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
             described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
-    described.problems.extend((path, explain_opaque(what)) for path, what in described.opaque)
+    described.problems.extend((path, explain_opaque(value)) for path, value in described.opaque)
     _refuse_problems(described)
     return described.record, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
@@ -185,11 +185,11 @@ def _refuse_problems(described: Described) -> None:
         raise CheckpointError("\n".join(lines))
 
 
-def explain_opaque(what: str) -> str:
+def explain_opaque(value: Any) -> str:
     """Return why a static cannot be compared, and the fix."""
     return (
         "it has no description that another process could compare\n"
-        f"  got: {what}\n"
+        f"  got: {got(value)}\n"
         "  fix: use a function or class that can be imported by its name, or an object with "
         "fields; or save only the part of the tree that does not have it"
     )
