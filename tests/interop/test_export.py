@@ -1,18 +1,18 @@
 """Exported functions over pytree classes: what comes back, and what is refused, by field."""
 
-import dataclasses
-import enum
 import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax import export
+from tests.objects.samples import Color, Pair
+from tests.property.zoo import Config
 
 import leafwise as lw
 from leafwise.errors import PortableError
@@ -24,22 +24,6 @@ register_serialization()  # once is enough, and twice is the same
 T = TypeVar("T")
 
 
-class Mode(enum.Enum):
-    A = 1
-    B = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    rate: float = 0.5
-    sizes: tuple[int, ...] = (1, 2)
-
-
-class Pair(NamedTuple):
-    one: int
-    two: Any
-
-
 @lw.pytree
 class Base:
     w: jax.Array
@@ -49,8 +33,8 @@ class Base:
 @lw.pytree
 class Child(Base, Generic[T]):
     b: Any = 0.0
-    mode: Mode = lw.static_field(default=Mode.A)
-    config: Any = lw.static_field(default=Config())
+    mode: Color = lw.static_field(default=Color.RED)
+    config: Any = lw.static_field(default=Config(0.5))
 
 
 @lw.pytree(many_statics=True)
@@ -80,7 +64,7 @@ def step(net: Any, x: Any) -> Any:
 
 
 def full() -> Any:
-    child = Child(jnp.ones(3), jnp.tanh, jnp.ones(2), Mode.B, Config(float("nan"), (True, 2)))
+    child = Child(jnp.ones(3), jnp.tanh, jnp.ones(2), Color.BLUE, Config((float("nan"), (True, 2))))
     layers = {
         "a": [child, Base(jnp.ones(1))],
         "b": (Many(jnp.ones(2), "b"), None, Plain(1.0, -0.0)),
@@ -110,7 +94,7 @@ def test_the_gradient_is_exported_as_well() -> None:
     found = jax.grad(again.call)(child)
     assert type(found) is Child
     assert found.w.tolist() == [0.0, 4.0, 8.0]
-    assert found.mode is Mode.A
+    assert found.mode is Color.RED
 
 
 def test_another_static_is_refused_with_field_and_both_values() -> None:

@@ -5,21 +5,18 @@ import datetime as dt
 import enum
 import functools
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.objects.samples import Color, Count, Pair, Row
 
 import leafwise as lw
 from leafwise._statics.portable import PortableReader, dump
 from leafwise.errors import PortableError
 from leafwise.interop.export import rebuild_static
-
-
-class Color(enum.Enum):
-    RED = 1
 
 
 class Bits(enum.Flag):
@@ -36,11 +33,6 @@ class Config:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slotted(Config):
     more: int = 0
-
-
-class Pair(NamedTuple):
-    one: Any
-    two: Any
 
 
 class Derived(Config):
@@ -60,19 +52,11 @@ class Own:
         return hash(self.value)
 
 
-class Words(tuple):
-    pass
-
-
-class Number(int):
-    pass
-
-
 VALUES: list[Any] = [
     *(None, True, 1, 1.0, -0.0, float("nan"), 2**80, 1 - 0j, "a", "\ud800", b"\0", ..., ()),
     *((1, (True, 1.0)), frozenset({1, "a"}), {"a", 1}, [1, [2]], {"b": 1, 2: "a"}),
     *(Color.RED, Bits.A, Bits.A | Bits.B, Color, Config, Config(0.5, (1,)), Slotted(0.5, more=2)),
-    *(Derived(1.0), Pair(1, Pair("a", None)), Words((1, 2)), jax.lax.Precision.HIGH, jnp),
+    *(Derived(1.0), Pair(1, Pair("a", None)), Row((1, 2)), jax.lax.Precision.HIGH, jnp),
     *(np.float32(2), np.int64(1), np.bool_(1), jnp.bfloat16.dtype.type(1)),
     *(np.dtype("int8"), jnp.bfloat16, lw.freeze({"a": [1, {"b": 2}]})),
     *(jax.nn.relu, jnp.tanh, functools.partial(jax.nn.gelu, approximate=True), np.sin, min),
@@ -95,7 +79,7 @@ class Fields:
 
 @pytest.mark.parametrize(
     "value",
-    [lambda: 0, Fields(), np.ones(3), (1, [object()]), dt.date(2020, 1, 2), Own(1), Number(3)],
+    [lambda: 0, Fields(), np.ones(3), (1, [object()]), dt.date(2020, 1, 2), Own(1), Count(3)],
     ids=["lambda", "id", "array", "in", "date", "own", "number"],
 )
 def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
