@@ -235,11 +235,6 @@ def is_below(path: str, above: str) -> bool:
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
 
 
-def is_at_or_below(path: str, above: str) -> bool:
-    """Return whether a path is another one, or leads through it."""
-    return path == above or is_below(path, above)
-
-
 # ------------------------------------------------------------------------ formatting
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._compare import description
-from leafwise._compare.description import Described, Record, differences, is_at_or_below
+from leafwise._compare.description import Described, Record, differences, is_below
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, dump
@@ -151,16 +151,13 @@ def fits(saved: Json, target: Json) -> bool:
     return dump(saved) == dump(target)
 
 
-_KINDS: Final = {np.bool_: "bool", np.integer: "int", np.floating: "float"}
-
-
-def _scalar_kind(entry: Json) -> str | None:
-    if "python" in entry:
-        return str(entry["python"])
-    if entry["shape"] or "key" in entry:
+def _scalar_kind(entry: Json) -> Any:
+    """Return of which kind of numbers a scalar is; None of an array with dimensions, and a key."""
+    if entry.get("shape") or "key" in entry:
         return None
-    dtype = jnp.dtype(entry["dtype"])
-    return next((name for kind, name in _KINDS.items() if jnp.issubdtype(dtype, kind)), "complex")
+    _, dtype = stored(entry)
+    kinds = (np.bool_, np.integer, np.floating, np.complexfloating)
+    return next(kind for kind in kinds if jnp.issubdtype(dtype, kind))
 
 
 # ------------------------------------------------------------------------ saving
@@ -262,7 +259,7 @@ def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Reco
     record: Record = {}
     old_paths: dict[str, str] = {}
     for path, entry in json.loads(text).items():
-        above = [old for old in paths if is_at_or_below(path, old)]
+        above = [old for old in paths if path == old or is_below(path, old)]
         old = max(above, key=len, default="")
         new = paths.get(old, "") + path.removeprefix(old)
         if new in record:
