@@ -151,7 +151,7 @@ def fits(saved: Json, target: Json) -> bool:
     return dump(saved) == dump(target)
 
 
-def _scalar_kind(entry: Json) -> Any:
+def _scalar_kind(entry: Json) -> type[np.generic] | None:
     """Return of which kind of numbers a scalar is; None of an array with dimensions, and a key."""
     if entry.get("shape") or "key" in entry:
         return None
