@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 import pytest
 import safetensors.numpy
 from jax.sharding import NamedSharding, PartitionSpec
+from tests.objects.samples import Plain, with_attributes
 
 import leafwise as lw
 from leafwise.interop import orbax as lob
@@ -298,15 +299,11 @@ def test_modules_and_optimizer_states(lib: Library, path: Path) -> None:
 
 def filled(make: Any, value: float) -> Any:
     """Make a module without drawing, and so compiling, its numbers."""
-    abstract = eqx.filter_eval_shape(make, key=jax.random.key(0))
-    return jax.tree.map(
-        lambda leaf: (
-            jnp.full(leaf.shape, value, leaf.dtype)
-            if isinstance(leaf, jax.ShapeDtypeStruct)
-            else leaf
-        ),
-        abstract,
+    arrays, rest = eqx.partition(
+        eqx.filter_eval_shape(make, key=jax.random.key(0)), lambda leaf: hasattr(leaf, "shape")
     )
+    fill = functools.partial(jnp.full_like, fill_value=value)
+    return eqx.combine(jax.tree.map(fill, arrays), rest)
 
 
 def deleted() -> Any:
@@ -341,11 +338,6 @@ def test_what_cannot_be_saved_is_refused(lib: Library, path: Path) -> None:
     assert not path.exists()
 
 
-class Box:
-    def __init__(self) -> None:
-        self.items = [1]
-
-
 @both("a tracer or a mutated static is refused")
 def test_tracers_and_mutated_statics_are_refused(lib: Library, path: Path) -> None:
     """Nothing is saved inside jit, nor of a tree whose static changed in place."""
@@ -356,7 +348,7 @@ def test_tracers_and_mutated_statics_are_refused(lib: Library, path: Path) -> No
 
     with pytest.raises(lw.errors.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
         jax.jit(inside)(net())
-    tree = net(depth=Box())
+    tree = net(depth=with_attributes(Plain(), items=[1]))
     tree.depth.items.append(2)
     with pytest.raises(lw.errors.StaticMutatedError, match=r"Net\.depth"):
         lib.save(tree, path)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 from tests.objects.samples import Color, Pair
-from tests.property.zoo import Config
+from tests.property.zoo import Config, Identity
 
 import leafwise as lw
 from leafwise.errors import PortableError
@@ -104,13 +104,9 @@ def test_another_static_is_refused_with_field_and_both_values() -> None:
         again.call(Many(jnp.ones(2), "b"), 1.0)
 
 
-class Mutable:
-    pass
-
-
 @pytest.mark.parametrize(
     "static",
-    [lambda x: x, Mutable(), lw.StaticArray(jnp.ones(3)), (1, (lambda: 0,))],
+    [lambda x: x, Identity("a"), lw.StaticArray(jnp.ones(3)), (1, (lambda: 0,))],
     ids=["lambda", "identity", "array", "nested"],
 )
 def test_a_static_that_means_nothing_elsewhere_is_refused_by_field(static: Any) -> None:
@@ -175,23 +171,17 @@ def test_a_class_that_was_named_by_hand_keeps_that() -> None:
     assert type(again.call(Own(1.0), 1.0)[0]) is Own
 
 
-WRITE = """
+SETUP = """
 import sys
 from pathlib import Path
 import jax
 from jax import export
 import tests.interop.test_export as specimens
-net, x = specimens.full(), jax.numpy.float32(2)
-Path(sys.argv[1]).write_bytes(export.export(specimens.step)(net, x).serialize(vjp_order=1))
+net, x, file = specimens.full(), jax.numpy.float32(2), Path(sys.argv[1])
 """
+WRITE = "file.write_bytes(export.export(specimens.step)(net, x).serialize(vjp_order=1))"
 READ = """
-import sys
-from pathlib import Path
-import jax
-from jax import export
-import tests.interop.test_export as specimens
-net, x = specimens.full(), jax.numpy.float32(2)
-again = export.deserialize(Path(sys.argv[1]).read_bytes())
+again = export.deserialize(file.read_bytes())
 assert again.in_tree == jax.tree.structure(((net, x), {}))
 one, two = again.call(net, x), specimens.step(net, x)
 assert jax.tree.all(jax.tree.map(jax.numpy.array_equal, one, two))
@@ -205,7 +195,7 @@ def test_another_process_with_another_hash_seed_reads_it(tmp_path: Path) -> None
     root = Path(__file__).parents[2]
     for seed, source in (("1", WRITE), ("2", READ), ("3", READ)):
         done = subprocess.run(
-            [sys.executable, "-c", source, str(tmp_path / "step.bin")],
+            [sys.executable, "-c", SETUP + source, str(tmp_path / "step.bin")],
             env={
                 **os.environ,
                 "PYTHONHASHSEED": seed,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.objects.samples import Color, Count, Pair, Row
+from tests.property.zoo import Identity, Own
 
 import leafwise as lw
 from leafwise._statics.portable import PortableReader, dump
@@ -41,17 +42,6 @@ class Derived(Config):
         object.__setattr__(self, "twice", 2 * rate)  # not a field
 
 
-class Own:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Own) and self.value == other.value
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-
 VALUES: list[Any] = [
     *(None, True, 1, 1.0, -0.0, float("nan"), 2**80, 1 - 0j, "a", "\ud800", b"\0", ..., ()),
     *((1, (True, 1.0)), frozenset({1, "a"}), {"a", 1}, [1, [2]], {"b": 1, 2: "a"}),
@@ -72,15 +62,13 @@ def test_what_comes_back_is_what_was_written(value: Any) -> None:
     assert dump(PortableReader().read(again, "")) == dump(written)
 
 
-class Fields:
-    def __init__(self) -> None:
-        self.x = 1
-
-
 @pytest.mark.parametrize(
     "value",
-    [lambda: 0, Fields(), np.ones(3), (1, [object()]), dt.date(2020, 1, 2), Own(1), Count(3)],
-    ids=["lambda", "id", "array", "in", "date", "own", "number"],
+    [
+        *(lambda: 0, Identity("a"), Identity("a").method, functools.partial(lambda: 0)),
+        *(np.ones(3), (1, [object()]), dt.date(2020, 1, 2), Own(1), Count(3)),
+    ],
+    ids=["lambda", "id", "method", "partial", "array", "in", "date", "own", "number"],
 )
 def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
     """As a digest refuses it; of arrays and other objects there is not all in JSON."""
