@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.fixes import Cause, StaticFacts
+from leafwise._compare.fixes import Cause, Side, StaticFacts
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.compat import varying_axes
 from leafwise._objects.stand_ins import Verbatim
@@ -51,6 +51,7 @@ def leaf_reasons(
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     """Yield what differs between two abstract values that are not equal."""
     retrace, is_explained = Outcome.RETRACE, False
+    sides = Side("the earlier call", mine), Side("this call", its)
     if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
         avals = Verbatim(mine.aval.str_short()), Verbatim(its.aval.str_short())
         yield Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)
@@ -61,11 +62,11 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     if mine.dtype != its.dtype:
         is_explained = True
         dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
-        yield Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, (mine, its))
+        yield Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, sides)
     elif mine.weak_type != its.weak_type:
         is_explained = True
         leaves = Verbatim(mine), Verbatim(its)
-        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *leaves, Cause.WEAK_TYPE, (mine, its))
+        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *leaves, Cause.WEAK_TYPE, sides)
     axes = varying_axes(mine.aval), varying_axes(its.aval)
     if axes[0] != axes[1]:
         is_explained = True

@@ -194,11 +194,12 @@ class TreeComparison:
                 return list(_static_leaf_reasons(part.path, one, other, part.holder))
             found = list(leaf_reasons("", one, other, config_differs=self.config_differs))
             self.known[id(one), id(other)] = found
-        path, numbers = part.path, part.numbers  # the fix is made of both leaves and of these
-        return [
-            Reason(path, *each[1:6], (*each.details, *numbers) if each.details else ())
-            for each in found
-        ]
+        numbers = part.numbers or (None, None)  # the fix is made of both leaves and of these
+        for place, reason in enumerate(found):
+            sides = zip(reason.details, numbers, strict=False)
+            details = tuple(side._replace(number=number) for side, number in sides)
+            found[place] = reason._replace(path=part.path, details=details)
+        return found
 
 
 def _static_leaf_reasons(
