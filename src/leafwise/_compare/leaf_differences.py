@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.fixes import Cause, StaticFacts
+from leafwise._compare.fixes import Cause, Side, StaticFacts
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.compat import varying_axes
 from leafwise._objects.stand_ins import Verbatim
@@ -59,13 +59,13 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
     if mine.shape != its.shape:
         shapes = mine.shape, its.shape
         reasons.append(Reason(path, ReasonKind.SHAPE, retrace, *shapes, Cause.SHAPE))
-    leaves = mine, its
+    sides = Side("the earlier call", mine), Side("this call", its)
     if mine.dtype != its.dtype:
         dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
-        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, leaves))
+        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, sides))
     elif mine.weak_type != its.weak_type:
         texts = Verbatim(mine), Verbatim(its)
-        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, leaves))
+        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, sides))
     axes = varying_axes(mine.aval), varying_axes(its.aval)
     if axes[0] != axes[1]:
         reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))

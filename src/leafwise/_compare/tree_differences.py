@@ -132,13 +132,12 @@ class TreeComparison:
             self.known[id(one), id(other)] = found
         # The fix is made of both leaves, and of the numbers that they are.
         numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
-        return [
-            reason._replace(
-                path=self.after.leaf_paths[its],
-                details=(*reason.details, *numbers) if reason.details else (),
-            )
-            for reason in found
-        ]
+        reasons: list[Reason] = []
+        for reason in found:
+            sides = zip(reason.details, numbers, strict=False)
+            details = tuple(side._replace(number=number) for side, number in sides)
+            reasons.append(reason._replace(path=self.after.leaf_paths[its], details=details))
+        return reasons
 
     def _static_leaf_reasons(self, one: Leaf, other: Leaf, place: int) -> Iterator[Reason]:
         """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
