@@ -106,17 +106,25 @@ def run_checks(
     visible = sys.stderr.isatty()
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     results: list[ClassResult] = []
+    known: set[WarningKey] = set()
     interrupted = False
     is_done = threading.Event()
     with console.status("checking") as status:
+
+        def add(result: ClassResult) -> None:
+            results.append(result)
+            status.stop()  # it would be in between
+            on_result(result)
+            status.start()
+
         if not visible:
             threading.Thread(target=_name_class, args=(status, is_done), daemon=True).start()
         try:
-            for result in _results(targets, options, lambda place: status.update(Text(place))):
-                results.append(result)
-                status.stop()  # it would be in between
-                on_result(result)
-                status.start()
+            for name, reason in targets.unloaded.items():
+                add(ClassResult(name, error=reason, is_module=True))
+            for number, target in enumerate(targets.targets, 1):
+                status.update(Text(f"{number} of {len(targets.targets)}: {target.name}"))
+                add(check_class(target, options, known))
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -148,17 +156,6 @@ def _late(result: ClassResult) -> str:
     texts = {f"laws were {law.message}" for law in result.laws if NO_TIME in law.message}
     texts |= {f"not changed: {cut(', '.join(fields), _WIDTH)}"} if fields else set()
     return "; ".join(sorted(texts))
-
-
-def _results(
-    targets: FoundTargets, options: CheckOptions, on_class: Callable[[str], None]
-) -> Iterator[ClassResult]:
-    for name, reason in targets.unloaded.items():
-        yield ClassResult(name, error=reason, is_module=True)
-    known: set[WarningKey] = set()
-    for number, target in enumerate(targets.targets, 1):
-        on_class(f"{number} of {len(targets.targets)}: {target.name}")
-        yield check_class(target, options, known)
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:

@@ -25,8 +25,6 @@ from leafwise.testing.strategies._edit_positions import (
     argument_positions,
     edit_positions,
     is_below,
-    parameter_for,
-    parameters,
     rebuilt,
 )
 from leafwise.testing.strategies._edits import Edit, EditKind, Options, make_edit, options_of
@@ -238,7 +236,7 @@ def what_is(path: str, known: Iterable[str]) -> str:
 def _strategy_fix(position: EditPosition) -> str:
     """Return what draws other values for a position: the code of a strategy, where one can."""
     name, path, value, cls = position.name, position.path, position.value, type(position.owner)
-    if name and parameter_for(parameters(cls), name) is None:
+    if name and position.parameter is None:
         return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
     code = f"st.from_type({type(value).__name__})"
     if hasattr(value, "dtype"):

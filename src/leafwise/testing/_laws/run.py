@@ -252,43 +252,40 @@ class _Trial:
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
         """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
-        instance = draw_unprinted(data, strategy)
-        edits = Edits(instance, data)
-        self.instances.append(instance)
-        self._case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
-        self._attempt(filter(self._is_turn, self._tests), instance, data, edits)
+        self.instances.append(draw_unprinted(data, strategy))
+        case = self._case(self.instances[-1], data)
+        case.refuse_leaf()
+        self._attempt(filter(self._is_turn, self._tests), case)
         # Last, since the others want to see what was never hashed.
         if of_edits := [law for law, test in self._tests.items() if test.on == "edits"]:
-            started = time.process_time()
+            started, edits = time.process_time(), case.edits
             edits.until = started + (self._until - started) / (2 + most - len(self.instances))
             edits.draw()
             self.late += time.process_time() > edits.until
-            self._attempt(of_edits, instance, data, edits)
+            self._attempt(of_edits, case)
         if time.process_time() > self._until:
             raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
-        instance = choose(data, self.instances)
-        self._attempt([law], instance, data, Edits(instance, data))
+        self._attempt([law], self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self._until:
             raise EnoughError
 
-    def _case(self, law: Law, instance: Any, data: st.DataObject, edits: Edits) -> Case:
-        return Case(law, instance, data, edits, st.sampled_from(self.instances))
+    def _case(self, instance: Any, data: st.DataObject) -> Case:
+        others = st.sampled_from(self.instances)
+        return Case(Law.ROUND_TRIP, instance, data, Edits(instance, data), others)
 
     def _is_turn(self, law: Law) -> bool:
         test = self._tests[law]
         return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
 
-    def _attempt(
-        self, laws: Iterable[Law], instance: Any, data: st.DataObject, edits: Edits
-    ) -> None:
+    def _attempt(self, laws: Iterable[Law], case: Case) -> None:
         for law in laws:
             if law in self.broken:
                 continue
             self._on_law(law)
-            error = _failure(self._case(law, instance, data, edits), self._tests[law].check)
+            error = _failure(dataclasses.replace(case, law=law), self._tests[law].check)
             if error is not None:
                 self.broken[law] = error
 

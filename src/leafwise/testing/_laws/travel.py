@@ -154,9 +154,6 @@ def fresh_process(case: Case) -> None:
     _check_copy(case, back, "back from a new process", _pickled)
 
 
-_TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
-
-
 def transformations(case: Case) -> None:
     """Send an instance through each transformation."""
     x = case.instance
@@ -189,13 +186,9 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # what comes out is looked at under `eval_shape`
 
 
-def _checkpoint(function: Function, x: Any) -> Any:
-    return jax.checkpoint(function)(x)
-
-
 def _vmap(function: Function, x: Any) -> Any:
-    mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
-    return _TREE_MAP(_first, mapped)
+    mapped = jax.vmap(function)(jax.tree.map(_twice, x))
+    return jax.tree.map(_first, mapped)
 
 
 def _grad(function: Function, x: Any) -> Any:
@@ -213,7 +206,7 @@ def _scan(function: Function, x: Any) -> Any:
     def run(x: Any) -> Any:
         return jax.lax.scan(step, x, None, length=2)[0]
 
-    return jax.eval_shape(run, _TREE_MAP(_as_array, x))
+    return jax.eval_shape(run, jax.tree.map(_as_array, x))
 
 
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
@@ -222,7 +215,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (_checkpoint, True),
+    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
 }
 """How each is called, and whether it returns the leaves that it was given.
 

@@ -535,7 +535,7 @@ class InstancePlan:
                 try:
                     with own_dims(alike=plain) as dims:
                         arguments = self._arguments(draw, dims)
-                    result = call(self.cls, self.parameters, arguments)
+                    result = call(self.cls, arguments)
                 except ImpossibleError as error:  # what does not fit, or what a check raised
                     refused = error if str(error) else error.__cause__ or error
                 except (CannotBuildError, HypothesisException):
