@@ -140,13 +140,9 @@ def run_checks(
     return CheckRun(tuple(results), (*targets.notes, *late), interrupted)
 
 
-_SILENCE: Final = 10.0
-"""After how many seconds by the clock the class under work is named, where no terminal shows it."""
-
-
 def _name_class(status: Status, is_done: threading.Event) -> None:
-    """Write to standard error, every few seconds, which class is under work."""
-    while not is_done.wait(_SILENCE):
+    """Write to standard error, every ten seconds, which class is under work."""
+    while not is_done.wait(10.0):
         sys.stderr.write(f"leafwise check: {status.status}\n")
 
 
@@ -209,7 +205,14 @@ def check_class(
             if target.optional:
                 return dataclasses.replace(result, left_out=problem)
             return dataclasses.replace(result, error=problem)
-        rows = _change_fields(example, options) if options.fields else []
+        rows: list[FieldChange] = []
+        try:
+            with time_limit(options.left):
+                if options.fields:
+                    rows.extend(check_fields(example, options.only, options.half))
+        except TooLong:
+            late, why = CheckVerdict.NOT_CHECKED, f"{cls.__name__}: {options.timeout_message}"
+            rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
         laws = try_laws(cls, options, example.base, known) if options.laws else []
     if options.strict:
         rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
@@ -239,17 +242,6 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
         is_refused = example is not None and not target.optional
     return example, problem, is_refused
-
-
-def _change_fields(example: Example, options: CheckOptions) -> list[FieldChange]:
-    rows: list[FieldChange] = []
-    try:
-        with time_limit(options.left):
-            rows.extend(check_fields(example, options.only, options.half))
-    except TooLong:
-        late, why = CheckVerdict.NOT_CHECKED, f"{example.cls.__name__}: {options.timeout_message}"
-        rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
-    return rows
 
 
 def _strict(result: Any) -> Any:
@@ -361,10 +353,6 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
 # ------------------------------------------------------------------------ limited time
 
 
-_WALL: Final = 10
-"""How many times as long a block may take by the clock as on the processor."""
-
-
 class TooLong(BaseException):  # not an Exception, which a user's code may catch
     """What was to be done in a limited time was not."""
 
@@ -378,7 +366,7 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
         return
     clocks = [
         (signal.ITIMER_PROF, signal.SIGPROF, seconds),
-        (signal.ITIMER_REAL, signal.SIGALRM, _WALL * seconds),
+        (signal.ITIMER_REAL, signal.SIGALRM, 10 * seconds),  # which a block may wait for something
     ]
     # Another clock is somebody else's, such as that of pytest-timeout.
     clocks = [clock for clock in clocks if not signal.getitimer(clock[0])[0]]

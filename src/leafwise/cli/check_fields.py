@@ -4,12 +4,14 @@ import enum
 import itertools
 import math
 import time
+import typing
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import jax
 from hypothesis import strategies as st
 
+from leafwise._classes.annotations import unwrap
 from leafwise._compare.changes import is_function
 from leafwise._compare.jax_errors import as_static
 from leafwise._display.reasons import Outcome
@@ -28,7 +30,7 @@ from leafwise.testing._laws.libraries import WITH_HASH, is_own, library_of
 from leafwise.testing._laws.run import NO_TIME, find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import ObservedCall, SubjectProbe
-from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
+from leafwise.testing.strategies._annotations import InstancePlan
 from leafwise.testing.strategies._constructor import (
     FieldContext,
     is_abstract,
@@ -187,11 +189,10 @@ def for_jit(tree: Any) -> Any:
     def is_module(node: Any) -> bool:
         return library_of(type(node)) == "equinox"
 
-    def numeric_or_none(leaf: Any) -> Any:
-        return leaf if is_numeric(leaf) else None
-
     def without_the_rest(node: Any) -> Any:
-        return jax.tree.map(numeric_or_none, node) if is_module(node) else node
+        if not is_module(node):
+            return node
+        return jax.tree.map(lambda leaf: leaf if is_numeric(leaf) else None, node)
 
     if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
         return tree
@@ -298,7 +299,7 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     if position is not None:
         yield from _leaf_edits(position)
         parameter = parameter_for(example.cls, name)
-        if parameter is None or not accepts_none(parameter.kind):
+        if parameter is None or type(None) not in typing.get_args(unwrap(parameter.kind)):
             return
     kind = EditKind.CONTAINER
     options = options_of([position for position in inside if position.path == name], [kind])

@@ -32,10 +32,6 @@ from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
 from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
 
-_SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
-_SHRINKS: Final = 300
-"""How many smaller examples are tried."""
-
 
 class EnoughError(BaseException):
     """Ends a search; Hypothesis lets it through."""
@@ -65,7 +61,7 @@ def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothe
         deadline=None,
         # Not `explain`, which runs many more examples for notes on our own lines.
         phases=[phase for phase in given.phases if phase is not hypothesis.Phase.explain],
-        suppress_health_check=_SUPPRESSED,
+        suppress_health_check=list(hypothesis.HealthCheck),  # compiling is slow; tests are nested
         report_multiple_bugs=False,
         print_blob=False,
         database=None,  # its key would be our own function, the same for all classes
@@ -84,7 +80,7 @@ def run_law(
 ) -> None:
     """Draw instances until some CPU time, and raise the violation of the smallest one found."""
     chosen = _settings_for(settings, share)
-    shrinks = round(_SHRINKS * share)
+    shrinks = round(300 * share)
     failure = _search(law, strategy, check, chosen, seed=seed, shrinks=shrinks, until=until)
     if failure is None:
         return
@@ -342,8 +338,6 @@ _BY_HYPOTHESIS: Final = re.compile(
 _SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200
 """How many values are drawn until one is wanted, and how many more to make it simpler."""
-_COMPILED: Final = 20
-"""As how many values one counts that compiles."""
 
 
 def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN) -> Any:
@@ -371,7 +365,7 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
             best[:] = [value]
             if drawn == 1:
                 raise EnoughError  # Hypothesis draws the simplest first
-        left -= _COMPILED * bool(counts.compiles)
+        left -= 20 * bool(counts.compiles)  # one that compiles takes as long as so many others
         return accepted
 
     try:

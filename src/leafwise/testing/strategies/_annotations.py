@@ -27,7 +27,6 @@ from leafwise._classes.annotations import (
     named_by,
     resolve,
     signature_of,
-    unwrap,
 )
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
@@ -109,11 +108,6 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if isinstance(cls, type) and not (is_registered(cls) or issubclass(cls, enum.Enum)):
         raise _unknown(kind, where)  # written in C: Hypothesis would call it, and see
     return _from_hypothesis(kind, where)
-
-
-def accepts_none(kind: Any) -> bool:
-    """Return whether an annotation is optional."""
-    return type(None) in typing.get_args(unwrap(kind))
 
 
 def says_nothing(kind: Any) -> bool:

@@ -19,7 +19,6 @@ from hypothesis.extra import numpy as hnp
 
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._constructor import FieldContext
-from leafwise.testing.strategies._leaves import put
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
 
@@ -203,7 +202,8 @@ def arrays(
         if _is_key_dtype(drawn):
             return draw(keys(lengths))
         array = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements))
-        return array if numpy else put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
+        dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+        return array if numpy else jax.device_put(array.astype(dtype))
 
     return drawn_by(draw_one)
 
