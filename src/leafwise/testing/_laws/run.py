@@ -229,43 +229,37 @@ class LawTest:
     on: Literal["instances", "edits", "draws"] = "instances"
 
 
+@dataclasses.dataclass
 class _Trial:
     """Laws that are tried on the same instances, each until it is broken."""
 
-    def __init__(
-        self,
-        tests: Mapping[Law, LawTest],
-        until: float,
-        broken: dict[Law, BaseException],
-        on_law: Callable[[Law], None],
-    ) -> None:
-        self._tests = tests
-        self._until = until
-        self._on_law = on_law
-        self.late = 0  # how many instances had no time for all edits
-        self.instances: list[Any] = []
-        self.broken = broken
+    tests: Mapping[Law, LawTest]
+    until: float
+    broken: dict[Law, BaseException]
+    on_law: Callable[[Law], None]
+    instances: list[Any] = dataclasses.field(default_factory=list[Any])
+    late: int = 0  # how many instances had no time for all edits
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
         """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
         self.instances.append(draw_unprinted(data, strategy))
         case = self._case(self.instances[-1], data)
         case.refuse_leaf()
-        self._attempt(filter(self._is_turn, self._tests), case)
+        self._attempt(filter(self._is_turn, self.tests), case)
         # Last, since the others want to see what was never hashed.
-        if of_edits := [law for law, test in self._tests.items() if test.on == "edits"]:
+        if of_edits := [law for law, test in self.tests.items() if test.on == "edits"]:
             started, edits = time.process_time(), case.edits
-            edits.until = started + (self._until - started) / (2 + most - len(self.instances))
+            edits.until = started + (self.until - started) / (2 + most - len(self.instances))
             edits.draw()
             self.late += time.process_time() > edits.until
             self._attempt(of_edits, case)
-        if time.process_time() > self._until:
+        if time.process_time() > self.until:
             raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
         self._attempt([law], self._case(choose(data, self.instances), data))
-        if law in self.broken or time.process_time() > self._until:
+        if law in self.broken or time.process_time() > self.until:
             raise EnoughError
 
     def _case(self, instance: Any, data: st.DataObject) -> Case:
@@ -273,15 +267,15 @@ class _Trial:
         return Case(Law.ROUND_TRIP, instance, data, Edits(instance, data), others)
 
     def _is_turn(self, law: Law) -> bool:
-        test = self._tests[law]
+        test = self.tests[law]
         return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
 
     def _attempt(self, laws: Iterable[Law], case: Case) -> None:
         for law in laws:
             if law in self.broken:
                 continue
-            self._on_law(law)
-            error = _failure(dataclasses.replace(case, law=law), self._tests[law].check)
+            self.on_law(law)
+            error = _failure(dataclasses.replace(case, law=law), self.tests[law].check)
             if error is not None:
                 self.broken[law] = error
 
