@@ -140,9 +140,13 @@ def run_checks(
     return CheckRun(tuple(results), (*targets.notes, *late), interrupted)
 
 
+_SILENCE: Final = 10.0
+"""After how many seconds by the clock the class under work is named, where no terminal shows it."""
+
+
 def _name_class(status: Status, is_done: threading.Event) -> None:
-    """Write to standard error, every ten seconds, which class is under work."""
-    while not is_done.wait(10.0):
+    """Write to standard error, every few seconds, which class is under work."""
+    while not is_done.wait(_SILENCE):
         sys.stderr.write(f"leafwise check: {status.status}\n")
 
 
