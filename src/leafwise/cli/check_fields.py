@@ -189,10 +189,11 @@ def for_jit(tree: Any) -> Any:
     def is_module(node: Any) -> bool:
         return library_of(type(node)) == "equinox"
 
+    def numeric_or_none(leaf: Any) -> Any:
+        return leaf if is_numeric(leaf) else None
+
     def without_the_rest(node: Any) -> Any:
-        if not is_module(node):
-            return node
-        return jax.tree.map(lambda leaf: leaf if is_numeric(leaf) else None, node)
+        return jax.tree.map(numeric_or_none, node) if is_module(node) else node
 
     if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
         return tree

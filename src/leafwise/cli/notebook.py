@@ -5,6 +5,7 @@ own for tracebacks and reports: ``train.ipynb[3]`` is the cell that Jupyter numb
 runs all of them. It is run by ``python -m leafwise.cli.notebook``.
 """
 
+import functools
 import importlib.util
 import json
 import linecache
@@ -71,13 +72,17 @@ def _run_by_ipython(cells: list[tuple[str, str]]) -> int:
     config.InteractiveShell.colors = "nocolor"
     shell: Any = InteractiveShell.instance(config=config)
     for name, source in cells:
-        shell.compile.get_code_name = lambda *_, name=name: name
+        shell.compile.get_code_name = functools.partial(_name_of, name)
         result = shell.run_cell(source, store_history=True)
         if isinstance(result.error_in_exec, SystemExit):
             raise result.error_in_exec
         if not result.success:
             return 1
     return 0
+
+
+def _name_of(name: str, *_: object) -> str:
+    return name
 
 
 def _run_plain(cells: list[tuple[str, str]]) -> int:

@@ -32,6 +32,8 @@ from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
 from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
 
+_SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
+
 
 class EnoughError(BaseException):
     """Ends a search; Hypothesis lets it through."""
@@ -61,7 +63,7 @@ def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothe
         deadline=None,
         # Not `explain`, which runs many more examples for notes on our own lines.
         phases=[phase for phase in given.phases if phase is not hypothesis.Phase.explain],
-        suppress_health_check=list(hypothesis.HealthCheck),  # compiling is slow; tests are nested
+        suppress_health_check=_SUPPRESSED,
         report_multiple_bugs=False,
         print_blob=False,
         database=None,  # its key would be our own function, the same for all classes

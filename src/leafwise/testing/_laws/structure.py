@@ -131,12 +131,16 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
 
 def identity_map(case: Case) -> None:
     """Map the identity over one tree, and over two."""
+
+    def identity(leaf: Any, *_: Any) -> Any:
+        return leaf
+
     x = case.instance
-    once = case.attempt("jax.tree.map", jax.tree.map, lambda leaf: leaf, x)
+    once = case.attempt("jax.tree.map", jax.tree.map, identity, x)
     two = "jax.tree.map of two equal trees"
     same = case.same_structure(case.structure(x), case.structure(once))
     fix = "" if same else _AUX_DATA_FIX
-    twice = case.attempt(two, jax.tree.map, lambda leaf, _: leaf, x, once, by_hand=fix)
+    twice = case.attempt(two, jax.tree.map, identity, x, once, by_hand=fix)
     for mapped in (once, twice):
         _check_map(case, mapped)
 

@@ -186,6 +186,10 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # what comes out is looked at under `eval_shape`
 
 
+def _checkpoint(function: Function, x: Any) -> Any:
+    return jax.checkpoint(function)(x)
+
+
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(jax.tree.map(_twice, x))
     return jax.tree.map(_first, mapped)
@@ -215,7 +219,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
+    "jax.checkpoint": (_checkpoint, True),
 }
 """How each is called, and whether it returns the leaves that it was given.
 
