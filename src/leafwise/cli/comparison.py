@@ -321,12 +321,8 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]
     mine, its = one.program, other.program
     if mine is not None and its is not None:
         for path, *texts in _changes(mine.options, its.options):
-            if path not in _OF_PROCESS:
+            if path not in ("jax", "XLA_FLAGS"):  # which are compared for the whole run
                 yield RunDifference("option", path, *texts)
-
-
-_OF_PROCESS: Final = ("jax", "XLA_FLAGS")
-"""The options of a compile that are compared for the whole run."""
 
 
 def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
