@@ -57,10 +57,6 @@ def a_scan_whose_unroll_is_one() -> Any:
     return jax.grad(lambda h, xs: jax.lax.scan(body, h, xs, unroll=1)[0].sum()), (XS[0], XS)
 
 
-def an_associative_scan() -> Any:
-    return lambda xs: jax.lax.associative_scan(jnp.multiply, jnp.sin(xs)), (XS,)
-
-
 def a_batch() -> Any:
     return jax.vmap(jax.grad(lambda x: jnp.tanh(x @ W).sum())), (XS,)
 
@@ -152,7 +148,6 @@ PROGRAMS = [
     three_loops_of_three,
     a_scan,
     a_scan_whose_unroll_is_one,
-    an_associative_scan,
     a_batch,
     a_hessian,
     part_of_the_program,
