@@ -1,15 +1,11 @@
 """The benchmark runs and reports every figure; how large they are is no matter here."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import jax
 import pytest
-
-import leafwise as lw
 
 MEASURES = ("construct", "flatten", "unflatten", "tree.map", "jit in", "jit in+out")
 REBUILT = ["flatten, 50 rebuilt", "jit in, 50 rebuilt"]
@@ -107,49 +103,6 @@ def test_every_step_has_the_same_leaves(load: Callable[[str], ModuleType]) -> No
             after = jax.tree.leaves(names["world" if "world" in given else "state"])
             results.append(sorted(float(leaf.sum()) for leaf in after))
         assert results[0] == results[1] == results[2]
-
-
-@pytest.mark.parametrize("how", ["equal", "one shape differs", "every leaf differs", "one part"])
-def test_trees_differ_as_they_say(load: Callable[[str], ModuleType], how: str) -> None:
-    """The trees that are explained give the reasons that their rows name."""
-    leaves = [1.0, 2.0, 3.0]
-    family = load("oracle").trees_of(list, leaves.copy)
-    (later,) = (tree for name, tree in family.later.items() if name.startswith(how))
-    found = lw.explain(lw.signature(family.before), lw.signature(later))
-    paths = sorted({reason.path for reason in found.reasons})
-    everywhere = [f"args[0][{place}]" for place in range(3)]
-    expected = {
-        "equal": [],
-        "one shape differs": everywhere[2:],
-        "every leaf differs": everywhere,
-        "one part": ["args[0]"],
-    }
-    assert paths == expected[how]
-
-
-def test_the_command_that_is_timed_runs(load: Callable[[str], ModuleType]) -> None:
-    """It is what the console script runs: it prints its help."""
-    command = [sys.executable, *load("instances").COMMAND, "--help"]
-    assert "explain" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_json_can_be_read_back(written: Any, load: Callable[[str], ModuleType]) -> None:
-    """A report made from its JSON is the same report."""
-    report = load("report")
-    again = report.Report.from_json(written.data)
-    assert again.as_json() == written.data
-    assert report.as_text(again) == written.text
-    assert report.as_markdown(again) == written.markdown
-
-
-@pytest.mark.parametrize(
-    ("fastest", "best"),
-    [("jax", "jax"), ("jarp", "jarp"), ("chex", "flax"), ("slots", "flax"), ("ready", "flax")],
-)
-def test_best_peer(load: Callable[[str], ModuleType], fastest: str, best: str) -> None:
-    """The best peer is the fastest other library that has static fields."""
-    figures = {"leafwise": 1.0, "slots": 1.1, "flax": 1.2, "jax": 1.3, "chex": 1.3, fastest: 0.5}
-    assert load("rows").best_peer(figures) == best
 
 
 def test_growth_is_each_contestants_own(load: Callable[[str], ModuleType]) -> None:

@@ -51,16 +51,6 @@ def test_planted_regressions_are_found(written: Any, load: Load) -> None:
         assert int(said[1]) == pytest.approx(100 * (beyond - 1), abs=1)
 
 
-def test_another_best_peer_is_no_regression(written: Any, load: Load) -> None:
-    """The ratio compared is to the peer that was the best before."""
-    before = _report(load, written.data)
-    now = copy.deepcopy(written.data)
-    for row in now["rows"]:
-        if row["against"] and "jax" in row["figures"]:
-            row["against"] = "jax"
-    assert load("compare").regressions(_report(load, now), before) == []
-
-
 def test_what_is_missing_is_said(written: Any, load: Load) -> None:
     """A row, or the library it was compared with, that is no longer there is listed."""
     before = _report(load, written.data)
@@ -71,13 +61,6 @@ def test_what_is_missing_is_said(written: Any, load: Load) -> None:
     report = _report(load, now)
     assert load("compare").not_compared(report, before) == [gone, "flatten"]
     assert load("compare").regressions(report, before) == []
-
-
-def test_nothing_to_compare_with(load: Load, tmp_path: Path) -> None:
-    """Without committed results for this Python the message names the file to write."""
-    compare = load("compare")
-    with pytest.raises(compare.NoComparisonError, match=r"9\.9\.json is missing; --save writes"):
-        compare.committed("9.9", "cpu", tmp_path)
 
 
 def test_another_device_is_not_compared(load: Load) -> None:
@@ -119,27 +102,6 @@ def test_only_some_groups_are_measured(run_bench: Callable[..., str], tmp_path: 
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     assert {row["table"] for row in rows} == {"oracle"}
     assert "By contestant: cost" not in text
-
-
-def test_saving_some_groups_keeps_the_others(
-    written: Any, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`--only ... --save` replaces the rows of these groups, in their place."""
-    run, compare = load("run"), load("compare")
-    whole = _report(load, written.data)
-    new = _report(load, _worse(written.data, "ODE step, 6 leaves", 3.0))
-    tables = ("steps",)
-    file = tmp_path / f"{whole.setting.minor}.json"
-    file.write_text(json.dumps(written.data), encoding="utf-8")
-    monkeypatch.setattr(compare, "RESULTS", tmp_path)
-    monkeypatch.setattr(run.libraries, "load", lambda: ({}, {}))
-    monkeypatch.setattr(run.report.Setting, "here", lambda *_: whole.setting)
-    monkeypatch.setattr(run, "measured", lambda *_: compare.part(new, tables).rows)
-    assert run.main(["--only", "steps", "--save"]) == 0
-    data = json.loads(file.read_text(encoding="utf-8"))
-    assert [row["name"] for row in data["rows"]] == [row["name"] for row in written.data["rows"]]
-    assert data == new.as_json()
-    assert run.main(["--only", "steps", "--check"]) == 0
 
 
 def test_settings_are_not_mixed(written: Any, load: Load, tmp_path: Path) -> None:

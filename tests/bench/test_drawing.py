@@ -2,13 +2,9 @@
 
 import json
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
@@ -50,16 +46,3 @@ def test_results_say_nothing_of_the_machine_but_its_kind() -> None:
         setting = json.loads(path.read_text(encoding="utf-8"))["setting"]
         assert set(setting) == {"python", "device", "machine", "versions", "skipped", "runs"}
         assert re.fullmatch(r"\d+ cores, \w+", setting["machine"])
-
-
-def test_whole_steps_are_drawn(written: Any, load: Load) -> None:
-    """The bars name every step and every library; the picture is a small, whole SVG."""
-    pytest.importorskip("matplotlib")
-    report = load("report").Report.from_json(written.data)
-    svg = load("page").drawn(report.rows)
-    assert svg == load("page").drawn(report.rows)
-    root = ET.fromstring(svg)  # noqa: S314  # it is ours
-    texts = {"".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"leafwise", "jax", "dict", *load("steps").STEPS} <= texts
-    assert "<dc:date>" not in svg
-    assert len(svg) < 60_000

@@ -138,27 +138,6 @@ def test_eq_false() -> None:
     assert hash(one) == object.__hash__(one)
 
 
-def test_methods_of_the_class_win() -> None:
-    """Hand-written `__repr__`, `__eq__` and `__hash__` stay, as in dataclasses."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def __repr__(self) -> str:
-            return "mine"
-
-        def __eq__(self, other: object) -> bool:
-            return True
-
-        def __hash__(self) -> int:
-            return 7
-
-    assert repr(P(1)) == "mine"
-    assert P(1) == P(2)
-    assert hash(P(1)) == 7
-
-
 def test_frozen_false_says_why() -> None:
     """There is no mutable variant, and the error says why and what to do."""
     with pytest.raises(lw.errors.DefinitionError) as error:

@@ -185,21 +185,6 @@ def test_any_name_is_a_field(name: str, static: bool) -> None:
     assert repr(p).endswith(f"P(x=1.0, {name}=5)")
 
 
-def test_private_names_are_mangled_as_usual() -> None:
-    """A name with two leading underscores is a field like any other."""
-
-    @lw.pytree
-    class P:
-        __x: Any
-        __a: lw.Static[int] = 1
-
-        def both(self) -> tuple[Any, int]:
-            return self.__x, self.__a
-
-    assert P(2.0).both() == (2.0, 1)
-    assert jax.tree.map(lambda v: v + 1, P(2.0)).both() == (3.0, 1)
-
-
 CONTRADICTIONS: dict[str, tuple[Any, Any, str]] = {
     "both": (int, {"static": True, "pytree_node": True}, "its metadata contradicts itself"),
     "neither": (int, {"static": False, "pytree_node": False}, "its metadata contradicts itself"),
@@ -214,13 +199,3 @@ def test_contradictions(name: str) -> None:
     declared = dataclasses.field(metadata=metadata)
     with pytest.raises(lw.errors.DefinitionError, match=rf"P\.a: {words}"):
         lw.pytree(type("P", (), {"__annotations__": {"a": kind}, "a": declared}))
-
-
-def test_default_before_non_default() -> None:
-    """A parameter without a default after one with is a TypeError, as in dataclasses."""
-    with pytest.raises(TypeError, match="non-default argument 'y' follows default argument"):
-
-        @lw.pytree
-        class P:
-            x: Any = 1
-            y: Any  # type: ignore[misc]

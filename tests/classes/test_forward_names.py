@@ -160,15 +160,6 @@ def test_instances_live_as_others(forward: Any) -> None:
     assert [*map(str, lw.diff(node, lw.replace(node, parent=None)))]
 
 
-@pytest.mark.skipif(not LATE, reason="text in text is other text")
-def test_the_digest_is_that_of_quoted_names(forward: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How the name of a later class is written is no part of a class."""
-    quoted = SOURCE.replace("Other | None = None\n    unseen", "'Other | None' = None\n    unseen")
-    assert quoted != SOURCE
-    digests = {lw.digest(made.Node(1.0)) for made in (forward, module_of(quoted, monkeypatch))}
-    assert len(digests) == 1
-
-
 @pytest.mark.slow
 def test_laws_hold(forward: Any) -> None:
     """Strategies draw what the names stand for by then, and the laws hold for what is drawn."""
@@ -261,29 +252,6 @@ class Own(Model):
         assert f".act: its annotation {annotation!r} says static" in line
         assert fix.startswith("  fix: define that above Model, or write `act: ")
         assert fix.endswith('= lw.static_field(default="relu")`')
-
-
-HALF_QUOTED = """
-import leafwise as lw
-from typing import Optional
-@lw.pytree
-class Node:
-    one: Optional["Node"] = None
-    other: "Node" | Other = 1.0
-    {}
-class Other:
-    pass
-"""
-
-
-@pytest.mark.skipif(not LATE, reason="such a union is an error, or text as a whole")
-def test_a_union_that_is_half_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in quotes stays there; a mark in it counts."""
-    node = module_of(HALF_QUOTED.format(""), monkeypatch).Node
-    assert jax.tree.leaves(node()) == [1.0]
-    assert not isinstance(dataclasses.fields(node)[0].type, str)
-    with pytest.raises(lw.errors.DefinitionError, match=r"Node\.n: cannot tell whether"):
-        module_of(HALF_QUOTED.format('n: "lw.Static[int]" | Other = 1'), monkeypatch)
 
 
 OF_ALIASES = """

@@ -130,15 +130,6 @@ def test_copy_shares_and_deepcopy_does_not() -> None:
     assert jax.tree.structure(deep) == jax.tree.structure(p)
 
 
-def test_loading_validates() -> None:
-    """What cannot be static is refused at loading as at construction."""
-    rebuild, arguments = P(1.0).__reduce__()[:2]
-    with pytest.raises(lw.errors.StaticFieldError):
-        rebuild(arguments[0], {"x": 1.0, "a": []})
-    with pytest.raises(lw.errors.DefinitionError):
-        rebuild(arguments[0], {"a": 1})
-
-
 def test_static_array_and_mapping_pickle_and_copy() -> None:
     """`StaticArray` and `FrozenMapping` pickle and copy by content."""
     for value in (lw.StaticArray(np.arange(6.0).reshape(2, 3)), lw.FrozenMapping(a=1)):

@@ -24,18 +24,12 @@ class Plain:
         self.a = a
 
 
-lw.register(Plain, dynamic=["x"], static=["a"])
-
-
 class Slots:
     __slots__ = ("a", "x")
 
     def __init__(self, x: Any, a: Any) -> None:
         self.x = x
         self.a = a
-
-
-lw.register(Slots, dynamic=["x"], static=["a"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,16 +41,10 @@ class Frozen:
         RUNS.append("post_init")
 
 
-lw.register(Frozen, dynamic=["x"], static=["a"])
-
-
 @dataclasses.dataclass
 class Open:
     x: Any
     a: Any = 1
-
-
-lw.register(Open, dynamic=["x"], static=["a"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,15 +53,9 @@ class FrozenSlots:
     a: Any = 1
 
 
-lw.register(FrozenSlots, dynamic=["x"], static=["a"])
-
-
 class Typed(NamedTuple):
     a: Any
     x: Any
-
-
-lw.register(Typed, dynamic=["x"], static=["a"])
 
 
 @attrs.define
@@ -88,8 +70,8 @@ class Attrs:
     a: Any = 1
 
 
-lw.register(Defined, dynamic=["x"], static=["a"])
-lw.register(Attrs, dynamic=["x"], static=["a"])
+for each in (Plain, Slots, Frozen, Open, FrozenSlots, Typed, Defined, Attrs):
+    lw.register(each, dynamic=["x"], static=["a"])
 
 CLASSES: dict[str, Any] = {
     "plain": Plain,

@@ -232,14 +232,6 @@ class Cosine(Registered):
         self.x, self._ridge = x, ridge
 
 
-class Unready(Cosine):
-    """A property tells the argument, and raises once flatten has dropped it."""
-
-    @property
-    def ridge(self) -> float:
-        return 1 / (self._ridge - 0.5)
-
-
 class Pair(Cost):
     """As in ott: unflatten changes the aux_data, so that a treedef works once."""
 
@@ -271,7 +263,6 @@ FAULTY = {
     Quadratic: "",
     Sinkhorn: "momentum",
     Cosine: "_ridge",
-    Unready: "_ridge",
     Pair: "",
     Copies: "",
 }

@@ -227,36 +227,6 @@ def test_output_that_cannot_be_written(
     assert (outcome.code, outcome.err) == (2, told)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("end", [">&-", "2>&-"])
-def test_a_stream_that_is_closed(end: str, write: Write) -> None:
-    """The exit code is that of what was found."""
-    command = f"{sys.executable} -m leafwise check --fields {write(GOOD)} {end}"
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-
-
-@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
-def test_a_limit_that_is_none(limit: str, write: Write, check: Check) -> None:
-    """A number of seconds is more than none, and ends."""
-    outcome = check(write(GOOD), f"--timeout={limit}")
-    assert outcome.code == 2
-    assert "argument --timeout: " in outcome.err
-
-
-def test_an_error_without_a_number(
-    write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An `OSError` that no system raised is no full disk: it comes out as it is."""
-
-    def fail(_options: Any) -> int:
-        raise OSError("could not get source code")
-
-    monkeypatch.setattr("leafwise.cli.main.check", fail)
-    with pytest.raises(OSError, match="could not get source code"):
-        check(write(GOOD))
-
-
 def test_warnings_of_drawn_values(write: Write, check: Check) -> None:
     """A module's own warnings are shown; those for each value that is drawn are not."""
     source = """
@@ -299,11 +269,3 @@ def test_where_an_import_fails(write: Write, check: Check) -> None:
         outcome = check(file)
         assert outcome.code == 2
         assert outcome.err.rstrip().endswith(f", at {place or file}:{line}")
-
-
-def test_json_of_a_module_that_goes_elsewhere(write: Write, check: Check) -> None:
-    """JSON is printed, and nothing else."""
-    file = write(f"import os, pathlib\npathlib.Path('away').mkdir()\nos.chdir('away')\n{GOOD}")
-    outcome = check(file, "--json")
-    assert outcome.code == 0
-    assert outcome.names == ["Good"]

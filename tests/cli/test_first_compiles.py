@@ -16,7 +16,6 @@ from tests.kit.inside import first_compiles, operations_recorder
 from leafwise_explain import VARIABLE
 
 from .conftest import Explained, Runner
-from .test_notebooks import write as write_notebook
 
 pytestmark = pytest.mark.usefixtures("lines")
 
@@ -106,16 +105,6 @@ def test_a_loop_in_a_package(run: Runner) -> None:
     (finding,) = report["first"]
     assert (finding["place"], finding["via"]) == ("script.py:5", ["nets/__init__.py:9"])
     assert "script.py:5 [nets/__init__.py:9]  return jax.grad(nets.loss)" in done.stderr
-
-
-@pytest.mark.nightly
-def test_a_loop_in_a_notebook(run: Runner) -> None:
-    """The cell is the file."""
-    definition, _, call = LOOP.replace("RUNS", "20").partition("step =")
-    name = write_notebook(run.folder, definition, f"step ={call}")
-    _, report = run.report(name, env=environment())
-    (finding,) = report["first"]
-    assert (finding["place"], finding["runs"]) == ("Cell In[1]:9", 20)
 
 
 @pytest.mark.slow

@@ -26,11 +26,6 @@ import leafwise as lw
 
 # A program; what of it is replaced, and by what: {0} is the first piece of code of the fix.
 FOUND: dict[str, tuple[str, dict[str, str]]] = {
-    "python number under filter_jit": (
-        "step = eqx.filter_jit(lambda a, x: a * x)\n"
-        "for a in (0.5, 0.25):\n    step(a, jnp.ones(35))",
-        {"step(a, ": "step({0}, "},
-    ),
     "commitment": (
         "x = jnp.ones(37)\nstep = jax.jit(lambda x: x)\nstep(x)\n"
         "step(jax.device_put(x, jax.devices()[0]))",
@@ -54,12 +49,6 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
         "for n in range(1, 7):\n    jnp.unique(jnp.arange(43) % n)",
         {"jnp.unique(jnp.arange(43) % n)": "n = 6; jnp.unique(jnp.arange(43) % n, {0})"},
     ),
-    "outside": (
-        "from jax.scipy.optimize import minimize\n"
-        "def loss(x):\n    return ((x - 3) ** 2).sum()\n"
-        "x = jnp.ones(45)\nfor _ in range(4):\n    x = minimize(loss, x, method='BFGS').x",
-        {"for _ in": "{0}\nfor _ in", "minimize(loss, x, method='BFGS').x": "{1}.x"},
-    ),
     "number of a solver": (
         "from jax.scipy.sparse.linalg import cg\nx = jnp.ones(47)\n"
         "def solve(b, tol): return cg(lambda v: 2.0 * v, b, tol=tol)[0]\n"
@@ -75,7 +64,7 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 
-AT_NIGHT = ("mask", "outside", "unique")
+AT_NIGHT = ("mask", "unique")
 
 
 _NUMBERS = itertools.count()

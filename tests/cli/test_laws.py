@@ -118,6 +118,7 @@ def test_narrowed(
             ["--law", "statictypes"],
             "(did you mean 'static-types'?); there are round-trip, any-leaf",
         ),
+        *((["--timeout", limit], "--timeout: ") for limit in ("0", "-1", "nan", "inf", "soon")),
     ],
     ids=" ".join,
 )

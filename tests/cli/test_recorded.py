@@ -331,20 +331,10 @@ def ahead_for_numbers(step: Any) -> None:
     step(jnp.ones(WIDTH), 0.1)
 
 
-def ahead_in_steps(step: Any) -> None:
-    step.trace(jnp.ones(WIDTH), jnp.float32(0.1)).lower().compile()
-    step(jnp.ones(WIDTH), 0.1)
-
-
 def ahead_of_a_mesh(step: Any) -> None:
     step.lower(jnp.ones(WIDTH), 0.1).compile()
     with jax.set_mesh(jax.make_mesh((1,), ("i",))):
         step(jnp.ones(WIDTH), 0.1)
-
-
-def ahead_of_another_device(step: Any) -> None:
-    step.lower(jnp.ones(WIDTH), 0.1).compile()
-    step(jax.device_put(jnp.ones(WIDTH), jax.devices()[0]), 0.1)
 
 
 def ahead_for_sizes(step: Any) -> None:
@@ -359,9 +349,7 @@ def ahead_for_sizes(step: Any) -> None:
     ("script", "path", "number"),
     [
         (ahead_for_numbers, "lr", 1),
-        (ahead_in_steps, "lr", 1),
         (ahead_of_a_mesh, "config.mesh", 1),
-        (ahead_of_another_device, "x", 1),
         (ahead_for_sizes, "lr", 3),
         (lambda step: step(jnp.ones(WIDTH), step.lower(jnp.ones(2), 1).as_text() and 1.0), "", 0),
     ],

@@ -88,12 +88,3 @@ def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) 
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
     assert "Traceback" not in outcome.err
-
-
-def test_settings_that_cannot_be_read(check: Check) -> None:
-    """They are refused with their file: they are not passed over."""
-    Path("pyproject.toml").write_bytes(b"[tool.leafwise]\nwithout = '\xe9'")
-    outcome = check("json")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "can't decode byte 0xe9" in outcome.err
-    assert "pyproject.toml: " in outcome.err

@@ -5,12 +5,9 @@ import dataclasses
 import io
 import itertools
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import hypothesis
-import hypothesis.strategies as st
 import pytest
 from tests.kit.inside import (
     Advice,
@@ -18,7 +15,6 @@ from tests.kit.inside import (
     Finding,
     Replacement,
     applied,
-    diff,
     edits_for,
     findings,
     from_json,
@@ -250,11 +246,6 @@ NONE = """\
 # the lambda reads the variable of the loop
 for n in range(3):
     step(x, f=lambda x: x * n)
-# it reads what the loop binds otherwise
-for _ in range(3):
-    with jax.ensure_compile_time_eval() as y, jax.named_scope("a"):
-        pass
-    step(x, f=lambda x: x if y is None else 2)
 # it has such a default
 for n in range(3):
     step(x, f=lambda x, n=n: x)
@@ -295,13 +286,6 @@ for a in (0.5, 0.25, 0.75):
 # in an f-string
 for _ in range(3):
     f"{step(x, f=lambda x: x + 3)}"
-# in a decorator
-for _ in range(3):
-    @(lambda g: step(x, f=lambda x: x + 5))
-    def nothing(): pass
-# in another lambda
-for _ in range(3):
-    (lambda: step(x, f=lambda x: x + 6))()
 # in no loop
 def once(): step(x, f=lambda x: x + 7)
 for _ in range(3): once()
@@ -322,10 +306,6 @@ for n in range(3):
     @jax.jit
     def triple(x): return x * n
     triple(x)
-# it is a part of a statement
-for _ in range(4):
-    y = (g := jax.jit(jax.vmap(double)))(x)
-    g(x)
 # it has another decorator
 def shown(f): return print(f.__name__) or f
 for _ in range(3):
@@ -333,17 +313,6 @@ for _ in range(3):
     @shown
     def triple(x): return x * 3
     triple(x)
-# it is set to two names, of which one changes
-for n in range(3):
-    triple = best = lambda x: x * 3
-    step(x, triple)
-    best = None
-# its name was imported
-from operator import neg as triple
-for n in range(3):
-    triple(n)
-    def triple(x): return x * 3
-    step(x, triple)
 # it has a text of several lines, which its indent is a part of
 for n in range(3):
     def triple(x):
@@ -397,10 +366,7 @@ def edits_of(
     printed = io.StringIO()
 
     def program() -> None:
-        try:
-            exec(compile(code, str(file), "exec"), {"__name__": "__main__"})  # noqa: S102
-        except Exception as error:  # noqa: BLE001  # of a drawn program
-            printed.write(type(error).__name__)
+        exec(compile(code, str(file), "exec"), {"__name__": "__main__"})  # noqa: S102
 
     with contextlib.redirect_stdout(printed):
         report = explained(program)
@@ -455,86 +421,3 @@ def test_a_name_for_two_functions(explained: Explained, tmp_path: Path) -> None:
     (_, first), (_, second) = edits_of(explained, tmp_path, code)[0]
     assert first
     assert not second
-
-
-NUMBERS, FUNCTIONS = st.sampled_from(["a", "b"]), st.sampled_from(["f", "g"])
-
-
-@st.composite
-def functions(draw: st.DrawFn) -> str:
-    """Draw an expression that makes a function."""
-    name, other = draw(NUMBERS), draw(NUMBERS)
-    return draw(
-        st.sampled_from(
-            [
-                f"lambda x: x + {name}",
-                f"lambda {name}: {name} * 2 + {other}",
-                f"lambda x, {name}={other}: x * 3 - {name}",
-                f"functools.partial(jnp.add, {name})",
-                draw(FUNCTIONS),
-            ]
-        )
-    )
-
-
-@st.composite
-def blocks(draw: st.DrawFn, depth: int = 3) -> list[str]:
-    """Draw lines: loops, definitions, assignments and calls."""
-    lines: list[str] = []
-    for _ in range(draw(st.integers(1, 3))):
-        name, number, fun = draw(FUNCTIONS), draw(NUMBERS), draw(functions())
-        simple = [
-            f"x = step(x, f={fun})",
-            f"x = step(x, {fun}); print(float(x.sum()))",
-            f"x = jax.jit({fun})(x)",
-            f"x = scaled({number}, x)",
-            f"{name} = {fun}",
-            f"{number} = jnp.float32({draw(st.integers(0, 3))})",
-            f"ns.append({number}); x = step(x, lambda x: x + len(ns))",
-        ]
-        heads = [
-            f"for {number} in range(3):",
-            "for _ in range(4):",
-            "if x.sum() < 20:",
-            f"def {name}(x):",
-            f"def main({number}=2):",
-        ]
-        if depth and draw(st.booleans()):
-            head = draw(st.sampled_from(heads))
-            indent = draw(st.sampled_from(["  ", "\t"]))
-            lines += [head, *(f"{indent}{line}" for line in draw(blocks(depth=depth - 1)))]
-            if head.startswith("def"):
-                lines += [f"{indent}return x", f"{head[4:].partition('(')[0]}(2)"]
-        else:
-            lines.append(draw(st.sampled_from(simple)))
-    return lines
-
-
-DRAWN = """\
-scaled = eqx.filter_jit(lambda a, x: jnp.asarray(a) * x / 2)
-a, b, f, g, ns = 1, 2, lambda x: x - 1, lambda x: x - 2, []
-for _ in range(2):
-"""
-
-
-@pytest.mark.nightly
-@hypothesis.settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
-)
-@hypothesis.given(blocks())
-def test_drawn_programs(explained: Explained, tmp_path: Path, block: list[str]) -> None:
-    """An edited file compiles, is what the patch makes, and prints the same."""
-    code = HEAD + DRAWN + "".join(f"    {line}\n" for line in block)
-    found, printed = edits_of(explained, tmp_path, code)
-    for finding, edits in found:
-        hypothesis.event("edited" if edits else "not edited")
-        for file, new in applied(edits).items():
-            patch = diff({file: new})
-            subprocess.run(["git", "apply", "--whitespace=nowarn"], check=True, input=patch)  # noqa: S607
-            assert Path(file.path).read_bytes() == new
-            Path(file.path).write_text(code, encoding="utf-8")
-            left, printed_again = edits_of(explained, tmp_path, new.decode())
-            hypothesis.event("helps" if retraces(left) < retraces(found) else "does not help")
-            assert printed_again == printed, finding.what

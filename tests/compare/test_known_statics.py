@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -53,15 +52,6 @@ class Machine:
 
     def method(self) -> int:
         return 1
-
-
-class AnyHash:
-    """Equal to all others of its kind, and has no hash."""
-
-    __hash__ = None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AnyHash)
 
 
 # Equal to JAX by `==`, though they are not the same value.
@@ -217,43 +207,6 @@ def test_a_static_without_a_hash_is_accepted(cls: Any) -> None:
     other = two_calls(call(cls(1.0, [1])), call(cls(1.0, [2])))
     assert other.outcome is other.predicted.outcome is RETRACE
     assert other.predicted.reasons[0].path == "args[0].n"
-    own = two_calls(call(cls(1.0, AnyHash())), call(cls(1.0, AnyHash())))
-    assert own.outcome is own.predicted.outcome is REUSE
-
-
-@jax.tree_util.register_pytree_node_class
-class ValueInAux:
-    def __init__(self, x: Any) -> None:
-        self.x = x
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), self.x if isinstance(self.x, float) else None
-
-    @classmethod
-    def tree_unflatten(cls, _: Any, children: Any) -> "ValueInAux":
-        return cls(*children)
-
-
-@jax.tree_util.register_pytree_node_class
-class ArrayInAux(ValueInAux):
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (None,), (self.x,)
-
-
-def test_an_array_in_aux_data() -> None:
-    """JAX raises where it compares them, and so it is predicted."""
-    seen = two_calls(call(ArrayInAux(np.ones(2))), call(ArrayInAux(np.ones(2))))
-    assert seen.outcome is seen.predicted.outcome is ERROR
-    (reason,) = seen.predicted.reasons
-    assert reason.kind is ReasonKind.COMPARISON
-
-
-def test_an_array_in_place_of_a_number_does_not_explain_another_aux_data() -> None:
-    """A leaf that only needs a new dispatch entry is no reason for treedefs that differ."""
-    seen = two_calls(call(ValueInAux(1.0)), call(ValueInAux(jnp.asarray(1.0))))
-    assert seen.outcome is seen.predicted.outcome is RETRACE, str(seen.predicted)
-    found = [(reason.path, reason.outcome) for reason in seen.predicted.reasons]
-    assert found == [("args[0]", RETRACE), ("args[0].x", DISPATCH)]
 
 
 def test_a_class_defined_again() -> None:

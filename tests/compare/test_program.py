@@ -141,34 +141,6 @@ def test_a_constant_has_the_line_that_uses_it() -> None:
     assert found.mine.source == found.its.source == line_of("return jnp.sin(x) * np.float32(by)")
 
 
-def test_functions_are_shown_by_their_names() -> None:
-    """Programs that differ in which calls share a function differ, with the names of each."""
-    text = """
-module @jit_f {{
-  func.func public @main(%arg0: tensor<f32>) -> tensor<f32> {{
-    %0 = call @g(%arg0) : (tensor<f32>) -> tensor<f32> loc("/home/me/train.py":3:1)
-    %1 = call @{second}(%0) : (tensor<f32>) -> tensor<f32> loc("/home/me/train.py":4:1)
-    return %1 : tensor<f32> loc(#loc)
-  }} loc(#loc)
-{functions}}} loc(#loc)
-#loc = loc(unknown)
-"""
-    body = """  func.func private @{name}(%arg0: tensor<f32>) -> tensor<f32> {{
-    %0 = stablehlo.sine %arg0 : tensor<f32> loc(#loc)
-    return %0 : tensor<f32> loc(#loc)
-  }} loc(#loc)
-"""
-    shared = parsed(text.format(second="g", functions=body.format(name="g")))
-    twice = body.format(name="g_0") + body.format(name="g")
-    apart = parsed(text.format(second="g_0", functions=twice))
-    assert shared.fingerprint != apart.fingerprint
-    (found, *_) = first_differences(shared, apart)
-    assert str(found.mine) == (
-        "%1 = call @g(%0) : (tensor<f32>) -> tensor<f32>  # /home/me/train.py:4"
-    )
-    assert "@g_0(" in str(found.its)
-
-
 @pytest.mark.parametrize(
     ("target", "texts", "is_equal"),
     [

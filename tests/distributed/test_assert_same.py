@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 import leafwise as lw
-from leafwise._jax import processes
-from leafwise._jax.processes import differences_between, exchange_in_groups, list_of
+from leafwise._jax.processes import differences_between, list_of
 
 from .processes import run
 
@@ -148,17 +147,6 @@ def test_differences_of_three_groups() -> None:
     assert shared["operation 1"] == {"a": (0, 1, 3), "b": (2,)}
     _, alone = differences_between(groups, sent, compare, is_shared=False)
     assert alone["operation 1"] == {"a": (0, 1), "b": (2,)}
-
-
-def test_less_is_sent_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that is too long is cut until all of them fit in one message."""
-    alone = processes.Processes(0, 1, None)
-    monkeypatch.setattr(processes, "_LONGEST_TEXT", 300)
-    monkeypatch.setattr(processes, "exchange", lambda _here, _name, text, _: {0: text})
-    numbers = list(range(1000))
-    (sent,) = exchange_in_groups(alone, "it", [[0]], lambda turn: numbers[: 1000 >> turn])
-    assert 50 < len(sent) < 300
-    assert exchange_in_groups(alone, "it", [[0]], lambda _: numbers) == [None]
 
 
 def test_one_process_compares_with_nobody() -> None:

@@ -125,13 +125,6 @@ def test_chexified() -> None:
         total(jnp.ones(3), 2.0)
 
 
-@works("chex", UNKNOWN)
-def test_a_vector_is_no_number() -> None:
-    """A traced vector is refused where a number is asserted: its shape is known."""
-    with pytest.raises(lw.errors.FieldCheckError, match=r"Params\.lr: .*must be a scalar"):
-        jax.jit(lambda lr: Params(jnp.ones((2, 3)), lr))(jnp.ones(3))
-
-
 @works("chex", "`chex_check` of devices: left out of traced values")
 def test_devices() -> None:
     """Where a traced value will lie is not known."""

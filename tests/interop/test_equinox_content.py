@@ -29,14 +29,6 @@ class Heir(M):
     y: Any = 1.0
 
 
-class GuardedHeir(M):
-    def __getattribute__(self, name: str) -> Any:
-        """Look an attribute up as `object` does, past all bases."""
-        return object.__getattribute__(self, name)
-
-
-CLASSES = [M, Heir, GuardedHeir]
-
 USES: dict[str, Callable[[Any], Any]] = {
     "leaves": jax.tree.leaves,
     "jit": jax.jit(lambda m: m.f(m.x)),
@@ -46,7 +38,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 
 @works(LOOKS)
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", [M, Heir])
 @pytest.mark.parametrize("use", USES)
 def test_a_change_in_place(cls: Callable[..., Any], use: str) -> None:
     """A module whose function changed is refused wherever it is flattened; a new one is not."""

@@ -80,18 +80,6 @@ def test_equal_statics_recreated(cls: Callable[..., Any], make: Callable[[], obj
     assert cls(2.0, make()).static is first.static
 
 
-@works(SOUND)
-def test_traces() -> None:
-    """`jax.jit` and `filter_jit` trace once for each static, NaN included."""
-    for jit in (jax.jit, eqx.filter_jit):
-        step = jit(lambda net: net.w * (1 if isinstance(net.static, bool) else 2))
-        with lw.budget(traces=5, exact=True, of="<lambda>", eager=False):
-            for static in (1, True, 1.0, float("nan"), "a") * 2:
-                static = static if static == static else float("nan")  # noqa: PLR0124, PLW2901
-                out = step(Net(jnp.ones(2), static))
-                assert float(out[0]) == (1.0 if static is True else 2.0)
-
-
 @works(
     "a plain `equinox.Module`: statics compared by type and value",
     cannot="it compares statics by `==`",
@@ -136,13 +124,6 @@ def test_static_tables() -> None:
     assert isinstance(one.table, lw.StaticArray)
     assert jax.tree.structure(one) == jax.tree.structure(Net(np.arange(3)))
     assert jax.tree.structure(one) != jax.tree.structure(Net(np.arange(3.0)))
-
-
-@works(REFUSED)
-def test_tracers_are_refused() -> None:
-    """A traced value is refused behind a closure, too."""
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Net\.static"):
-        jax.jit(lambda x: Net(1.0, lambda: x))(1.0)
 
 
 @works('`lw.static_field(by="content")` in `leafwise.interop.equinox.Module`')

@@ -116,13 +116,31 @@ def test_filter_vmap() -> None:
     assert outs.shape == (4, 2)
 
 
+@pytest.mark.works("equinox", "`filter_jit(p.method)`: one program for equal keys")
 @pytest.mark.works("equinox", "a bound method of a leafwise class, under `filter_jit`")
 def test_bound_method_in_filter_jit() -> None:
     """A method of a leafwise class is a pytree for equinox, too: one trace for equal keys."""
-    run = eqx.filter_jit(lambda method: method(X))
-    with lw.budget(traces=2, exact=True, of="<lambda>", eager=False):
-        for w, power in ((1.0, 2), (2.0, 2), (2.0, 3)):
-            assert jnp.allclose(run(Params(jnp.full(3, w), power).apply), w * X**power)
+    given = eqx.filter_jit(lambda method: method(X))
+    for run in (given, lambda method: eqx.filter_jit(method)(X)):
+        with lw.budget(traces=2, exact=True, eager=False):
+            for w, power in ((1.0, 2), (2.0, 2), (2.0, 3)):
+                assert jnp.allclose(run(Params(jnp.full(3, w), power).apply), w * X**power)
+
+
+@pytest.mark.works("equinox", "`p.method` as a field of a module, and as an argument")
+def test_bound_method_in_a_module() -> None:
+    """A module holds one as a dynamic field; it is updated with the module."""
+
+    class Holder(eqx.Module):
+        call: Any
+
+    apply = eqx.filter_jit(lambda module, x: module.call(x))
+    holders = [Holder(Params(jnp.full(3, w)).apply) for w in (1.0, 2.0)]
+    with lw.budget(traces=1, exact=True, of=apply):
+        for each in holders:
+            apply(each, X)
+    other = eqx.tree_at(lambda module: module.call.__self__.w, holders[0], jnp.zeros(3))
+    assert other.call(X).tolist() == [0.0, 0.0, 0.0]
 
 
 def host(state: State) -> Any:

@@ -72,14 +72,6 @@ def test_configurations_are_told_apart() -> None:
     assert keys[0] == keys[2]
 
 
-def test_wrong_modules() -> None:
-    """A module with a list, an array, or bound to variables is refused by name."""
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Net\.module\.flag"):
-        Net(0, Mlp((3,), None, [1]))
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Net\.module"):
-        Net(0, nn.Dense(3).bind(nn.Dense(3).init(jax.random.key(0), jnp.ones((1, 3)))))
-
-
 @pytest.mark.works("flax", "a leafwise class as the attribute of a linen module")
 def test_attribute_of_a_module() -> None:
     """A configuration without arrays is an attribute of a module, which stays hashable."""

@@ -126,28 +126,6 @@ def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
     assert "./0/it" in str(raised.value)
 
 
-class Lazy(Module):
-    """Its constructor leaves a field to the class's default."""
-
-    w: Any
-    d: Any = 3.0
-    k: lw.Static[Any] = 1
-
-    def __init__(self, w: Any, k: Any = 1) -> None:
-        self.w = w
-        self.k = k
-
-
-@pytest.mark.works("flax", MODULES)
-def test_fields_that_were_never_set() -> None:
-    """A field that no constructor has set is not a child to equinox, and in no state dict."""
-    state = serialization.to_state_dict(Lazy(1.0))
-    assert state.keys() == {"w", "__leafwise__"}
-    same(serialization.from_bytes(Lazy(0.0), serialization.to_bytes(Lazy(1.0))), Lazy(1.0))
-    with pytest.raises(CheckpointError, match=r"Lazy\.d: saved a field, target nothing"):
-        serialization.from_state_dict(Lazy(0.0), state | {"d": 1.0})
-
-
 @pytest.mark.works("flax", MODULES)
 def test_modules_in_nnx() -> None:
     """A keyed module is data to nnx: its Variables are the nnx module's, its statics compared."""

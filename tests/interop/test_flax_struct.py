@@ -95,16 +95,6 @@ def test_statics_of_flax_are_confused() -> None:
         assert kind(Holder(State(1, 1, True))).dtype == jnp.int32
 
 
-def test_flax_class_in_a_static_field() -> None:
-    """As a static value, a `struct.dataclass` is read field by field, all of them type-exactly."""
-    structures = {
-        jax.tree.structure(Holder(0, State(None, 1, kind))) for kind in (1, True, 1.0, "a")
-    }
-    assert len(structures) == 4
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.config\.count"):
-        Holder(0, State(None, jnp.ones(2)))
-
-
 @pytest.mark.works("flax", "`struct.field(pytree_node=False)` in a leafwise class is static")
 def test_field_metadata() -> None:
     """flax's own field declarations say static and dynamic in a leafwise class too."""

@@ -57,33 +57,6 @@ def test_halves_are_those_of_equinox(where: Any) -> None:
         assert same(eqx.combine(*halves), tree)
 
 
-@pytest.mark.works("equinox", PARTS)
-def test_filter_specs_of_equinox() -> None:
-    """A filter_spec selects the same with both: bools, functions, prefixes, module masks."""
-    tree = {"a": net(), "b": Scale(jnp.ones(1), 1.0)}  # type: ignore[arg-type]
-    for spec in (True, {"a": eqx.is_array, "b": True}):
-        mine, theirs = lw.partition(tree, spec), eqx.partition(tree, spec)
-        assert all(same(*pair) for pair in zip(mine, theirs, strict=True))
-        assert same(lw.combine(*mine), tree)
-
-
-@pytest.mark.works("equinox", PARTS)
-def test_what_equinox_takes_silently() -> None:
-    """Two leaves at one place, or other statics, are refused, by class and field."""
-    tree = net()
-    selected, rest = lw.partition(tree, eqx.is_array)
-    assert same(eqx.combine(tree, tree), tree)
-    with pytest.raises(
-        lw.errors.TreeError, match=r"Net\.mlp\.layers\[0\]\.weight: two trees have a leaf"
-    ):
-        lw.combine(tree, tree)
-    other = lw.update(rest, {"mlp.layers[1].use_bias": False})
-    with pytest.raises(
-        lw.errors.TreeError, match=r"Net.mlp.layers\[1\].*static Linear.use_bias is True"
-    ):
-        lw.combine(selected, other)
-
-
 @pytest.mark.works("equinox", SELECTION)
 def test_selections_in_modules() -> None:
     """Paths, classes and metadata select across module boundaries, masks are modules."""

@@ -1,14 +1,12 @@
 """`check_pytree`: who keeps the laws, who breaks which, and what is said of it."""
 
 import dataclasses
-import random
 from collections.abc import Hashable
 from typing import Any
 
 import hypothesis
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -205,20 +203,6 @@ def test_no_such_law() -> None:
         check_pytree(Params, settings=5)  # type: ignore[arg-type]
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_laws_can_be_left_out() -> None:
-    """A class of another library passes without the laws that its library does not keep."""
-    check_pytree(specimens.Flax, without=["static-types", Law.DISTINCT_CLASSES], settings=FEW)
-
-
-def test_the_random_state_and_settings_stay() -> None:
-    """Checking changes neither the profile nor anything else that a test reads."""
-    before = repr(hypothesis.settings()), random.getstate()
-    check_pytree(Params, laws=["round-trip"], settings=FEW)
-    assert (repr(hypothesis.settings()), random.getstate()) == before
-
-
 @lw.pytree
 class ByContent:
     """Functions by content, of which copies are other functions that show nothing."""
@@ -322,19 +306,3 @@ class HoldsNamed:
 def test_a_static_that_compares_by_identity() -> None:
     """It is another one with each equal name that it is given."""
     check_pytree(HoldsNamed, laws=["static-values", "static-types"], settings=FEW)
-
-
-@dataclasses.dataclass
-class Masked:
-    w: jax.Array
-    mask: np.ndarray
-
-
-jax.tree_util.register_dataclass(Masked, ["w"], ["mask"])
-
-
-def test_a_message_with_a_traceback() -> None:
-    """JAX puts one into its own message; what is shown has only what it ends with."""
-    with pytest.raises(LawViolation, match="array") as error:
-        check_pytree(Masked, laws=["recompilation"], settings=settings(FEW, max_examples=200))
-    assert "Traceback" not in str(error.value)

@@ -14,7 +14,7 @@ from hypothesis import Phase, settings
 import leafwise as lw
 from leafwise.errors import LawViolation
 from leafwise.testing import check_pytree
-from leafwise.testing._laws.other_process import PROCESS, folder_of
+from leafwise.testing._laws.other_process import folder_of
 
 from . import travellers
 
@@ -86,23 +86,6 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
         module = importlib.import_module(name)
         assert folder_of(name) == [str(tmp_path)]
         check(module.Params)
-
-
-@pytest.mark.slow
-def test_names_of_pythons_own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of the user with a name that Python or JAX imports is no fault of the class."""
-    source = "import jax\nimport leafwise as lw\n\n@lw.pytree\nclass Params:\n    x: float\n"
-    for name in ("nt", "code"):  # `ntpath` tries the one; the other is not loaded yet
-        (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "code", raising=False)
-    PROCESS.close()  # another one finds the modules from its start
-    for name in ("nt", "code"):
-        module = importlib.import_module(name)
-        monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setitem(sys.modules, name, module)
-        check(module.Params)
-    PROCESS.close()
 
 
 @pytest.mark.nightly

@@ -320,13 +320,3 @@ def test_travels() -> None:
         check=False,
     )
     assert done.stdout.strip() == b"8.0", done.stderr.decode()
-
-
-def test_as_an_attribute() -> None:
-    """Bound once, it is not bound again to what it becomes an attribute of."""
-    p = make()
-
-    class Holder:
-        call = p.by
-
-    assert Holder().call == p.by

@@ -13,7 +13,7 @@ from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.parts import kind_of
 from leafwise._statics.hash_nodes import hash_node_of
 from leafwise._statics.portable import PortableReader, dump
-from leafwise._statics.snapshot import Snapshot
+from leafwise._statics.reached import change_between, reached
 from leafwise._trees.equality import first_difference
 
 from .samples import IDS, SAMPLES, Sample
@@ -77,17 +77,13 @@ def test_texts_of_keys(sample: Sample) -> None:
 
 
 @each_sample
-def test_snapshots(sample: Sample) -> None:
+def test_reached(sample: Sample) -> None:
     """What differs from what was there is named."""
-    before, again = Snapshot(), Snapshot()
     value = sample.make()
-    before.add([value], "P.s")
-    again.add([value], "P.s")
-    assert again.change_since(before) is None
+    before = reached([("P.s", [value])])
+    assert change_between(before, reached([("P.s", [value])])) is None
     for make in sample.others:
-        now = Snapshot()
-        now.add([make()], "P.s")
-        change = now.change_since(before)
+        change = change_between(before, reached([("P.s", [make()])]))
         assert change is not None
         assert change[0].startswith("P.s")
 

@@ -9,14 +9,13 @@ import decimal
 import functools
 import struct
 import types
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import leafwise as lw
 
-from .zoo import DictRecord, Kept, Real, Text, TextRecord, TupleRecord, Whole, Wider
+from .zoo import Kept, Real, Text, Whole, Wider
 
 
 def same(a: Any, b: Any) -> bool:
@@ -63,16 +62,9 @@ def same(a: Any, b: Any) -> bool:
         return a == b and _all_same(*[dict(each["f"].metadata or {}) for each in (a, b)])
     if kind is dict:
         return _all_same(list(a.items()), list(b.items()))
-    if isinstance(a, tuple) and not _all_same(tuple(a), tuple(b)):
-        return False
-    if isinstance(a, str) and str(a) != str(b):
-        return False
-    if isinstance(a, Mapping):
-        content = (tuple(each.items()) for each in (a, b))
-        return _all_same(*content) and (same(vars(a), vars(b)) if kind is DictRecord else a == b)
-    if isinstance(a, tuple) and not dataclasses.is_dataclass(a):
-        return True
-    if kind in (Kept, Wider, TextRecord, TupleRecord):
+    if isinstance(a, tuple):
+        return _all_same(a, b)
+    if kind in (Kept, Wider):
         return same(dict(sorted(vars(a).items())), dict(sorted(vars(b).items())))
     if dataclasses.is_dataclass(a) and not isinstance(a, type):
         return all(

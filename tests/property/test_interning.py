@@ -36,10 +36,6 @@ def living() -> Counter[str]:
     return Counter(kind.__name__ for kind in found if kind.__module__ in modules)
 
 
-class Node(dict[str, Any]):
-    """A thing that can stand in a reference cycle and be watched."""
-
-
 MAKERS: dict[str, Callable[[int], Any]] = {
     "int": lambda i: 10**9 + i,
     "tuple": lambda i: ("layers", (10**9 + i, 2.0)),
@@ -201,48 +197,3 @@ def test_threads_that_make_and_drop() -> None:
     before = living()
     assert in_threads(8, work) == list(range(8))
     assert living() - before == Counter()
-
-
-def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dead key of the same hash, collected while another is stored, takes nothing along."""
-    make_token_entry = key._token_entry
-
-    def collecting(*args: Any) -> Any:
-        gc.collect()
-        return make_token_entry(*args)
-
-    for _ in range(20):
-        cycle = Node(params=Params(1.0, (-1, 0.5)))  # hash(-1) == hash(-2)
-        cycle["self"] = cycle
-        gc.disable()
-        del cycle
-        monkeypatch.setattr(key, "_token_entry", collecting)
-        first = Params(1.0, (-2, 0.5))
-        monkeypatch.undo()
-        gc.enable()
-        parts = [-2, 0.5]
-        second = Params(1.0, tuple(parts))
-        assert jax.tree.structure(first) == jax.tree.structure(second)
-        assert jax.tree.structure(first) != jax.tree.structure(Params(1.0, (-1, 0.5)))
-
-
-def test_a_long_equal_value_is_right() -> None:
-    """Of equal long statics the first is known by identity; any is right."""
-    gc.collect()
-    first, second, third = (tuple(range(100)) for _ in range(3))
-    table = key.table_of(Params)
-    before = len(table.known)
-    params = Params(1.0, first)
-    for static in (first, second, second, third, third, second, first):
-        again = Params(1.0, static)
-        assert jax.tree.structure(again) == jax.tree.structure(params)
-        assert again.s is first
-        assert len(table.known) == before + 1
-    # An id that the key no longer holds alive leads nowhere.
-    for _ in range(200):
-        other = Params(1.0, (*range(99), -1))
-        assert other.s[-1] == -1
-        assert Params(1.0, tuple(range(100))).s is first
-    del params, again, other, first
-    gc.collect()
-    assert len(table.known) == before

@@ -17,7 +17,6 @@ import sys
 import types
 import uuid
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -83,74 +82,6 @@ class Wider(Config):
     def __init__(self, a: Any, more: Any) -> None:
         super().__init__(a)
         object.__setattr__(self, "more", more)
-
-
-def restored(cls: Any, content: Any, state: dict[str, Any]) -> Any:
-    """Load a record that derives from a builtin, past its constructor."""
-    base = next(each for each in (str, tuple) if issubclass(cls, each))
-    made = base.__new__(cls, content)
-    vars(made).update(state)
-    return made
-
-
-@dataclasses.dataclass(frozen=True)
-class TextRecord(str):  # its attributes lie in a dict
-    a: Any
-
-    def __new__(cls, _a: Any, content: Any) -> "TextRecord":  # noqa: PYI034
-        return super().__new__(cls, repr(content))
-
-    def __init__(self, a: Any, _content: Any) -> None:
-        object.__setattr__(self, "a", a)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (TextRecord, str(self), vars(self))
-
-
-@dataclasses.dataclass(frozen=True)
-class TupleRecord(tuple[Any, ...]):
-    a: Any
-
-    def __new__(cls, _a: Any, content: Any) -> "TupleRecord":  # noqa: PYI034
-        return super().__new__(cls, (content,))
-
-    def __init__(self, a: Any, _content: Any) -> None:
-        object.__setattr__(self, "a", a)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (TupleRecord, tuple(self), vars(self))
-
-
-@dataclasses.dataclass(frozen=True)
-class DictRecord(dict[str, Any]):
-    a: Any
-    content: dataclasses.InitVar[Any]
-
-    def __post_init__(self, content: Any) -> None:
-        self["content"] = content
-
-
-class Box(Mapping[str, Any]):
-    """A mapping with a hash, whose ``==`` reads more than its items."""
-
-    def __init__(self, item: Any, unit: Any) -> None:
-        self._items = {"item": item}
-        self.unit = unit
-
-    def __getitem__(self, key: str) -> Any:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Box) and bool(self.unit == other.unit)
-
-    def __hash__(self) -> int:
-        return hash(self.unit)
 
 
 Point = namedtuple("Point", ["a", "b"])  # noqa: PYI024
@@ -337,11 +268,6 @@ BUILDERS: dict[str, Any] = {
     "attribute-partial": lambda a, b: _with_state(functools.partial(function_a, a), b),
     "kept": lambda a, b: Kept(a, b),
     "wider": lambda a, b: Wider(a, b),
-    "text-record": lambda a, b: TextRecord(a, b),
-    "tuple-record": lambda a, b: TupleRecord(a, b),
-    "dict-record": lambda a, b: DictRecord(a, b),
-    "box-m": lambda a: Box(a, "m"),
-    "box-s": lambda a: Box(a, "s"),
     "dtype-of-field": lambda a: np.dtype([("f", np.dtype("f4", metadata={"unit": a}))]),
     "slice": lambda a, b: slice(a, b),
     "method": lambda a: Config(a).method,
@@ -352,7 +278,7 @@ BUILDERS: dict[str, Any] = {
 ARITY = {"tuple": 3, "pair": 2, "frozenset": 3, "mapping": 4} | dict.fromkeys(
     (
         *("point", "size", "config", "slotted", "partial", "slice", "attribute-partial", "kept"),
-        *("wider", "text-record", "tuple-record", "dict-record"),
+        "wider",
     ),
     2,
 )

@@ -241,6 +241,15 @@ def test_what_code_finds_by_name(name: str) -> None:
     assert structure(made(source, **names(3))) != first
 
 
+def test_a_global_that_changed_is_named() -> None:
+    """`check_statics` says which of the names that the code finds leads to another value."""
+    holder = P(1.0, function := made("f = lambda x: x * rate", rate=2))
+    with lw.debug.check_statics():
+        function.__globals__["rate"] = 3
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"^P\.f\.__globals__\['rate'\]: "):
+            jax.tree.leaves(holder)
+
+
 def test_what_is_not_read_is_no_difference() -> None:
     """Neither other attributes of a module or a class, nor what is only written to, count."""
     module, log = in_module("m_of_a_test", rate=2), [1]

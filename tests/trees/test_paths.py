@@ -124,39 +124,6 @@ def test_names_where_jax_has_none() -> None:
     assert lw.update(tree, {key_path: 9})[1].keywords == {"key": 9}
 
 
-class OwnKey:
-    """A key type of the user's own, which JAX prints as its `str`."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __str__(self) -> str:
-        return f"/{self.name}"
-
-
-@jax.tree_util.register_pytree_with_keys_class
-class OwnKeys:
-    def __init__(self, a: Any, b: Any) -> None:
-        self.a, self.b = a, b
-
-    def tree_flatten_with_keys(self) -> Any:
-        return ((OwnKey("a"), self.a), (OwnKey("b"), self.b)), None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, children: Any) -> "OwnKeys":
-        return cls(*children)
-
-
-@pytest.mark.parametrize("tree", [OwnKeys(1, [2]), [OwnKeys(1, [2])], {"k": OwnKeys(1, [2])}])
-def test_keys_of_the_users_own(tree: Any) -> None:
-    """What a key of another type prints is a step, and so is the key itself."""
-    texts = list(map(format_path, FlatTree(tree).paths))
-    for (key_path, _), text in zip(jax.tree.leaves_with_path(tree), texts, strict=True):
-        by_text, by_key = (jax.tree.leaves(lw.update(tree, {path: 9})) for path in (text, key_path))
-        assert by_text == by_key
-        assert by_text.count(9) == 1
-
-
 @pytest.mark.parametrize(
     ("wanted", "meant"),
     [

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.trees import pytrees
-from tests.property.drawn_classes import pytree_classes
 
 import leafwise as lw
-from leafwise.testing.strategies import instances
 
 
 @lw.pytree
@@ -313,36 +311,6 @@ def test_combine_undoes_partition(drawn: tuple[Any, Any]) -> None:
         held = jax.tree.leaves(half)
         assert len(held) == len(expected)
         assert all(a is b for a, b in zip(held, expected, strict=True))
-
-
-@pytest.mark.slow
-@given(st.data())
-def test_combine_undoes_partition_of_drawn_classes(data: st.DataObject) -> None:
-    """Instances of generated classes come back with their statics, whatever they are."""
-    drawn = data.draw(pytree_classes())
-    instance = data.draw(instances(drawn.cls))
-    selected, rest = lw.partition(instance, lambda leaf: data.draw(st.booleans()))
-    assert same(lw.combine(selected, rest), instance)
-    assert type(selected) is type(rest) is type(instance)
-
-
-@pytest.mark.slow
-@given(trees_with_masks(), st.data())
-def test_selections_are_a_boolean_algebra(drawn: tuple[Any, Any], data: st.DataObject) -> None:
-    """Masks of combined selections are the combined masks, leaf by leaf."""
-    tree, flags = drawn
-    leaves, structure = jax.tree.flatten(tree)
-    more = data.draw(st.lists(st.booleans(), min_size=len(leaves), max_size=len(leaves)))
-    other = structure.unflatten(more)
-    one, two = jax.tree.leaves(flags), more
-    a, b = lw.where(flags), lw.where(other)
-    for where, wanted in (
-        (a & b, [x and y for x, y in zip(one, two, strict=True)]),
-        (a | b, [x or y for x, y in zip(one, two, strict=True)]),
-        (~a, [not x for x in one]),
-        (~(a | b), [not (x or y) for x, y in zip(one, two, strict=True)]),
-    ):
-        assert jax.tree.leaves(lw.mask(tree, where)) == wanted
 
 
 def test_none_stands_for_a_subtree() -> None:

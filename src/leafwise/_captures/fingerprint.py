@@ -17,8 +17,8 @@ from leafwise._captures.bindings import Binding, alone, bindings_of, reachable
 from leafwise._captures.forms import Exact, Fingerprinted, Form, by_identity, check_of, fingerprint
 from leafwise._captures.observe import Run
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace
-from leafwise._display.reasons import Change
-from leafwise._objects.attributes import Passing, how_to_pass, is_plain_object, never_changes
+from leafwise._display.reasons import Change, Passing, how_to_pass
+from leafwise._objects.attributes import is_plain_object, never_changes
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import facts_of, int_as_float
 from leafwise._objects.describe import DescribeOptions, describe

@@ -14,9 +14,9 @@ import numpy as np
 from leafwise._objects.frozen import freeze_but_tracers
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
-from leafwise._statics.form import Canonicaliser, canonicalise, plain_form
-from leafwise._statics.key import refuse_tracers
-from leafwise._statics.snapshot import Snapshot
+from leafwise._statics.fold import Fold
+from leafwise._statics.form import AS_KEY, plain_form
+from leafwise._statics.reached import reached
 from leafwise.errors import DefinitionError, FieldCheckError
 
 if TYPE_CHECKING:
@@ -166,10 +166,7 @@ class Converter:
 
 
 def _validate(value: Any, path: str) -> None:
-    canon = Canonicaliser()
-    canonicalise(canon, value, path)
+    canon = Fold(AS_KEY).add(value, path)
     canon.raise_findings()
     if canon.reaches:
-        snapshot = Snapshot()
-        snapshot.add(value, path)
-        refuse_tracers(snapshot)
+        reached([(path, value)])

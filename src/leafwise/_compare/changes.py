@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from leafwise._display.reasons import Change
-from leafwise._objects.attributes import Passing, how_to_pass
+from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten

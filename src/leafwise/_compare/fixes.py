@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
-from leafwise._display.reasons import Act, Advice, Change, Fix, Reason, format_value
-from leafwise._objects.attributes import Passing, compares_by_identity, has_generated_init
+from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason, format_value
+from leafwise._objects.attributes import compares_by_identity, has_generated_init
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
 from leafwise._objects.code import is_installed_module

@@ -6,7 +6,7 @@ those of its fix, are made when they are read; what a later step needs is a fiel
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from leafwise._display.words import (
@@ -157,6 +157,30 @@ class Fix(NamedTuple):
         return cls(record["words"], act, tuple(record["code"]), tuple(record["names"]))
 
 
+class Passing(StrEnum):
+    """As what values that differ can be passed to a jitted function."""
+
+    ARGUMENT = "an argument"
+    NUMBER = "an argument (static if it is a size)"
+    STATIC = "a static argument"
+    HYPERPARAMETER = "an argument (`optax.inject_hyperparams`)"
+
+
+def how_to_pass(*values: Any) -> Passing:
+    """Return as what values that differ can be passed to a jitted function."""
+    # A report is printed without loading JAX.
+    import jax  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
+
+    from leafwise._objects.classes import is_a  # noqa: PLC0415
+
+    leaves = jax.tree.leaves(values)
+    numbers = (int, float, complex, np.generic, np.ndarray, jax.Array)
+    if not all(is_a(leaf, numbers) and not is_a(leaf, bool | Enum) for leaf in leaves):
+        return Passing.STATIC
+    return Passing.NUMBER if any(is_a(leaf, int) for leaf in leaves) else Passing.ARGUMENT
+
+
 class Change(NamedTuple):
     """What two functions of one definition capture that differs, or two objects of one class."""
 
@@ -166,8 +190,7 @@ class Change(NamedTuple):
     is_function: bool = False
     holder: str = ""
     """The function that captures it, if that has a name of its own: an attribute."""
-    how: str = "an argument"
-    """What to pass it as: a `Passing`."""
+    how: Passing = Passing.ARGUMENT
 
     @property
     def place(self) -> str:

@@ -118,23 +118,35 @@ class OutsideLog:
         definitions = tuple(map(definition_of, call.functions.values()))
         place = self._places.setdefault((name, site_of(user), call.place, definitions), _Place())
         program = _program_of(call, work, run, given_in(user))
-        earlier, latest, sizes = place.identify(program, work), place.latest, 0
+        earlier, latest = place.identify(program, work), place.latest
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
-        reasons: list[Reason] = []
-        # Within one run a package may well compile one operation with several constants.
-        # Where no run is known, it is another one for what runs a function.
-        if earlier is not None and (call.functions if run is None else earlier.run != run):
+        if earlier is not None and _is_of_another_run(earlier, program, call):
+            # `for batch in batches: jax.lax.scan(lambda carry, x: ..., start, batch)`
             reasons = _again(earlier, program, call, outcome, user)
-        else:
-            is_any = bool(call.is_masked or call.unsized)
-            around = (caller for caller, _ in traceback.walk_stack(user))
-            # For each leaf, say, JAX calls the user's code.
-            if (run is not None or is_any) and not any(map(_is_in_jax, around)):
-                sizes = place.count_sizes(program, is_any=is_any)
-            if latest is not None and sizes >= _FEW_SIZES:
-                reasons = list(_sizes(latest, program, call, outcome))
-        nearest = max(sizes - 1, 0) if reasons else None
-        return Explanation(outcome, tuple(reasons), nearest=nearest), run
+            return Explanation(outcome, tuple(reasons), nearest=0), run
+        is_any = bool(call.is_masked or call.unsized)
+        sizes = 0
+        if (run is not None or is_any) and not _is_called_by_jax(user):
+            sizes = place.count_sizes(program, is_any=is_any)
+        if latest is None or sizes < _FEW_SIZES:
+            return Explanation(outcome), run
+        # `for batch in batches: batch[batch > 0].sum()`
+        reasons = list(_sizes(latest, program, call, outcome))
+        return Explanation(outcome, tuple(reasons), nearest=sizes - 1 if reasons else None), run
+
+
+def _is_of_another_run(earlier: _OutsideProgram, program: _OutsideProgram, call: EagerCall) -> bool:
+    """Return whether another run of a line compiled the same program.
+
+    Within one run a package may well compile one operation with several constants. Where no run is
+    known, it is another one for what runs a function.
+    """
+    return bool(call.functions) if program.run is None else earlier.run != program.run
+
+
+def _is_called_by_jax(user: types.FrameType | None) -> bool:
+    """Return whether JAX calls the user's code: for each leaf, as `jax.tree.map` does."""
+    return any(_is_in_jax(caller) for caller, _ in traceback.walk_stack(user))
 
 
 def _program_of(
@@ -214,11 +226,11 @@ def _sizes(
     """Yield what is of another size."""
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.RESIZED.value
-    if call.is_masked:
+    if call.is_masked:  # `x[x > 0]`
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
-    elif call.unsized:
+    elif call.unsized:  # `jnp.nonzero(x)`
         name, cause = call.name, Advice("", Fix(f"`{call.unsized}=n` in `{call.name}`", Act.PAD))
-    elif before.signature is not None and after.signature is not None:
+    elif before.signature is not None and after.signature is not None:  # `lax.map(f, x[:n])`
         for reason in differences(before.signature, after.signature).reasons:
             if reason.kind is ReasonKind.SHAPE:
                 yield reason._replace(cause=cause)

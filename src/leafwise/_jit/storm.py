@@ -95,18 +95,12 @@ def count(
     if threshold is None or not causes:
         return
     classes = signature.classes
-    # Twenty environments, one after the other, are twenty classes, as nodes or as statics: each
-    # needs a program of its own, and that is no storm.
-    nodes = frozenset(map(id, classes.values()))
-    statics = frozenset(
-        _kind(reason.after) for reason in causes if reason.kind is ReasonKind.STATIC
-    )
     owners = {_owner_of(reason, classes): reason for reason in reversed(causes)}
     for (cls, owner), reason in owners.items():
-        kinds = _kind(reason.after) if reason.kind is ReasonKind.STATIC else statics
-        key = _test, owner, nodes, kinds
+        key = _test, owner, *_kinds_of(reason, causes, classes)
         with _LOCK:
             counts[key] += 1
+            # A field is warned of once for its class, an argument once for its function.
             warned = counts if cls is None else _WARNED.setdefault(cls, Counter)
             reached = counts[key] >= threshold and not warned[_test, owner]
             warned[_test, owner] += reached
@@ -116,8 +110,21 @@ def count(
             warnings.warn_explicit(text, RetraceStormWarning, file, line)
 
 
+def _kinds_of(reason: Reason, causes: list[Reason], classes: Mapping[str, type]) -> tuple[Any, Any]:
+    """Return the classes among nodes and statics for which traces of one cause are counted.
+
+    In `for env in (Ant(), Humanoid(), ...): step(env, x)` each environment is of another class, as
+    a node or as a static: each needs a program of its own, and that is no storm.
+    """
+    nodes = frozenset(map(id, classes.values()))
+    if reason.kind is ReasonKind.STATIC:
+        return nodes, _kind(reason.after)  # of `step(env, depth)`, those of the depth alone
+    statics = (cause.after for cause in causes if cause.kind is ReasonKind.STATIC)
+    return nodes, frozenset(map(_kind, statics))
+
+
 def _owner_of(reason: Reason, classes: Mapping[str, type]) -> tuple[type | None, str]:
-    """Return the class and the name of the field that a reason is about; else its path."""
+    """Return a reason's class and field, of `config.rate` `Config.rate`; else None and its path."""
     holder, _, name = reason.path.rpartition(".")
     cls = classes.get(holder) if name.isidentifier() else None
     return cls, reason.path if cls is None else f"{cls.__qualname__}.{name}"
@@ -125,9 +132,9 @@ def _owner_of(reason: Reason, classes: Mapping[str, type]) -> tuple[type | None,
 
 def _kind(static: Any) -> Any:
     """Return what two statics of one kind have in common: the ids of the classes in them."""
-    if type(static) is tuple:
+    if type(static) is tuple:  # `layers=(Dense(8), Relu())`
         return frozenset(map(_kind, static))
-    if issubclass(type(static), types.MethodType | BoundMethod):  # a method is of its instance
+    if issubclass(type(static), types.MethodType | BoundMethod):  # `env.step` is of its instance
         static = cast("types.MethodType", static).__self__
     return id(type(static))
 

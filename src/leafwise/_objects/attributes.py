@@ -14,7 +14,7 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -57,11 +57,13 @@ def member_of(value: Any, name: str) -> Member:
     is_class = is_a(value, type)
     own = in_class(value, name) if is_class else dict_of(value).get(name, MISSING)
     raw = in_class(type(value), name)
+    # `self.rate = 0.1`; of a class its own members: `Config.rate`, `Config.make`
     if own is not MISSING and not hasattr(type(raw), "__set__"):
         kind = MemberKind.METHOD if is_class and is_a(own, classmethod) else MemberKind.VALUE
         return Member(kind, function_in(own) if is_class else own)
     if raw is not MISSING:
         return _from_class(raw, value)
+    # `def __getattr__(self, name)`, and `def __getattr__(name)` of a module
     of_module = is_a(value, types.ModuleType) and "__getattr__" in vars(value)
     may_answer = of_module or in_class(type(value), "__getattr__") is not MISSING
     return HIDDEN if may_answer else Member(MemberKind.VALUE)
@@ -347,26 +349,6 @@ def has_mutable_state(value: Any) -> bool:
     return compares_by_identity(kind) or is_unhashable
 
 
-class Passing(StrEnum):
-    """As what values that differ can be passed to a jitted function."""
-
-    ARGUMENT = "an argument"
-    NUMBER = "an argument (static if it is a size)"
-    STATIC = "a static argument"
-    HYPERPARAMETER = "an argument (`optax.inject_hyperparams`)"
-
-
-def how_to_pass(*values: Any) -> Passing:
-    """Return as what values that differ can be passed to a jitted function."""
-    leaves = jax.tree.leaves(values)
-    if not all(is_a(leaf, _NUMBERS) and not is_a(leaf, bool | Enum) for leaf in leaves):
-        return Passing.STATIC
-    return Passing.NUMBER if any(is_a(leaf, int) for leaf in leaves) else Passing.ARGUMENT
-
-
-_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
-
-
 def builtin_base(kind: type) -> type | None:
     """Return the builtin whose ``==`` a subclass has kept, if it has."""
     for base in _BASES:
@@ -397,16 +379,14 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
 
 def _dataclass_fields(kind: Any, params: Any) -> tuple[str, ...] | None:
     """Return the fields of ``@dataclass(frozen=True)``, or of a module of equinox or flax.linen."""
-    if has_generated_eq(kind):
-        is_record = params.frozen
-    else:
-        # A module of equinox guards its attributes itself.
-        guarded = params.frozen or kind.__setattr__ is not object.__setattr__
-        is_record = guarded and is_tree_node(kind)
-    if is_record:
-        return tuple(field.name for field in dataclasses.fields(kind))
-    if params.unsafe_hash and has_generated_eq(kind):  # a module of flax.linen
-        return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    fields, is_guarded = dataclasses.fields(kind), kind.__setattr__ is not object.__setattr__
+    if params.frozen and has_generated_eq(kind):  # `@dataclass(frozen=True)`
+        return tuple(field.name for field in fields)
+    if params.unsafe_hash and has_generated_eq(kind):  # `class Net(nn.Module)` of flax.linen
+        return tuple(field.name for field in fields if field.compare)
+    # `class Net(eqx.Module)`, which guards its attributes itself
+    if not has_generated_eq(kind) and (params.frozen or is_guarded) and is_tree_node(kind):
+        return tuple(field.name for field in fields)
     return None
 
 

@@ -1,10 +1,9 @@
-"""The canonical form of static values, and the search for what forbids them.
+"""How a key compares static values, and what forbids them.
 
-The *form* of a value is a flat tuple of types (by ``id``) and plain values, in
-pre-order, with the arity of each container. Two values have equal forms exactly if they
-are of the same type and the same value all the way down; what "the same value" means for
-each kind is what its reader below pushes. Whoever keeps a form must keep the value alive
-too, because of the ``id``s.
+The *form* of a value is the flat tuple of its tokens under this policy: types (by ``id``) and plain
+values, with the arity of each container. Two values have equal forms exactly if they are of the
+same type and the same value all the way down; what "the same value" means for each kind is what its
+reader below adds. Whoever keeps a form must keep the value alive too, because of the ``id``s.
 """
 
 import collections
@@ -18,9 +17,8 @@ import struct
 import types
 import uuid
 import weakref
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -36,13 +34,11 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_alias
 from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.parts import kind_of
+from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
-from leafwise.errors import StaticFieldError, StaticFinding, StaticMutatedError
-
-if TYPE_CHECKING:
-    from leafwise._statics.content import Guards
+from leafwise._statics.fold import Fold, Policy, Reader
+from leafwise.errors import StaticFinding, StaticMutatedError
 
 
 class Opaque:
@@ -103,12 +99,11 @@ def _aux_data_of(treedef: Any) -> list[Any]:
 
 def _form_or_none(value: Any) -> tuple[Any, ...] | None:
     """Return the form of a value; None if it has none, so that its ``==`` has the last word."""
-    canon = Canonicaliser()
     try:
-        canonicalise(canon, freeze(value), "")  # the keys of a dict come in a list
+        fold = Fold(AS_KEY).add(freeze(value), "")  # the keys of a dict come in a list
     except Exception:  # noqa: BLE001  # the value's own code
         return None
-    return None if canon.findings else canon.form
+    return None if fold.findings else fold.form
 
 
 class Digest:
@@ -123,95 +118,26 @@ class Digest:
 
 _RECORDS: Final[weakref.WeakValueDictionary[int, Digest]] = weakref.WeakValueDictionary()
 
-CanonicalOf: TypeAlias = Callable[["Canonicaliser", Any, str], None]
+
+def _watch(fold: Fold, value: Any, path: str) -> bool:
+    """Return whether to read an object that could change: at its end it is as for any live key."""
+    if not fold.enter(value, path):
+        return False
+    fold.fixed, fold.reaches = False, True
+    fold.at_end(functools.partial(_compare_digest, fold, value, path, len(fold.tokens)))
+    return True
 
 
-def canonicalise(canon: "Canonicaliser", value: Any, path: str) -> None:
-    """Add the form of `value`, which stands at `path`."""
-    readers = canon.readers
-    reader = readers.get(type(value)) or readers[object]
-    reader(canon, value, path)
-
-
-class Canonicaliser:
-    """Builds the canonical form of the statics of one instance.
-
-    Attributes:
-        findings: What forbids a key, in the order of the fields.
-        form: The canonical form (valid once `raise_findings` did not raise).
-        fixed: Whether nothing in it can change, so that identity is proof enough, and
-            equal values are indistinguishable, so that one may stand for all.
-        reaches: Whether code or attributes can be reached through it.
-        readers: What reads a value of each type.
-        records: The digests of the objects that could change; to be kept with the key.
-        guards: For each field by content: what it is made of, and what its code finds.
-    """
-
-    __slots__ = ("_above", "_out", "findings", "fixed", "guards", "reaches", "readers", "records")
-
-    def __init__(self, readers: Mapping[type, CanonicalOf] | None = None) -> None:
-        self.readers = CANONICAL if readers is None else readers
-        self._out: list[Any] = []
-        self.findings: list[StaticFinding] = []
-        self._above: set[int] = set()
-        self.fixed = True
-        self.reaches = False
-        self.records: list[Digest] = []
-        self.guards: list[tuple[Guards, Guards]] = []
-
-    @property
-    def form(self) -> tuple[Any, ...]:
-        return tuple(self._out)
-
-    def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
-        """Raise one error for all findings, which show the `declaration` of fields, if any."""
-        if self.findings:
-            raise StaticFieldError(
-                *(findings.with_declaration(finding, declaration) for finding in self.findings)
-            )
-
-    def take_over(self, other: "Canonicaliser") -> None:
-        self.push(*other.form)
-        self.findings += other.findings
-
-    def separate_form(self, read_parts: Callable[[], None]) -> tuple[Any, ...]:
-        """Return the form of some parts, which are not added to this one."""
-        outer, self._out = self._out, []
-        try:
-            read_parts()
-            return tuple(self._out)
-        finally:
-            self._out = outer
-
-    def push(self, *tokens: Any) -> None:
-        self._out.extend(tokens)
-
-    def inside(self, value: Any, path: str, read_parts: Callable[[], None]) -> None:
-        """Read the parts of a container that could contain itself."""
-        if id(value) in self._above:
-            self.findings.append(findings.cyclic(path, value))
-            return
-        self._above.add(id(value))
-        try:
-            read_parts()
-        finally:
-            self._above.discard(id(value))
-
-    def watched(self, value: Any, path: str, read_parts: Callable[[], None]) -> None:
-        """Read an object that could change, and refuse one that differs from that of a live key."""
-        self.fixed = False
-        self.reaches = True
-        start, problems = len(self._out), len(self.findings)
-        self.inside(value, path, read_parts)
-        if len(self.findings) > problems:
-            return
-        digest = hash(tuple(self._out[start:]))
-        record = _RECORDS.get(id(value))
-        if record is None or record.value is not value:
-            record = _RECORDS[id(value)] = Digest(value, digest)
-        elif record.digest != digest:
-            raise StaticMutatedError(findings.mutated(path, value))
-        self.records.append(record)
+def _compare_digest(fold: Fold, value: Any, path: str, start: int) -> None:
+    if fold.findings:
+        return
+    digest = hash(tuple(fold.tokens[start:]))
+    record = _RECORDS.get(id(value))
+    if record is None or record.value is not value:
+        record = _RECORDS[id(value)] = Digest(value, digest)
+    elif record.digest != digest:
+        raise StaticMutatedError(findings.mutated(path, value))
+    fold.records.append(record)
 
 
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -253,8 +179,9 @@ def _plain_tokens(value: Any, depth: int) -> Sequence[Any] | None:
     return nested
 
 
-def _read_plain(canon: Canonicaliser, value: Any, _path: str) -> None:
-    canon.push(id(type(value)), value)
+def _read_plain(fold: Fold, value: Any, path: str) -> tuple[()]:
+    fold.push(path, id(type(value)), value)
+    return ()
 
 
 def _float_tokens(value: float) -> tuple[Any, ...]:
@@ -266,8 +193,9 @@ def _is_usual(value: float) -> bool:
     return value != 0.0 and value == value  # noqa: PLR0124
 
 
-def _read_float(canon: Canonicaliser, value: float, _path: str) -> None:
-    canon.push(*_float_tokens(value))
+def _read_float(fold: Fold, value: float, path: str) -> tuple[()]:
+    fold.push(path, *_float_tokens(value))
+    return ()
 
 
 _FLAT: Final = {kind: id(kind) for kind in (int, str, bytes, bool, type(None))}
@@ -286,88 +214,91 @@ def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return _TUPLE, ~len(value), *kinds, *value
 
 
-def _read_tuple(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
+def _read_tuple(fold: Fold, value: tuple[Any, ...], path: str) -> Sequence[Part]:
     flat = _flat_tokens(value)
     if flat is None:
-        _read_parts(canon, value, path)
-    else:
-        canon.push(*flat)
+        return _read_parts(fold, value, path)
+    fold.push(path, *flat)
+    return ()
 
 
-def read_parts(canon: Canonicaliser, value: Any, path: str) -> None:
-    """Add the form of a value by what it consists of."""
+def read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
+    """Read a value by what it consists of."""
     kind = kind_of(value)
     content, parts = kind.read(value)
-    members = 0 if kind.is_ordered else content[0]
-    canon.push(id(type(value)), content)
-    if members:  # a multiset, since two NaNs of the same bits can both be members of a set
-        forms = Counter(
-            canon.separate_form(functools.partial(canonicalise, canon, part, path + step))
-            for step, part in parts[:members]
-        )
-        canon.push(frozenset(forms.items()))
-    for step, part in parts[members:]:
-        canonicalise(canon, part, path + step)
+    fold.push(path, id(type(value)), content)
+    if not kind.is_ordered:
+        fold.in_any_order(content[0])
+    return parts
 
 
-def _read_parts(canon: Canonicaliser, value: Any, path: str) -> None:
+def _read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read what cannot change, unless something inside it can."""
-    canon.inside(value, path, functools.partial(read_parts, canon, value, path))
+    return read_parts(fold, value, path) if fold.enter(value, path) else ()
 
 
-def _read_watched(canon: Canonicaliser, value: Any, path: str) -> None:
+def _read_watched(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read what consists of attributes, which ``object.__setattr__`` can change."""
-    canon.watched(value, path, functools.partial(read_parts, canon, value, path))
+    return read_parts(fold, value, path) if fold.policy.watch(fold, value, path) else ()
 
 
-def _read_method(canon: Canonicaliser, value: types.MethodType | BoundMethod, path: str) -> None:
-    canon.reaches = True
-    _read_parts(canon, value, path)  # each access makes a new one: what it is made of counts
+def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -> Sequence[Part]:
+    fold.reaches = True
+    return _read_parts(fold, value, path)  # each access makes a new one: what it is made of counts
 
 
-def _read_function(canon: Canonicaliser, value: types.FunctionType, path: str) -> None:
-    canon.reaches = True
-    _read_identity(canon, value, path)
+def _read_function(fold: Fold, value: types.FunctionType, path: str) -> tuple[()]:
+    fold.reaches = True
+    return _read_identity(fold, value, path)
 
 
-def _read_identity(canon: Canonicaliser, value: Any, _path: str) -> None:
-    canon.push(id(type(value)), id(value))
+def _read_identity(fold: Fold, value: Any, path: str) -> tuple[()]:
+    fold.push(path, id(type(value)), id(value))
+    return ()
 
 
-def _read_static_array(canon: Canonicaliser, value: StaticArray, path: str) -> None:
+def _read_static_array(fold: Fold, value: StaticArray, path: str) -> Sequence[Part]:
     if not value.is_sealed:  # a copy that numpy made: it can be written to
-        canon.findings.append(findings.array(path, value))
-        return
-    canon.push(id(StaticArray), value)
-    if value.dtype.names or value.dtype.metadata:
-        canonicalise(canon, value.dtype, f"{path}.dtype")
+        return _refuse(fold, findings.array(path, value))
+    fold.push(path, id(StaticArray), value)
+    has_more = value.dtype.names or value.dtype.metadata
+    return [(".dtype", value.dtype)] if has_more else ()
 
 
-def _read_other(canon: Canonicaliser, value: Any, path: str) -> None:
+def _refuse(fold: Fold, problem: StaticFinding) -> tuple[()]:
+    fold.findings.append(problem)
+    return ()
+
+
+def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value of a type that is not in the table: refuse it or find its reader."""
     cls = type(value)
     problem = findings.refused(path, value)
     if problem is None and issubclass(cls, np.void):  # writable through its items
         problem = findings.unhashable(path, value)
     if problem is not None:
-        canon.findings.append(problem)
-    elif issubclass(cls, type | enum.Enum):
-        _read_identity(canon, value, path)
-    elif issubclass(cls, np.dtype) or (issubclass(cls, np.generic) and not attributes(value)):
-        _read_parts(canon, value, path)
-    elif consists_of_parts(cls):
-        _read_watched(canon, value, path)
-        if record_fields(cls) is not None and not is_frozen(cls) and not canon.findings:
-            problem = findings.bad_hash(path, value)  # it may know more than its fields
-            if problem is not None:
-                canon.findings.append(problem)
-    else:
-        _read_opaque(canon, value, path)
+        return _refuse(fold, problem)
+    if issubclass(cls, type | enum.Enum):
+        return _read_identity(fold, value, path)
+    if issubclass(cls, np.dtype) or (issubclass(cls, np.generic) and not attributes(value)):
+        return _read_parts(fold, value, path)
+    if not consists_of_parts(cls):
+        return _read_opaque(fold, value, path)
+    if record_fields(cls) is not None and not is_frozen(cls):
+        fold.at_end(functools.partial(_check_hash, fold, value, path))
+    return _read_watched(fold, value, path)
+
+
+def _check_hash(fold: Fold, value: Any, path: str) -> None:
+    """Refuse a record that is not frozen for its hash, which may know more than its fields."""
+    problem = None if fold.findings else findings.bad_hash(path, value)
+    if problem is not None:
+        _refuse(fold, problem)
 
 
 def consists_of_parts(cls: type) -> bool:
     """Return whether values of a class are compared by their parts, not by their own ``==``."""
-    if CANONICAL.get(cls) in (_read_plain, _read_float, _read_tuple, _read_parts, _read_watched):
+    if READERS.get(cls) in (_read_plain, _read_float, _read_tuple, _read_parts, _read_watched):
         return True
     known: Any = np.dtype, np.generic, functools.partial, StaticArray
     return (
@@ -377,61 +308,53 @@ def consists_of_parts(cls: type) -> bool:
     )
 
 
-def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
+def _read_opaque(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     cls: Any = type(value)
     if is_itself(value):
-        canon.reaches = True
-        _read_identity(canon, value, path)
-        return
+        fold.reaches = True
+        return _read_identity(fold, value, path)
     problem = findings.bad_hash(path, value)
     if problem is not None:
-        canon.findings.append(problem)
-        return
+        return _refuse(fold, problem)
     if compares_by_identity(cls):
         token: Any = (id(value), hash(value))  # identity, but its hash is watched
     else:
         kind = OpaqueTreedef if cls is jax.tree_util.PyTreeDef else Opaque
         token = kind(value, hash(value))
+    if not fold.policy.watch(fold, value, path):
+        return ()
+    parts = _compared_parts(value)
+    fold.push(path, id(cls), token, len(parts))
+    return parts
 
-    def read_own() -> None:
-        canon.push(id(cls), token)
-        _read_compared(canon, value, path)
 
-    canon.watched(value, path, read_own)
-
-
-def _read_compared(canon: Canonicaliser, value: Any, path: str) -> None:
-    """Read what an ``==`` compares inside, which it need not do by type and bits."""
+def _compared_parts(value: Any) -> list[Part]:
+    """Return what an ``==`` compares inside, which it need not do by type and bits."""
     cls = type(value)
     if issubclass(cls, Mapping):
-        for key, item in value.items():
-            canonicalise(canon, key, f"{path} key {shorten(key, 40)}")
-            canonicalise(canon, item, f"{path}[{shorten(key, 40)}]")
-        canon.push(None)
-    elif issubclass(cls, list | collections.deque):
-        for place, item in enumerate(value):
-            canonicalise(canon, item, f"{path}[{place}]")
-        canon.push(None)
-    elif cls is memoryview:
-        canon.push(value.format, value.shape)
-    elif issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
-        canonicalise(canon, value.tzinfo, f"{path}.tzinfo")
-    elif is_alias(value):
-        _read_alias(canon, value, path)
+        pairs = [(shorten(key, 40), key, item) for key, item in value.items()]
+        return [each for s, k, v in pairs for each in ((f" key {s}", k), (f"[{s}]", v))]
+    if issubclass(cls, list | collections.deque):
+        return [(f"[{place}]", item) for place, item in enumerate(value)]
+    if cls is memoryview:
+        return [(".format", value.format), (".shape", value.shape)]
+    if issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
+        return [(".tzinfo", value.tzinfo)]
+    return _parts_of_alias(value) if is_alias(value) else []
 
 
-def _read_alias(canon: Canonicaliser, value: Any, path: str) -> None:
-    """Read the arguments of a type, which may be values: those of ``Annotated[int, 1]``."""
-    for name in ("__args__", "__metadata__"):
-        items: Any = getattr(value, name, ())
-        for place, item in enumerate(items):
-            if consists_of_parts(type(item)) or is_alias(item):
-                canonicalise(canon, item, f"{path}.{name}[{place}]")
-            elif issubclass(type(item), type):  # the arguments of a union have an order
-                _read_identity(canon, item, path)
+def _parts_of_alias(value: Any) -> list[Part]:
+    """Return the arguments of a type, which may be values: those of ``Annotated[int, 1]``."""
+    return [
+        (f".{name}[{place}]", item)
+        for name in ("__args__", "__metadata__")
+        for place, item in enumerate(getattr(value, name, ()))
+        # The arguments of a union have an order.
+        if consists_of_parts(type(item)) or is_alias(item) or issubclass(type(item), type)
+    ]
 
 
-CANONICAL: Final[Mapping[type, CanonicalOf]] = {
+READERS: Final[Mapping[type, Reader]] = {
     **dict.fromkeys(
         (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
     ),
@@ -455,4 +378,7 @@ CANONICAL: Final[Mapping[type, CanonicalOf]] = {
     **dict.fromkeys((types.ModuleType, type), _read_identity),
     object: _read_other,
 }
-"""What reads a value of each type into a form, and under `object` all others."""
+"""What reads a value of each type, and under `object` all others."""
+
+AS_KEY: Final = Policy(READERS, _watch, refuses_cycles=True)
+"""How keys compare."""

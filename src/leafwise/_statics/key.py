@@ -13,8 +13,8 @@ of plain values, so that instances that live for a moment do not make it again a
 import functools
 import typing
 import weakref
-from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 
 import jax
 
@@ -22,8 +22,9 @@ from leafwise._objects.classes import ClassMap, redefined_mark
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.locks import Cleanup, new_lock
 from leafwise._statics import findings
-from leafwise._statics.form import Canonicaliser, Digest, canonicalise, plain_form
-from leafwise._statics.snapshot import Snapshot
+from leafwise._statics.fold import Fold
+from leafwise._statics.form import AS_KEY, Digest, plain_form
+from leafwise._statics.reached import Entry, change_between, reached
 from leafwise.errors import (
     DefinitionError,
     StaticFieldError,
@@ -31,7 +32,7 @@ from leafwise.errors import (
 )
 
 if TYPE_CHECKING:
-    from leafwise._statics.content import Guards
+    from leafwise._statics.guards import Guards
 
 
 LOCK: Final = new_lock()
@@ -137,9 +138,12 @@ def content_names(owner: StaticOwner) -> Container[str]:
     return names
 
 
-def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
-    canon = Canonicaliser()
-    canon.push(id(owner.cls))
+def read_statics(
+    owner: StaticOwner, values: tuple[Any, ...], paths: list[str] | None = None
+) -> Fold:
+    """Return the account of statics; with the path of each token if there is a list for them."""
+    canon = Fold(AS_KEY, paths)
+    canon.push("", id(owner.cls))
     by_content = content_names(owner)
     for name, value in zip(owner.static_names, values, strict=True):
         path = f"{owner.cls.__name__}.{name}"
@@ -149,7 +153,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
 
                 read_by_content(canon, value, path)
             else:
-                canonicalise(canon, value, path)
+                canon.add(value, path)
         except (StaticFieldError, StaticMutatedError):
             raise
         except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
@@ -158,17 +162,10 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
     return canon
 
 
-def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
-    snapshot = Snapshot()
-    for name, value in zip(owner.static_names, values, strict=True):
-        snapshot.add(value, f"{owner.cls.__name__}.{name}")
-    return snapshot
-
-
-def refuse_tracers(snapshot: Snapshot) -> None:
-    """Refuse statics through which a tracer can be reached."""
-    if snapshot.tracers:
-        raise StaticFieldError(*(findings.traced(path, value) for path, value in snapshot.tracers))
+def reached_from(owner: StaticOwner, values: tuple[Any, ...]) -> dict[str, Entry]:
+    """Return what can be reached from statics, by path; a tracer among it is refused."""
+    names = [f"{owner.cls.__name__}.{name}" for name in owner.static_names]
+    return reached(zip(names, values, strict=True))
 
 
 KEY: Final = "__leafwise_key__"
@@ -187,17 +184,17 @@ class StaticKey(Token):
         guards: For each field by content: what it is made of, and what its code finds.
         rest_fixed: Whether nothing in the other fields can change.
         records: The digests of the objects that could.
-        snapshot: What could be reached through the values when the key was made.
+        reached: What could be reached through the values when the key was made, by path.
     """
 
-    __slots__ = ("fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
+    __slots__ = ("fixed", "guards", "owner", "reached", "records", "rest_fixed")
 
     def __init__(
         self,
         owner: StaticOwner,
         values: tuple[Any, ...],
         form: tuple[Any, ...],
-        canon: Canonicaliser | None,  # plain values need none
+        canon: Fold | None,  # plain values need none
     ) -> None:
         pick: Any = getattr(owner, "hash_node", None)
         hash_node = None if pick is None else pick(values)
@@ -207,7 +204,7 @@ class StaticKey(Token):
         self.guards: Sequence[tuple[Guards, Guards]] = () if canon is None else canon.guards
         self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Digest] = () if canon is None else canon.records
-        self.snapshot: Snapshot | None = None
+        self.reached: Mapping[str, Entry] | None = None
 
     def unchanged(self) -> bool:
         """Return whether values by content, and what their code finds, are as they were read."""
@@ -406,7 +403,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
             table.tokens,
             form,
             hash(form),
-            lambda: _with_snapshot(StaticKey(owner, values, form, canon), canon),
+            lambda: _with_reached(StaticKey(owner, values, form, canon), canon),
         )
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
@@ -415,7 +412,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
         make_token = functools.partial(Token, form, own.hash, values, own.hash_node)
         own.token = intern(table.tokens, form, own.hash, make_token)
         own.hash_node = own.token.hash_node
-        key = _with_snapshot(own, canon)
+        key = _with_reached(own, canon)
     with LOCK:
         # Another thread may have made the key of the same objects meanwhile.
         entry = table.known.get(ids)
@@ -444,51 +441,38 @@ def _plain_key(
     return made
 
 
-def _with_snapshot(key: StaticKey, canon: Canonicaliser) -> StaticKey:
+def _with_reached(key: StaticKey, canon: Fold) -> StaticKey:
     if canon.reaches or canon.guards:
-        key.snapshot = take_snapshot(key.owner, key.values)
-        refuse_tracers(key.snapshot)
+        key.reached = reached_from(key.owner, key.values)
     return key
 
 
 def verify(key: StaticKey) -> None:
     """Read the values of a key again, and refuse what has changed since, by field and path."""
-    owner = key.owner
-    passed = content_names(owner) if key.guards and _guard_again(key) else ()
-    if key.snapshot is not None:
-        now = take_snapshot(owner, key.values)
-        change = now.change_since(key.snapshot, passed)
-        if change is not None:
-            path, detail = change
-            field = findings.field_of(path)
-            path = f"{owner.cls.__name__}.{field}"
-            message = findings.mutated(path, key.value_of(field), detail)
-            raise StaticMutatedError(message)
-    if not (key.fixed or passed) and read_statics(owner, key.values).form != key.form:
-        raise StaticMutatedError(findings.mutated(_changed_field(key), key.values))
-
-
-def _changed_field(key: StaticKey) -> str:
-    """Return where something changed that no path leads to: a new attribute, or a global."""
-    by_content = [name for name in key.owner.static_names if name in content_names(key.owner)]
-    if not key.rest_fixed or len(by_content) != 1:
-        return repr(key)
-    return f"{key.owner.cls.__name__}.{by_content[0]}"
-
-
-def _guard_again(key: StaticKey) -> bool:
-    """Return whether the form of a key with values by content is the same; renew its guards.
-
-    Guards compare by identity, so equal objects in place of others set them off.
-    """
+    owner, now, problem = key.owner, None, None
     try:
-        canon = read_statics(key.owner, key.values)
-    except (StaticFieldError, StaticMutatedError):
-        return False
-    if canon.form != key.form:
-        return False
-    key.guards = canon.guards
-    return True
+        now = None if key.fixed else read_statics(owner, key.values, [])
+    except (StaticFieldError, StaticMutatedError) as error:
+        problem = error  # of what can be reached a message says more
+    is_same = key.fixed or (now is not None and now.form == key.form)
+    passed: Container[str] = ()
+    if now is not None and is_same and key.guards:
+        # Guards compare by identity, so equal objects in place of others set them off.
+        key.guards, passed = now.guards, content_names(owner)
+    if key.reached is not None:
+        change = change_between(key.reached, reached_from(owner, key.values), passed)
+        if change is not None:
+            _raise_mutated(key, *change)
+    if problem is not None:
+        raise problem
+    if now is not None and not is_same:
+        _raise_mutated(key, now.change_since(key.form))
+
+
+def _raise_mutated(key: StaticKey, path: str, detail: str = "") -> NoReturn:
+    field = findings.field_of(path)
+    where = f"{key.owner.cls.__name__}.{field}" if detail else path
+    raise StaticMutatedError(findings.mutated(where, key.value_of(field), detail))
 
 
 def verify_content(key: StaticKey) -> None:

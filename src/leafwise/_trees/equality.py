@@ -8,7 +8,8 @@ from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
-from leafwise._statics.form import Canonicaliser, canonicalise, consists_of_parts
+from leafwise._statics.fold import Fold
+from leafwise._statics.form import AS_KEY, consists_of_parts
 
 How: TypeAlias = Literal["!=", "entry", "equal", "unequal", "identity", "content"]
 """What JAX does with two statics: ``!=`` on aux_data, an entry of a hash table for what it hashes,
@@ -90,7 +91,7 @@ def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
 
 
 def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None:
-    reading = Canonicaliser()
+    reading = Fold(AS_KEY)
     try:
         value = freeze(value) if frozen else value
         if by == "content":
@@ -98,7 +99,7 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 
             read_by_content(reading, value, "value")
         else:
-            canonicalise(reading, value, "value")
+            reading.add(value, "value")
         reading.raise_findings()
     except Exception:  # noqa: BLE001  # the value's own code runs
         return None

@@ -205,13 +205,15 @@ def _spread(
 
 def put(leaf: Any, sharding: Any) -> Any:
     """Put one leaf, of which each process has all or its part, without a comparison."""
+    # On devices of several processes, as a jitted step returned it
     if not getattr(leaf, "is_fully_addressable", True):
         if not _is_key(leaf):
             return jax.device_put(leaf, sharding)
+        # `jax.random.key(0)`
         data = jax.device_put(jax.random.key_data(leaf), sharding)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
     aval: Any = jax.typeof(leaf)
-    if aval.weak_type:  # which no other function of JAX keeps
+    if aval.weak_type:  # `0.1`, `jnp.asarray(0.1)`: no other function of JAX keeps that
         scalar = leaf.item() if isinstance(leaf, jax.Array) and not leaf.ndim else leaf
         return jax.device_put(scalar, sharding)
     value = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf, aval.dtype)
@@ -309,6 +311,7 @@ def _by_rules(spec: Any, rules: _Rules) -> Any:
         return spec
     axes_of: dict[str, tuple[str, ...]] = dict.fromkeys(waiting, ())
     taken = names - waiting
+    # `{"embed": "data", "heads": "model"}`, of which "embed" is whole in `P("data", "embed")`
     for name, axes in rules:
         if name in waiting and taken.isdisjoint(axes):
             axes_of[name] = axes
@@ -336,21 +339,21 @@ def _names(entry: Any) -> tuple[Any, ...]:
 
 def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
     """Return the sharding of one leaf; raise ValueError if it cannot have it."""
-    try:
+    try:  # `{"name": "net"}`
         aval: Any = jax.typeof(leaf)
     except Exception:  # noqa: BLE001  # whatever the type's own handler raises
         raise ValueError(
             f"an array is wanted, got {got(leaf)}\n"
             f"  fix: make it static, or take it out with `lw.partition`"
         ) from None
-    if isinstance(spec, Sharding):
+    if isinstance(spec, Sharding):  # `paths={"w": SingleDeviceSharding(device)}`
         return spec
-    if not isinstance(spec, PartitionSpec):
+    if not isinstance(spec, PartitionSpec):  # `field(sharding={"w": P("data")})`, without a "b"
         what = "nothing for this part" if spec is MISSING else got(spec)
         raise ValueError(f"a PartitionSpec is wanted, got {what}")  # noqa: TRY004
     spec_of_mesh = _by_rules(spec, rules)
     entries = len(_entries(spec_of_mesh))
-    try:
+    try:  # `P("data", None)` for a vector, or for 3 rows on 2 devices
         sharding = NamedSharding(mesh, spec_of_mesh)
         if entries > len(aval.shape):
             raise ValueError(f"{entries} entries for {len(aval.shape)} dimensions")  # noqa: TRY301

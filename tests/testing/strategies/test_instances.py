@@ -17,7 +17,7 @@ from tests.kit import specimens
 
 import leafwise as lw
 from leafwise.errors import CannotBuildError
-from leafwise.testing.strategies import _constructor, arrays, instances
+from leafwise.testing.strategies import arrays, instances
 
 from .seeking import assert_reaches, drawn, minimal
 
@@ -300,14 +300,6 @@ def test_registered_strategies() -> None:
         assert made.fitting.n == 1000
     assert all(made.n == 1000 for made in drawn(instances(Fitting)))
     assert {made.n for made in drawn(instances(Fitting, n=...))} == {0, 1, 2, 3, 4, 5}
-
-
-def test_strategies_registered_before_this_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They count, of a class and of a type of Python; what Hypothesis has of its own does not."""
-    monkeypatch.setitem(_constructor._KNOWN, str, st.sampled_from(["m", "km"]))
-    monkeypatch.setattr(_constructor, "_FROM_THE_START", dict(_constructor._KNOWN))
-    assert all(_constructor.is_user_registered(kind) for kind in (Unit, Fitting, str))
-    assert not any(_constructor.is_user_registered(kind) for kind in (int, float, list, type))
 
 
 @lw.pytree

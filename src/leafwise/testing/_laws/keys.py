@@ -6,14 +6,15 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._trees.equality import is_distinct
+from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import field_names_of
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case, Pair
 from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.same import lookalike_of
-from leafwise.testing.strategies._edits import EditKind
+from leafwise.testing.strategies._edit_positions import EditPosition, Role
+from leafwise.testing.strategies._edits import ArgumentEdit, EditKind, argument_edits
 
 _REGISTRY: Final = jax.tree_util.default_registry
 _MANY: Final = 4
@@ -56,6 +57,10 @@ def static_values(case: Case) -> None:
     for pair in case.edits.pairs:
         if _is_plain(pair):
             _check_pair(case, pair)
+    statics = [position for position in case.edits.positions if position.role is Role.STATIC]
+    for cls, position in {type(position.value): position for position in statics}.items():
+        for edit in argument_edits(cls, case.draw):
+            _check_arguments(case, position, edit)
 
 
 def static_types(case: Case) -> None:
@@ -91,6 +96,24 @@ def _check_pair(case: Case, pair: Pair) -> None:
     got = f"{values}: the same value, recreated, gives another treedef, and recompiles"
     fix = "compare statics by value" if before == after else ""
     case.fail(path, got, "equal treedefs", fix=fix)
+
+
+def _check_arguments(case: Case, position: EditPosition, edit: ArgumentEdit) -> None:
+    """Fail where ``==`` of two statics forgets an argument that they hold."""
+    trees = position.put(edit.one), position.put(edit.other)
+    if jax_equal(edit.one, edit.other) is not True or None in trees:
+        return
+    path, cls = position.path, type(edit.one).__name__
+    one, other = (case.structure(tree, path) for tree in trees)
+    if case.same_structure(one, other, path):
+        texts = [
+            ", ".join(f"{name}={format_static(value)}" for name, value in arguments.items())
+            for arguments in edit.arguments
+        ]
+        equal = f"{cls}({texts[0]}) == {cls}({texts[1]}), with equal treedefs"
+        got = f"{equal}, so that one program answers for both"
+        fix = f"compare `{edit.argument}` in `{cls}.__eq__`, or make {cls} a frozen dataclass"
+        case.fail(path, got, f"a treedef that depends on `{edit.argument}`", fix=fix)
 
 
 def aux_data_hash(case: Case) -> None:

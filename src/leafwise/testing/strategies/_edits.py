@@ -5,7 +5,7 @@ import enum
 import math
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import hypothesis
 import jax
@@ -14,8 +14,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._classes.annotations import unwrap
+from leafwise._objects.attributes import is_installed, stored_attributes
+from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._trees.equality import is_distinct
+from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.testing._format import (
     format_change,
     format_leaf,
@@ -23,9 +25,20 @@ from leafwise.testing._format import (
     is_key,
     short_repr,
 )
-from leafwise.testing.strategies._annotations import argument_for, is_static, says_nothing
+from leafwise.testing.strategies._annotations import (
+    InstancePlan,
+    argument_for,
+    is_static,
+    says_nothing,
+)
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import FieldContext, Parameter
+from leafwise.testing.strategies._constructor import (
+    FieldContext,
+    Parameter,
+    call,
+    has_fields,
+    is_made_in_python,
+)
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
@@ -383,3 +396,51 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
         return None  # a converter changed its type
     return Edit(position.path, kind, position.value, stored, edited)
+
+
+# ------------------------------------------------------------------- arguments of a static
+
+
+class ArgumentEdit(NamedTuple):
+    """Two objects whose constructor was given two values of one argument, which both hold."""
+
+    argument: str
+    arguments: tuple[dict[str, Any], dict[str, Any]]
+    one: Any
+    other: Any
+
+
+def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[ArgumentEdit]:
+    """Draw arguments twice, and yield what exchanging each alone makes of the object.
+
+    A class without an ``==`` of the user's own has none; nor has an argument without a trace.
+    """
+    is_record = has_fields(cls) or hasattr(cls, "__attrs_attrs__")  # each field is edited itself
+    if is_record or is_installed(cls.__eq__) or not is_made_in_python(cls):
+        return
+    try:
+        (arguments, one), (others, _) = (draw(_with_arguments(cls)) for _ in range(2))
+        held, again = map(stored_attributes, (one, call(cls, parameters(cls), arguments)))
+    except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
+        return
+    # `self.number = next(numbers)` is another one each time.
+    names = [name for name in held if not _is_other(held[name], again.get(name))]
+    for argument, after in others.items():
+        changed = {**arguments, argument: after}
+        try:
+            other = call(cls, parameters(cls), changed)
+        except (Exception, SystemExit):  # noqa: BLE001, S112  # the user's own checks
+            continue
+        its = stored_attributes(other)
+        if any(_is_other(held[name], its.get(name)) for name in names):
+            yield ArgumentEdit(argument, (arguments, changed), one, other)
+
+
+@per_class
+def _with_arguments(cls: Any) -> Strategy:
+    return InstancePlan(cls, FieldContext(cls, static=True)).with_arguments()
+
+
+def _is_other(before: Any, after: Any) -> bool:
+    """Return whether two values differ by ``==``, too, as 0.0 and -0.0 do not."""
+    return is_distinct(before, after) is True and jax_equal(before, after) is False

@@ -1,13 +1,13 @@
 """What can be reached through static values, and whether it changed.
 
-A key compares a function, and an object without ``==``, by identity. A snapshot covers what
-is inside: closures, defaults, partial arguments, receivers, attributes. It serves two ends:
+A key compares a function, and an object without ``==``, by identity. This covers what is
+inside: closures, defaults, partial arguments, receivers, attributes. It serves two ends:
 a tracer hidden there is refused at construction, and `leafwise.debug.check_statics`
 compares what is there now with what was there when the key was made.
 """
 
 from collections import Counter, deque
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -28,10 +28,9 @@ from leafwise._objects.classes import module_of
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById, Verbatim
 from leafwise._objects.text import shorten
+from leafwise._statics import findings
 from leafwise._statics.findings import field_of
-
-_MOST_ENTRIES: Final = 2_000
-"""A walk through a large object graph stops here; what lies beyond is not checked."""
+from leafwise.errors import StaticFieldError, StaticFinding
 
 MOST_BYTES: Final = 1 << 16
 """Arrays up to this size are compared by content."""
@@ -47,45 +46,49 @@ class Entry(NamedTuple):
     shown: object
 
 
-class Snapshot:
-    """What was reached from one instance's static values, by path, and the tracers among it."""
+def reached(values: Iterable[Part]) -> dict[str, Entry]:
+    """Return what can be reached from values, by path: near things first.
 
-    __slots__ = ("_entered", "entries", "tracers")
+    Of a large object graph, what lies beyond `_MOST_ENTRIES` is not checked.
 
-    def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.tracers: list[tuple[str, object]] = []
-        self._entered: dict[int, object] = {}
+    Raises:
+        StaticFieldError: There is a tracer among it.
+    """
+    pending = deque(values)
+    entries: dict[str, Entry] = {}
+    met: dict[int, Any] = {}
+    problems: list[StaticFinding] = []
+    while pending and len(entries) < _MOST_ENTRIES:
+        path, value = pending.popleft()
+        if issubclass(type(value), Tracer):
+            problems.append(findings.traced(path, value))
+            continue
+        kind = kind_of(value)
+        if _is_plain(value, kind):
+            entries[path] = Entry(_token(value, kind), value)
+        elif id(value) in met:
+            entries[path] = Entry(ById(value), value)
+        else:
+            met[id(value)] = value
+            entries[path], parts = _look_at(value, kind)
+            pending.extend([(path + step, part) for step, part in parts])
+    if problems:
+        raise StaticFieldError(*problems)
+    return entries
 
-    def add(self, value: Any, path: str) -> None:
-        """Add what can be reached from `value`, which stands at `path`."""
-        pending = deque([(path, value)])
-        while pending and len(self.entries) < _MOST_ENTRIES:
-            where, item = pending.popleft()
-            if issubclass(type(item), Tracer):
-                self.tracers.append((where, item))
-                continue
-            kind = kind_of(item)
-            parts: list[Part] = []
-            if _is_plain(item, kind):
-                entry = Entry(_token(item, kind), item)
-            elif id(item) in self._entered:
-                entry = Entry(ById(item), item)
-            else:
-                self._entered[id(item)] = item
-                entry, parts = _look_at(item, kind)
-            self.entries[where] = entry
-            pending.extend((where + step, part) for step, part in parts)
 
-    def change_since(
-        self, before: "Snapshot", passed: Container[str] = ()
-    ) -> tuple[str, str] | None:
-        """Return the path and the description of the first difference, in no `passed` field."""
-        for path, was in before.entries.items():
-            now = self.entries.get(path, _GONE)
-            if now.token != was.token and not (passed and field_of(path) in passed):
-                return path, f"{path} was {shorten(was.shown, 60)}, now {shorten(now.shown, 60)}"
-        return None
+_MOST_ENTRIES: Final = 2_000
+
+
+def change_between(
+    before: Mapping[str, Entry], now: Mapping[str, Entry], passed: Container[str] = ()
+) -> tuple[str, str] | None:
+    """Return the path and the description of the first difference, in no `passed` field."""
+    for path, was in before.items():
+        found = now.get(path, _GONE)
+        if found.token != was.token and not (passed and field_of(path) in passed):
+            return path, f"{path} was {shorten(was.shown, 60)}, now {shorten(found.shown, 60)}"
+    return None
 
 
 _GONE: Final = Entry(None, Verbatim("gone"))

@@ -1,0 +1,51 @@
+"""Whether objects that can change have: a check fast enough for each flatten."""
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+from leafwise._objects.code import contents
+
+
+class Guards:
+    """The parts of some objects when they were read.
+
+    They are compared by identity. So after False they may still be equal.
+    """
+
+    __slots__ = ("_cells", "_in_cells", "_others")
+
+    def __init__(self) -> None:
+        self._cells: list[types.CellType] = []
+        self._in_cells: list[Any] = []
+        self._others: list[tuple[Callable[[Any], Any], Any, Any]] = []
+
+    def add_cells(self, function: types.FunctionType) -> None:
+        cells = function.__closure__ or ()
+        self._cells += cells
+        self._in_cells += map(contents, cells)
+
+    def add(self, read: Callable[[Any], Any], target: Any) -> None:
+        """Guard what `read` finds in an object, a sequence."""
+        self._others.append((read, target, read(target)))
+
+    def unchanged(self) -> bool:
+        """Return whether all parts are the same."""
+        try:
+            return all(map(operator.is_, map(_CONTENTS, self._cells), self._in_cells)) and all(
+                _same(read(target), was) for read, target, was in self._others
+            )
+        except Exception:  # noqa: BLE001  # an emptied cell, a hash that raises: not the same
+            return False
+
+
+_CONTENTS: Final = operator.attrgetter("cell_contents")
+_PLAIN: Final = (int, str, bytes)
+
+
+def _same(now: Any, was: Any) -> bool:
+    return len(now) == len(was) and all(
+        one is two or (type(one) in _PLAIN and type(two) is type(one) and one == two)
+        for one, two in zip(now, was, strict=True)
+    )
