@@ -31,8 +31,8 @@ from leafwise._display.report import (
     from_json,
     to_json,
 )
-from leafwise._display.tables import annotations_of, html_page, print_report
-from leafwise._display.words import annotation, cache_lines, clean, count, cut, duration
+from leafwise._display.tables import annotations_of, cache_lines, html_page, print_report
+from leafwise._display.words import annotation, clean, count, cut, duration
 from leafwise._jax.events import (
     Counts,
     EventKind,

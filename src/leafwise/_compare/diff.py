@@ -12,7 +12,7 @@ from leafwise._compare.leaf_differences import (
     value_reasons,
 )
 from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import Part, TreeComparison, paired
+from leafwise._compare.tree_differences import TreeComparison
 from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got
@@ -68,7 +68,7 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
         ['n'] (structure): None -> float32[] (Python scalar, weakly typed)
         ['w']: shape (3,) -> (4,)
     """
-    tolerance = Tolerance(rtol, atol)
+    tolerance = rtol, atol
     if any(number != 0 and not values for number in tolerance) or not min(tolerance) >= 0:
         raise ValueError(
             f"lw.diff compares numbers within rtol={rtol!r}, atol={atol!r} if both are 0 or more "
@@ -119,11 +119,11 @@ def assert_same_structure(
 
 def compare(label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None) -> list[Reason]:
     """Return all differences between two trees, which paths call `label`."""
-    parts = paired(_recorded(label, a), _recorded(label, b), every=True)
+    comparison = _ExactComparison(_recorded(label, a), _recorded(label, b), tolerance)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
         each if len(set(each.words)) == 1 else each._replace(cause=Advice())
-        for each in _ExactComparison(tolerance).reasons(parts)
+        for each in comparison.reasons()
     ]
 
 
@@ -160,8 +160,8 @@ def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
 class _ExactComparison(TreeComparison):
     """A comparison in which types count, also where JAX does not look at them."""
 
-    def __init__(self, tolerance: Tolerance | None) -> None:
-        super().__init__()
+    def __init__(self, a: Signature, b: Signature, tolerance: Tolerance | None) -> None:
+        super().__init__(a, b, config_differs=False)
         self._tolerance = tolerance
 
     def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -175,22 +175,22 @@ class _ExactComparison(TreeComparison):
             pair = StaticPair(mine.data[name], its.data[name], "equal")
             yield from static_reasons(path + name, pair)
 
-    def mismatch(self, part: Part) -> Reason:
+    def mismatch(self, path: str, mine: Node | Leaf, its: Node | Leaf) -> Reason:
         """Name another class, or another structure."""
-        classes = _class_of_node(part.mine), _class_of_node(part.its)
+        classes = _class_of_node(mine), _class_of_node(its)
         if None in classes:
-            return super().mismatch(part)
-        return Reason(part.path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
+            return super().mismatch(path, mine, its)
+        return Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
 
-    def leaf_reasons(self, part: Part) -> list[Reason]:
+    def leaf_reasons(self, mine: int, its: int) -> list[Reason]:
         """Compare two leaves."""
-        one: Any = part.mine
-        other: Any = part.its
-        found = list(_type_reasons(part.path, one, other))
+        path = self.after.leaf_paths[its]
+        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
+        found = list(_type_reasons(path, one, other))
         unlike = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
         if self._tolerance is not None and unlike.isdisjoint(each.kind for each in found):
-            pair = (one, part.numbers[0]), (other, part.numbers[1])
-            found += value_reasons(part.path, *pair, self._tolerance)
+            values = self.before.numbers[mine], self.after.numbers[its]
+            found += value_reasons(path, (one, values[0]), (other, values[1]), self._tolerance)
         return found
 
 
@@ -205,9 +205,8 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
         if one.aval is not other.aval or one.stored is not other.stored:
             yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Verbatim(one), Verbatim(other))
         return
-    for each in aval_reasons(path, one, other):
-        if each.kind is not ReasonKind.SHARDING:
-            yield each
+    avals = aval_reasons(path, one, other)
+    yield from (each for each in avals if each.kind is not ReasonKind.SHARDING)
     stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
     known = not any(each is None or isinstance(each, type) for each in stored)
     if known and one.dtype == other.dtype and stored[0] != stored[1]:

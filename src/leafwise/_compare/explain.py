@@ -7,13 +7,13 @@ from typing import Any, Final
 from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.signature import Signature, value_of
-from leafwise._compare.tree_differences import TreeComparison, paired
+from leafwise._compare.tree_differences import TreeComparison
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import got
 from leafwise._trees.equality import How, StaticPair
-from leafwise._trees.leaves import Leaf, LeafKind, device_order
+from leafwise._trees.leaves import LeafKind, device_order
 
 
 def explain(before: Signature | Iterable[Signature], after: Signature) -> Explanation:
@@ -75,14 +75,13 @@ def nearest(
 def differences(before: Signature, after: Signature, *, placed: bool = False) -> Explanation:
     """Compare two calls; a function that is placed moves its arguments, and does not compile."""
     reasons = list(_config_reasons(before, after))
-    config_differs = bool(reasons)
-    reasons += _refused_leaf_reasons(before, after)
+    config_differs = any(reason.outcome is Outcome.RETRACE for reason in reasons)
+    reasons += _uncommon_leaf_reasons(before, after)
     reasons += _device_reasons(before, after)
     reasons += _argument_reasons(before, after)
     reasons += _static_argument_reasons(before, after)
-    reasons += _undecided(before, after)
-    trees = paired(before, after)
-    reasons += TreeComparison(config_differs=config_differs).reasons(trees)
+    trees = TreeComparison(before, after, config_differs=config_differs)
+    reasons += trees.reasons()
     reasons = _with_reached_comparisons(reasons, after.root.names, raises=trees.same is None)
     if after.labels:
         reasons = [
@@ -104,25 +103,6 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     ranked = tuple(sorted(acted, key=lambda reason: reason.rank))
     return Explanation(outcome, ranked, unsound, 0)
 
-
-def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Yield why JAX's answer depends on more than what was recorded."""
-    off = [bool(each.options.get("jax_disable_jit")) for each in (before, after)]
-    if any(off):
-        path, cause = "config.jax_disable_jit", Cause.JIT_IS_OFF
-        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], cause)
-    if _UNDECIDED.isdisjoint(leaf.kind for leaf in (*before.leaf_records, *after.leaf_records)):
-        return
-    kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
-    for path, leaf in zip(before.leaf_paths, before.leaf_records, strict=True):
-        if leaf.kind in _UNDECIDED:
-            yield Reason(path, kind, unknown, Verbatim(leaf), MISSING, Cause.NOT_CALLED)
-    for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
-        if leaf.kind is LeafKind.OTHER:
-            yield Reason(path, kind, unknown, MISSING, Verbatim(leaf), Cause.OTHER_TYPE)
-
-
-_UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
 
 _HASHED: Final = frozenset(
     {
@@ -168,12 +148,16 @@ _CONFIG_NAMES: Final = {
 
 
 def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    off = [bool(call.options.get("jax_disable_jit")) for call in (before, after)]
+    if any(off):  # JAX's answer depends on more than what was recorded
+        path, unknown = "config.jax_disable_jit", Outcome.UNKNOWN
+        yield Reason(path, ReasonKind.CONFIG, unknown, off[0], off[1], Cause.JIT_IS_OFF)
     if before.config == after.config:
         return
     earlier, later = before.options, after.options
     named: set[str] = set()
     for name, its in later.items():
-        if name == "jax_disable_jit":  # nothing is jitted then: see `_undecided`
+        if name == "jax_disable_jit":  # nothing is jitted then
             continue
         mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
         if shown in named or (named and name == UNNAMED_CONFIG) or mine == its:
@@ -183,20 +167,28 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, cause)
 
 
-def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Yield the leaves that no jitted function takes."""
-    earlier: dict[str, Leaf] = {}
-    for place, leaf in enumerate(after.leaf_records):
-        if leaf.kind is LeafKind.INVALID:
-            got, cause = leaf.value, Cause.INVALID if leaf.aval is None else Cause.DELETED
-        elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
-            got, cause = leaf, Cause.ABSTRACT
-        else:
-            continue
-        path = after.leaf_paths[place]
-        earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
+def _uncommon_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield the leaves that no jitted function takes, or of which only JAX knows."""
+    records = *before.leaf_records, *after.leaf_records
+    if _UNCOMMON.isdisjoint(leaf.kind for leaf in records):
+        return
+    kind, error, unknown = ReasonKind.INVALID, Outcome.ERROR, Outcome.UNKNOWN
+    earlier = dict(zip(before.leaf_paths, before.leaf_records, strict=True))
+    for path, leaf in earlier.items():
+        if leaf.kind in _UNCOMMON:
+            yield Reason(path, kind, unknown, Verbatim(leaf), MISSING, Cause.NOT_CALLED)
+    for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
         was = Verbatim(earlier[path]) if path in earlier else MISSING
-        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), cause)
+        if leaf.kind is LeafKind.INVALID:
+            cause = Cause.INVALID if leaf.aval is None else Cause.DELETED
+            yield Reason(path, kind, error, was, Verbatim(leaf.value), cause)
+        elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
+            yield Reason(path, kind, error, was, Verbatim(leaf), Cause.ABSTRACT)
+        elif leaf.kind is LeafKind.OTHER:
+            yield Reason(path, kind, unknown, MISSING, Verbatim(leaf), Cause.OTHER_TYPE)
+
+
+_UNCOMMON: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
 
 
 def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -206,8 +198,6 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         for place, leaf in enumerate(after.leaf_records)
         if leaf.committed
     }
-    if not orders:
-        return
     mesh = after.options.get("mesh")
     if mesh is not None:
         there = tuple(mesh.devices.flat)
@@ -224,8 +214,6 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield arguments that only one of the calls has, or that are given in two ways."""
-    if before.root.steps == after.root.steps and before.root.names == after.root.names:
-        return
     mine, its = _given(before), _given(after)
     for name in {**mine, **its}:
         old, new = mine.get(name), its.get(name)

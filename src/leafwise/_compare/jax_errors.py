@@ -35,7 +35,6 @@ from leafwise._jax.frames import (
 from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.code import Block, is_installed_module
 
-_HEADER: Final = "leafwise: "
 _SHOWN: Final = 20
 
 
@@ -58,28 +57,14 @@ class Explaining(Block):
         kept = release_frames()
         if not isinstance(error, Exception):
             return
-        note = ""
+        lines: list[str] = []
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
-            note = "" if _is_explained(error) else explanation(error)
+            lines = _refused_in(error) or _uses_in(error, None)
         with contextlib.suppress(Exception):
             if kept:
                 hide_frames(error)
-            if note:
-                error.add_note(_Explained(note))
-
-
-def explanation(error: Exception) -> str:
-    """Return which parts differ of the trees that JAX compared; empty if that is not known."""
-    pair = refusal_in(error)
-    every = [] if pair is None else compare(pair.label, pair.before, pair.after)
-    found = [each for each in every if pair is not None and _is_refused(each, pair)]
-    lines = uses_in(error)
-    if pair is not None and found:
-        lines = [pair.check, *(f"  {each}" for each in found[:_SHOWN])]
-        lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-        lines += [f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(found))]
-    return _HEADER + "\n".join(lines) if lines else ""
+            _add_note(error, lines)
 
 
 def add_uses(
@@ -88,20 +73,33 @@ def add_uses(
     """Add a note to an error of a call, if a dynamic value was used as a static one."""
     # Whatever goes wrong here, the user's exception is the one to see.
     with contextlib.suppress(Exception):
-        uses = uses_in(error, named_arguments(fun, args, kwargs))
-        if uses and not _is_explained(error):
-            error.add_note(_Explained(_HEADER + "\n".join(uses)))
-
-
-def _is_explained(error: Exception) -> bool:
-    notes = getattr(error, "__notes__", ())
-    return any(isinstance(note, _Explained) for note in notes)
+        _add_note(error, _uses_in(error, _named_arguments(fun, args, kwargs)))
 
 
 class _Explained(str):
     """A note of ours on an error."""
 
     __slots__ = ()
+
+
+def _add_note(error: Exception, lines: list[str]) -> None:
+    notes = getattr(error, "__notes__", ())
+    if lines and not any(isinstance(note, _Explained) for note in notes):
+        error.add_note(_Explained("leafwise: " + "\n".join(lines)))
+
+
+def _refused_in(error: Exception) -> list[str]:
+    """Return which parts differ of the trees that JAX compared; nothing if that is not known."""
+    pair = refusal_in(error)
+    if pair is None:
+        return []
+    every = compare(pair.label, pair.before, pair.after)
+    reasons = [reason for reason in every if _is_refused(reason, pair)]
+    if not reasons:
+        return []
+    lines = [pair.check, *(f"  {reason}" for reason in reasons[:_SHOWN])]
+    lines += [f"  ... and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
+    return [*lines, *(f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(reasons)))]
 
 
 def _is_refused(reason: Reason, pair: Refusal) -> bool:
@@ -126,14 +124,14 @@ _NOT_DATA: Final = re.compile(r"problematic value is .* was passed to the functi
 _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
-def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> list[str]:
+def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]:
     """Return a line for each dynamic value that JAX needed to know while it traced."""
     text = str(error)
+    calls = list(_arguments(frames_of(error))) if given is None else [given]
     if found := _NOT_DATA.search(text):
-        scopes = _arguments(frames_of(error)) if given is None else [given]
-        return [_not_data(found[1], list(scopes))]
+        return [_not_data(found[1], calls)]
     if "Attempt to donate the same buffer twice" in text:
-        return list(_donated_twice(next(_arguments(frames_of(error))) if given is None else given))
+        return list(_donated_twice(calls[0]))
     if re.search("(Array|[Bb]uffer) has been deleted", text):
         return _donated_before(error)
     found = _TRACED.search(text)
@@ -281,10 +279,10 @@ def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
         found = frame.f_locals
         fun, args, kwargs = (found.get(name) for name in ("fun", "args", "kwargs"))
         if callable(fun) and isinstance(args, tuple) and isinstance(kwargs, dict):
-            yield named_arguments(fun, args, kwargs)
+            yield _named_arguments(fun, args, kwargs)
 
 
-def named_arguments(
+def _named_arguments(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of a call by the names of the parameters."""

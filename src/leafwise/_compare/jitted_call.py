@@ -117,26 +117,21 @@ def _is_plain(value: Any) -> bool:
 
 def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
     """Return the source of the call that a frame is making, and its tree; None for no call."""
-    text = _expression(frame)
+    position = position_of(frame)
+    if position is None:
+        return "", None
+    start, column, end, end_column = position
+    file, names = frame.f_code.co_filename, frame.f_globals
+    lines = [linecache.getline(file, line, names).encode() for line in range(start, end + 1)]
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    text = b"".join(lines).decode(errors="replace")
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
         return text, None
     text = ast.unparse(tree) if "\n" in text else text
     return text, tree if isinstance(tree, ast.Call) else None
-
-
-def _expression(frame: types.FrameType) -> str:
-    """Return the source of the expression that a frame is evaluating."""
-    position = position_of(frame)
-    if position is None:
-        return ""
-    start, column, end, end_column = position
-    file, names = frame.f_code.co_filename, frame.f_globals
-    lines = [linecache.getline(file, line, names).encode() for line in range(start, end + 1)]
-    lines[-1] = lines[-1][:end_column]
-    lines[0] = lines[0][column:]
-    return b"".join(lines).decode(errors="replace")
 
 
 def _values(frame: types.FrameType) -> dict[str, Any]:

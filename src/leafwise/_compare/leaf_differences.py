@@ -1,13 +1,13 @@
 """The differences between two leaves, or two statics, of one path, and what JAX makes of each."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.fixes import Cause, StaticFacts
+from leafwise._compare.fixes import Cause, Side, StaticFacts
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.compat import varying_axes
 from leafwise._objects.stand_ins import Verbatim
@@ -17,15 +17,16 @@ from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatc
 from leafwise.errors import TreeError
 
 
-def leaf_reasons(
-    path: str, mine: Leaf, its: Leaf, *, config_differs: bool = False
-) -> Iterator[Reason]:
-    """Yield the reasons that two traced leaves give; another configuration explains what it did."""
+def leaf_reasons(mine: Leaf, its: Leaf, *, config_differs: bool) -> Iterator[Reason]:
+    """Yield the reasons that two traced leaves give, without the path.
+
+    Where the configuration differs, that explains avals of which nothing else does.
+    """
     if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
         return
     traced: list[Reason] = []
     if mine.aval != its.aval and not (config_differs and mine.facts == its.facts):
-        traced = list(aval_reasons(path, mine, its))
+        traced = aval_reasons("", mine, its)
         yield from traced
     # A tracer is inlined into the trace around it.
     if its.kind is LeafKind.TRACER or any(each.kind is ReasonKind.SHARDING for each in traced):
@@ -37,42 +38,41 @@ def leaf_reasons(
         kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
         if mine.committed == its.committed:
             kind, cause = ReasonKind.SHARDING, Cause.SHARDING
-        yield Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
+        yield Reason("", kind, Outcome.RECOMPILE, *placements, cause)
     elif traced:
         return
     elif mine.kind is LeafKind.TRACER:
-        yield Reason(path, ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, Cause.TRACED)
+        yield Reason("", ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, Cause.TRACED)
     elif not is_dispatched and mine.kind is its.kind:
-        yield Reason(path, ReasonKind.SHARDING, Outcome.DISPATCH, *placements, Cause.DATA_MOVES)
+        yield Reason("", ReasonKind.SHARDING, Outcome.DISPATCH, *placements, Cause.DATA_MOVES)
     elif not is_dispatched:
-        yield Reason(path, ReasonKind.LEAF_KIND, Outcome.DISPATCH, *kinds, Cause.SLOWER_CALL)
+        yield Reason("", ReasonKind.LEAF_KIND, Outcome.DISPATCH, *kinds, Cause.SLOWER_CALL)
 
 
-def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
-    """Yield what differs between two abstract values that are not equal."""
-    retrace, is_explained = Outcome.RETRACE, False
+def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
+    """Return what differs between two abstract values that are not equal."""
+    retrace = Outcome.RETRACE
     if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
         avals = Verbatim(mine.aval.str_short()), Verbatim(its.aval.str_short())
-        yield Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)
-        return
+        return [Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)]
+    reasons: list[Reason] = []
     if mine.shape != its.shape:
-        is_explained = True
-        yield Reason(path, ReasonKind.SHAPE, retrace, mine.shape, its.shape, Cause.SHAPE)
+        shapes = mine.shape, its.shape
+        reasons.append(Reason(path, ReasonKind.SHAPE, retrace, *shapes, Cause.SHAPE))
+    sides = Side("the earlier call", mine), Side("this call", its)
     if mine.dtype != its.dtype:
-        is_explained = True
         dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
-        yield Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, (mine, its))
+        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, sides))
     elif mine.weak_type != its.weak_type:
-        is_explained = True
-        leaves = Verbatim(mine), Verbatim(its)
-        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *leaves, Cause.WEAK_TYPE, (mine, its))
+        texts = Verbatim(mine), Verbatim(its)
+        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, sides))
     axes = varying_axes(mine.aval), varying_axes(its.aval)
     if axes[0] != axes[1]:
-        is_explained = True
-        yield Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING)
-    if _aval_sharding(mine) != _aval_sharding(its) or not is_explained:
+        reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))
+    if _aval_sharding(mine) != _aval_sharding(its) or not reasons:
         placements = _format_placement(mine), _format_placement(its)
-        yield Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING)
+        reasons.append(Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING))
+    return reasons
 
 
 def _is_raw_key_of(raw: Leaf, key: Leaf) -> bool:
@@ -120,12 +120,8 @@ _OF_STATICS: Final = {
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 
-
-class Tolerance(NamedTuple):
-    """How far apart two numbers may be, as in `numpy.isclose`; by default not at all."""
-
-    relative: float = 0.0
-    absolute: float = 0.0
+Tolerance: TypeAlias = tuple[float, float]
+"""How far apart two numbers may be, relative and absolute, as in `numpy.isclose`."""
 
 
 def value_reasons(
@@ -175,10 +171,6 @@ def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None
 def _element_reasons(
     path: str, one: _Array, other: _Array, tolerance: Tolerance
 ) -> Iterator[Reason]:
-    # A view of the bytes costs no memory where an array is contiguous.
-    flat = [np.ascontiguousarray(each).reshape(-1) for each in (one, other)]
-    if np.array_equal(flat[0].view(np.uint8), flat[1].view(np.uint8)):
-        return
     mask = _unequal(one, other, tolerance)
     if not mask.any():
         return
@@ -196,19 +188,17 @@ def _element_reasons(
 
 def _unequal(one: _Array, other: _Array, tolerance: Tolerance) -> _Array:
     """Return which elements of two arrays differ: zeros of two signs do, NaN and NaN do not."""
-    mine, its = _widened(one), _widened(other)
-    mask: Any = mine != its
-    if mine.dtype.kind in "fc":
-        mask = _floats_differ(mine.real, its.real) | _floats_differ(mine.imag, its.imag)
+    mask: Any = _bits_of(one) != _bits_of(other)
+    if mask.any() and jnp.issubdtype(one.dtype, jnp.inexact):
+        mask &= ~(np.isnan(one) & np.isnan(other))
     if any(tolerance) and one.dtype != np.bool_:
-        relative, absolute = tolerance
-        mask = mask & ~np.isclose(mine, its, rtol=relative, atol=absolute, equal_nan=True)
+        mask &= ~np.isclose(_widened(one), _widened(other), *tolerance, equal_nan=True)
     return np.asarray(mask)
 
 
-def _floats_differ(one: Any, other: Any) -> Any:
-    same = (one == other) & (np.signbit(one) == np.signbit(other))
-    return ~(same | np.isnan(one) & np.isnan(other))
+def _bits_of(array: _Array) -> _Array:
+    """Return a view, which takes no memory if the array is contiguous."""
+    return np.ascontiguousarray(array).view(f"V{array.itemsize}").reshape(array.shape)
 
 
 def _widened(array: _Array) -> _Array:

@@ -65,10 +65,12 @@ class LoweredProgram:
         """A SHA-256, the same in every process for the same program."""
         lines = [f"{name}: {text}" for name, text in sorted(self.options.items())]
         lines += [each.text for each in self.operations]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return _sha("\n".join(lines))
 
-    def shown(self, operation: Operation) -> Operation:
+    def shown(self, operation: Operation | None) -> Operation | None:
         """Return an operation with the names of the functions that it calls."""
+        if operation is None:
+            return None
 
         def name(match: re.Match[str]) -> str:
             place = int(match[1][1:])
@@ -151,12 +153,7 @@ def first_differences(
     if left and right:  # what stands there in both, or what takes other operands
         pairs_found[:1] = [(left[0], right[0])]
     pairs_found.sort(key=lambda pair: all(map(_follows, pair)))
-    return [
-        ProgramDifference(
-            None if each is None else one.shown(each), None if its is None else other.shown(its)
-        )
-        for each, its in pairs_found[:limit]
-    ]
+    return [ProgramDifference(one.shown(a), other.shown(b)) for a, b in pairs_found[:limit]]
 
 
 def _follows(operation: Operation | None) -> bool:

@@ -53,12 +53,13 @@ class Signature:
     @property
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
-        found: dict[str, Any] = {}
-        for path, node in self._walk():
-            if isinstance(node, Node):
-                pairs = zip(node.names, node.values, strict=True)
-                found.update((self.show(path + name), value_of(value)) for name, value in pairs)
-        return MappingProxyType(found)
+        statics = [
+            (path + name, value_of(value))
+            for path, node in self._walk()
+            if isinstance(node, Node)
+            for name, value in zip(node.names, node.values, strict=True)
+        ]
+        return MappingProxyType({self.show(path): value for path, value in statics})
 
     @property
     def all_statics(self) -> Mapping[str, Any]:
@@ -78,11 +79,8 @@ class Signature:
     @property
     def classes(self) -> Mapping[str, type]:
         """The classes of the nodes by path; the arguments themselves are not listed."""
-        found: dict[str, type] = {}
-        for path, node in self._walk():
-            if path and isinstance(node, Node):
-                found[self.show(path)] = node.cls
-        return MappingProxyType(found)
+        nodes = [(path, node) for path, node in self._walk() if path and isinstance(node, Node)]
+        return MappingProxyType({self.show(path): node.cls for path, node in nodes})
 
     @cached_property
     def options(self) -> Mapping[str, Any]:
@@ -123,7 +121,21 @@ class Signature:
         """Return whether one program serves both calls."""
         if not isinstance(other, Signature):
             return NotImplemented
-        return _same_program(self, other)
+        try:
+            same = (
+                self.root.steps == other.root.steps
+                and self.root.names == other.root.names
+                and all(  # JAX compares static arguments with their types
+                    type(mine) is type(its) and same_entry(mine, its) is True
+                    for mine, its in zip(self.root.values, other.root.values, strict=False)
+                )
+                and same_entry(self.treedef, other.treedef) is True
+                and self.config == other.config
+            )
+        except Exception:  # noqa: BLE001  # the comparison of a static raises, as the call would
+            return False
+        pairs = zip(self.leaf_records, other.leaf_records, strict=False)
+        return same and all(same_program(mine, its) for mine, its in pairs)
 
     def __hash__(self) -> int:
         """Return a hash of what can be hashed: structure and abstract values."""
@@ -267,13 +279,8 @@ def record(
 
 
 def _numbers(records: Sequence[Leaf], leaves: Sequence[Any]) -> Mapping[int, Any]:
-    if len(records) != len(leaves):
-        return _NO_NUMBERS
-    places = [
-        at
-        for at, leaf in enumerate(records)
-        if type(leaf.stored) is type and leaf.stored in _NUMBERS
-    ]
+    kinds = [(place, leaf.stored) for place, leaf in enumerate(records)]
+    places = [place for place, kind in kinds if type(kind) is type and kind in _NUMBERS]
     return {place: leaves[place] for place in places[:_MOST_NUMBERS]} or _NO_NUMBERS
 
 
@@ -293,21 +300,3 @@ def labels_of(
     for place in range(len(positional), len(args) if rest else 0):
         labels[f"args[{place}]"] = f"{rest[0]}[{place - len(positional)}]"
     return labels
-
-
-def _same_program(one: Signature, other: Signature) -> bool:
-    try:
-        same = (
-            one.root.steps == other.root.steps
-            and one.root.names == other.root.names
-            and all(  # JAX compares static arguments with their types
-                type(mine) is type(its) and same_entry(mine, its) is True
-                for mine, its in zip(one.root.values, other.root.values, strict=False)
-            )
-            and same_entry(one.treedef, other.treedef) is True
-            and one.config == other.config
-        )
-    except Exception:  # noqa: BLE001  # the comparison of a static raises, as the call would
-        return False
-    pairs = zip(one.leaf_records, other.leaf_records, strict=False)
-    return same and all(same_program(mine, its) for mine, its in pairs)

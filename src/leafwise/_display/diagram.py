@@ -1,6 +1,7 @@
 """`show`: a tree of any library as a diagram of text."""
 
 import dataclasses
+import itertools
 import math
 import shutil
 import sys
@@ -15,7 +16,7 @@ from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import shorten
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
-from leafwise._trees.nodes import Node, is_hash_node_type, open_node
+from leafwise._trees.nodes import Node, TreeWalk, walk
 
 _MOST_ROWS: Final = 400
 _MOST_LEVELS: Final = 20
@@ -82,68 +83,112 @@ def show(tree: Any, /, *, depth: int | None = None, children: int = 24) -> Diagr
            ├─ w: float32[2,3]     24 B
            └─ act = 'relu'      static
     """
-    root = _Measurement().measure(tree, "", "")
+    drawing = _Drawing(tree, children)
+    root = drawing.part("", drawing.root)
     if depth is None:
         depth = 1
-        while depth < _MOST_LEVELS and _count_rows(root, depth + 1, children) <= _MOST_ROWS:
+        while depth < _MOST_LEVELS and drawing.count_rows(root, depth + 1) <= _MOST_ROWS:
             depth += 1
-    rows = tuple(_rows_of(root, ("", ""), depth, children))
-    return Diagram(root.nbytes, root.leaves, rows)
+    rows = tuple(drawing.rows(root, ("", ""), depth))
+    return Diagram(drawing.nbytes(root), len(root.leaves), rows)
 
 
-# What is below each node, and how large it is.
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Branch:
-    """A part of a tree: a node, a leaf or a static; or a note in the place of several of these.
-
-    It keeps its value alive, so that no other gets the same id while a tree is measured.
-    """
+class _Part(NamedTuple):
+    """What has a row: a node, a leaf or a static, or a note in the place of several children."""
 
     kind: Literal["node", "leaf", "static", "note"]
+    step: str
     value: Any
-    step: str = ""
-    leaf: Leaf | None = None
-    notes: list[str] = dataclasses.field(default_factory=list)
-    nbytes: int = 0
-    leaves: int = 0
-    children: list["_Branch"] = dataclasses.field(default_factory=list)
-    statics: list["_Branch"] = dataclasses.field(default_factory=list)
+    leaves: range = range(0)  # the places of the leaves in it
 
 
-class _Measurement:
-    """Counts bytes and leaves: an array in several places has its bytes at the first of them."""
+class _Drawing:
+    """A tree, with its leaves and their bytes: an array in several places has them at the first."""
 
-    def __init__(self) -> None:
-        self._record = LeafRecorder()
-        self._paths: dict[int, str] = {}  # of arrays, by their id
+    def __init__(self, tree: Any, most: int) -> None:
+        to_leaf = LeafRecorder()
+        walk = TreeWalk(lambda value: (value, to_leaf(value)), LEAF_TYPES)
+        self.root = walk.node_or_leaf(tree)
+        self._leaves: list[tuple[Any, Leaf]] = walk.leaves  # alive, so that each has an id
+        self._most = most
+        self._places: dict[int, int] = {}  # the first one of each array, by its id
+        sizes = [
+            _nbytes_of(value, leaf) if self._first_place(place) == place else 0
+            for place, (value, leaf) in enumerate(self._leaves)
+        ]
+        self._sums = [0, *itertools.accumulate(sizes)]
 
-    def measure(self, value: Any, step: str, path: str) -> _Branch:
-        """Measure a part of a tree, without reading the data of arrays."""
-        opened = None if type(value) in LEAF_TYPES else open_node(value)
-        if opened is None:
-            return self._measure_leaf(value, step, path)
-        node, values = opened
-        branch = _Branch("node", value, step, statics=_statics_of(node, value))
-        for name, item in zip(node.steps, values, strict=True):
-            if not (node.is_keyed and is_hash_node_type(type(item))):
-                child = self.measure(item, name, path + name)
-                branch.children.append(child)
-                branch.nbytes += child.nbytes
-                branch.leaves += child.leaves
-        return branch
+    def _first_place(self, place: int) -> int:
+        value = self._leaves[place][0]
+        is_array = is_a(value, jax.Array | np.ndarray)
+        return self._places.setdefault(id(value), place) if is_array else place
 
-    def _measure_leaf(self, value: Any, step: str, path: str) -> _Branch:
-        leaf = self._record(value)
-        branch = _Branch("leaf", value, step, leaf, leaves=1)
-        if is_a(value, jax.Array | np.ndarray):
-            first = self._paths.setdefault(id(value), path)
-            if first != path:
-                branch.notes.append(f"the same as {first.removeprefix('.')}")
-                return branch
-        branch.nbytes = _nbytes_of(value, leaf)
-        return branch
+    def nbytes(self, part: _Part) -> int:
+        """Return the bytes of what is in a part and in no earlier one."""
+        return self._sums[part.leaves.stop] - self._sums[part.leaves.start]
+
+    def part(self, step: str, child: Node | int) -> _Part:
+        """Return a child of a node, which is the place of a leaf, or another node."""
+        if isinstance(child, int):
+            return _Part("leaf", step, child, range(child, child + 1))
+        return _Part("node", step, child, range(child.start, child.stop))
+
+    def _below(self, part: _Part) -> list[_Part]:
+        """Return the children and statics of a node, a note in the place of those left out."""
+        if part.kind != "node":
+            return []
+        node: Node = part.value
+        pairs = enumerate(zip(node.steps, node.children, strict=True))
+        children = [self.part(*pair) for place, pair in pairs if not node.is_hash_node(place)]
+        if len(children) > self._most + 1:
+            start, stop = self._most - self._most // 2, len(children) - self._most // 2
+            leaves = range(children[start].leaves.start, children[stop - 1].leaves.stop)
+            text = f"... {stop - start:,} more, {count(len(leaves), 'leaf', 'leaves')}"
+            children[start:stop] = [_Part("note", "", text, leaves)]
+        return children + _statics_of(node)
+
+    def count_rows(self, part: _Part, depth: int) -> int:
+        """Return how many rows a part has, with those of so many levels below it."""
+        below = self._below(part) if depth else []
+        return 1 + sum(self.count_rows(child, depth - 1) for child in below)
+
+    def rows(self, part: _Part, guides: tuple[str, str], depth: int) -> Iterator["_Row"]:
+        """Yield the row of a part and those below it; `guides` are for that row, and for these."""
+        below = self._below(part)
+        text, notes = self._text_and_notes(part)
+        if below and not (depth and guides[0]):
+            leaves = count(len(part.leaves), "leaf", "leaves")
+            notes.append(leaves if depth else f"{leaves} not shown")
+        spans = [_Span(part.kind, text)]
+        if part.step:
+            sign = " = " if part.kind == "static" else ": "
+            spans = [_Span("name", part.step.removeprefix(".")), _Span("", sign), *spans]
+        if notes:
+            spans += [_Span("", "  "), _Span("note", ", ".join(notes))]
+        nbytes = size(self.nbytes(part)) if part.leaves else ""
+        cleaned = tuple(_Span(span.role, clean(span.text)) for span in spans)
+        yield _Row(guides[0], cleaned, "static" if part.kind == "static" else nbytes)
+        for place, child in enumerate(below if depth else [], 1):
+            own, line = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
+            yield from self.rows(child, (guides[1] + own, guides[1] + line), depth - 1)
+
+    def _text_and_notes(self, part: _Part) -> tuple[str, list[str]]:
+        """Return what a part is, and notes on what is unusual about it."""
+        if part.kind == "static":
+            return _format_value(part.value), []
+        if part.kind == "note":
+            return part.value, []
+        if part.kind == "leaf":
+            value, leaf = self._leaves[part.value]
+            notes = list(_leaf_notes(value, leaf))
+            if (first := self._first_place(part.value)) != part.value:
+                steps = next(path for path, found in walk(self.root) if found == first)
+                notes.append(f"the same as {''.join(steps).removeprefix('.')}")
+            return _format_type(value, leaf), notes
+        cls: type = part.value.cls
+        name = "None" if cls is type(None) else _class_name(cls)
+        is_plain = issubclass(cls, list | tuple | dict) and not hasattr(cls, "_fields")
+        return f"{name} of {len(part.value.children):,}" if is_plain else name, []
 
 
 def _nbytes_of(value: Any, leaf: Leaf) -> int:
@@ -158,18 +203,16 @@ def _nbytes_of(value: Any, leaf: Leaf) -> int:
         return 0
 
 
-def _statics_of(node: Node, value: Any) -> list[_Branch]:
+def _statics_of(node: Node) -> list[_Part]:
     """Return the statics of a node, but those whose fields have ``repr=False``."""
+    cls: Any = node.cls
     pairs = [*zip(node.names, node.values, strict=True), *node.data.items()]
-    if dataclasses.is_dataclass(value):
-        hidden = {f".{field.name}" for field in dataclasses.fields(value) if not field.repr}
+    if dataclasses.is_dataclass(cls):
+        hidden = {f".{field.name}" for field in dataclasses.fields(cls) if not field.repr}
         pairs = [(step, item) for step, item in pairs if step not in hidden]
-    elif not (pairs or node.is_keyed or node.aux is None or is_a(value, Mapping | tuple)):
+    elif not (pairs or node.is_keyed or node.aux is None or issubclass(cls, Mapping | tuple)):
         pairs = [("(aux_data)", node.aux)]
-    return [_Branch("static", item, step) for step, item in pairs]
-
-
-# Rows, from the top down.
+    return [_Part("static", *pair) for pair in pairs]
 
 
 class _Span(NamedTuple):
@@ -198,71 +241,9 @@ _STYLES: Final = {
 }
 
 
-def _shown_below(branch: _Branch, most: int) -> list[_Branch]:
-    """Return the children and statics of a node, with a note in the place of those left out."""
-    children = branch.children
-    if len(children) > most + 1:
-        start, stop = most - most // 2, len(children) - most // 2
-        hidden = children[start:stop]
-        leaves = sum(child.leaves for child in hidden)
-        text = f"... {len(hidden):,} more, {count(leaves, 'leaf', 'leaves')}"
-        nbytes = sum(child.nbytes for child in hidden)
-        note = _Branch("note", text, nbytes=nbytes, leaves=leaves)
-        children = [*children[:start], note, *children[stop:]]
-    return children + branch.statics
-
-
-def _count_rows(branch: _Branch, depth: int, most: int) -> int:
-    below = _shown_below(branch, most) if depth else []
-    return 1 + sum(_count_rows(child, depth - 1, most) for child in below)
-
-
-def _rows_of(branch: _Branch, guides: tuple[str, str], depth: int, most: int) -> Iterator[_Row]:
-    """Yield the row of a branch and those below it; `guides` are for that row, and for these."""
-    below = _shown_below(branch, most)
-    text, notes = _format_branch(branch)
-    if below and not (depth and guides[0]):
-        leaves = count(branch.leaves, "leaf", "leaves")
-        notes.append(leaves if depth else f"{leaves} not shown")
-    spans = [_Span(branch.kind, text)]
-    if branch.step:
-        sign = " = " if branch.kind == "static" else ": "
-        spans = [_Span("name", branch.step.removeprefix(".")), _Span("", sign), *spans]
-    if notes:
-        spans += [_Span("", "  "), _Span("note", ", ".join(notes))]
-    cleaned = tuple(_Span(span.role, clean(span.text)) for span in spans)
-    yield _Row(guides[0], cleaned, _format_size(branch))
-    for place, child in enumerate(below if depth else [], 1):
-        own, line = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
-        yield from _rows_of(child, (guides[1] + own, guides[1] + line), depth - 1, most)
-
-
-# The texts of a row.
-
-
-def _format_size(branch: _Branch) -> str:
-    if branch.kind == "static":
-        return "static"
-    return size(branch.nbytes) if branch.leaves else ""
-
-
-def _format_branch(branch: _Branch) -> tuple[str, list[str]]:
-    """Return what a branch is, and notes on what is unusual about it."""
-    value = branch.value
-    if branch.leaf is not None:
-        return _format_type(value, branch.leaf), [*_leaf_notes(value, branch.leaf), *branch.notes]
-    if branch.kind == "static":
-        return _format_value(value), []
-    if branch.kind == "note":
-        return value, []
-    name = "None" if value is None else _class_name(value)
-    plain = isinstance(value, list | tuple | dict) and not hasattr(value, "_fields")
-    return f"{name} of {len(branch.children):,}" if plain else name, []
-
-
-def _class_name(value: Any) -> str:
+def _class_name(cls: type) -> str:
     """Return the name of a class, without the function that defines it."""
-    return type(value).__qualname__.rpartition("<locals>.")[2]
+    return cls.__qualname__.rpartition("<locals>.")[2]
 
 
 def _format_value(value: Any) -> str:
@@ -278,9 +259,9 @@ def _format_type(value: Any, leaf: Leaf) -> str:
 
 def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
     if leaf.kind is LeafKind.PYTHON_SCALAR:
-        yield f"Python {_class_name(value)} {_format_value(value)}"
+        yield f"Python {_class_name(type(value))} {_format_value(value)}"
     elif leaf.kind is LeafKind.INVALID:
-        yield f"{_class_name(value)}, which JAX refuses" if leaf.aval is None else "deleted"
+        yield f"{_class_name(type(value))}, which JAX refuses" if leaf.aval is None else "deleted"
     elif leaf.kind is not LeafKind.JAX_ARRAY:
         yield _KIND_NOTES.get(leaf.kind, str(leaf.kind))
     if leaf.weak_type:

@@ -133,14 +133,16 @@ class Finding:
         if self.is_outside:
             return self._what_outside()
         name = paths_of(self.names)
-        sizes = self._sizes()
-        if sizes and len(sizes) > 1:
+        sizes = self._batch_sizes()
+        if len(sizes) > 1:
             shown = ", ".join(sizes[:_MOST_SIZES]) + ", ..." * (len(sizes) > _MOST_SIZES)
             return f"{name} compiled for {len(sizes)} batch sizes under `vmap`: {shown}"
         verb = "retraced" if self.retraces else "recompiled"
         number = len(self.programs)
         times = "once" if number == 1 else f"{number:,} times"
-        return f"{name} {verb} {times}{self._role()}"
+        roles = {_ROLES.get(program.first.role.rpartition(" ")[2], "") for program in self.programs}
+        role = roles.pop() if len(roles) == 1 else ""
+        return f"{name} {verb} {times}{role}"
 
     @property
     def headline(self) -> str:
@@ -152,15 +154,12 @@ class Finding:
         saved = duration(tried.saved)
         return f"{count(tried.before, 'repeat')} in all -> {tried.after:,}, {saved} saved"
 
-    def _role(self) -> str:
-        roles = {program.first.role.rpartition(" ")[2] for program in self.programs}
-        return f", {_ROLES[role]}" if len(roles) == 1 and (role := roles.pop()) in _ROLES else ""
-
-    def _sizes(self) -> list[str]:
-        every = [program.reasons for program in self.programs]
-        if not all(len(reasons) == 1 and is_batch(reasons[0]) for reasons in every):
+    def _batch_sizes(self) -> list[str]:
+        """Return the sizes of the batches, if nothing else differs between the programs."""
+        reasons = list(self._every_reason())
+        if len(reasons) != len(self.programs) or not all(map(is_batch, reasons)):
             return []
-        sizes = (size for (reason,) in every for size in (reason.before, reason.after))
+        sizes = [size for reason in reasons for size in (reason.before, reason.after)]
         return list(dict.fromkeys(sizes))
 
     @property
@@ -259,9 +258,9 @@ def is_batch(reason: Reason) -> bool:
 
 _MOST_SIZES: Final = 6
 _ROLES: Final = {
-    "vmap": "under `vmap`",
-    "forward": "in a forward pass",
-    "backward": "in a backward pass",
+    "vmap": ", under `vmap`",
+    "forward": ", in a forward pass",
+    "backward": ", in a backward pass",
 }
 
 
@@ -326,13 +325,14 @@ _SMALL: Final = 1e-3
 
 def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
     """Return what the programs of one finding have in common."""
+    first = program.first
+    function = line_of(first.site), first.name, first.defined
     causes = tuple((reason.path, reason.kind) for reason in program.reasons)
-    line, (name, defined, role) = line_of(program.first.site), program.identity
-    key = line, name, defined, role, causes
-    if role.endswith("backward") and not causes:  # it is made for what the forward pass is
-        return forward.get((line, name, defined), key)
-    if role.endswith("forward"):
-        forward[line, name, defined] = key
+    key = function, first.role, causes
+    if first.role.endswith("backward") and not causes:  # it is made for what the forward pass is
+        return forward.get(function, key)
+    if first.role.endswith("forward"):
+        forward[function] = key
     return key
 
 
@@ -410,18 +410,18 @@ def _calling_line(event: EventRecord) -> str:
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
     # Where nothing is known of its definition, the line that called first stands for it.
     file, _, line = (where or _calling_line(events[0])).rpartition(":")
-
-    def of(*kinds: str) -> list[float]:
-        return [event.seconds for event in events if event.kind in kinds]
-
+    seconds: dict[str, list[float]] = {kind: [] for kind in _ORDER}
+    for event in events:
+        seconds[event.kind].append(event.seconds)
+    traces, lowerings, compiles, hits = seconds.values()
     return FunctionRecord(
         name="outside jit" if name is None else name,
         file=file,
         line=int(line) if line else 0,
         eager=name is None,
-        traces=len(of("trace")),
-        lowerings=len(of("lowering")),
-        compiles=len(of("compile")),
-        cache_hits=len(of("cache hit")),
-        seconds=Seconds(sum(of("trace")), sum(of("lowering")), sum(of("compile", "cache hit"))),
+        traces=len(traces),
+        lowerings=len(lowerings),
+        compiles=len(compiles),
+        cache_hits=len(hits),
+        seconds=Seconds(sum(traces), sum(lowerings), sum(compiles + hits)),
     )

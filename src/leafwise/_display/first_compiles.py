@@ -118,15 +118,12 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
             run = line_of(first.site), program.explained.run
             finding = FirstFinding(first.site, is_outside=True)
             outside.setdefault(run, finding).programs.append(program)
-    found = [*groups.values(), *filter(_is_start_up, outside.values())]
+    found = [*groups.values()]
+    for finding in outside.values():  # programs that are many and small, so that one is quicker
+        number, spent = len(finding.programs), finding.seconds
+        is_start_up = number >= FEW_PROGRAMS and LEAST <= spent <= number * _LONGEST_EACH
+        found += [finding] if is_start_up and finding.fixes() else []
     return sorted(found, key=lambda finding: -finding.seconds)
-
-
-def _is_start_up(finding: FirstFinding) -> bool:
-    """Return whether programs outside `jit` are many and small, so that one would be quicker."""
-    number, spent = len(finding.programs), finding.seconds
-    is_small = spent <= number * _LONGEST_EACH
-    return number >= FEW_PROGRAMS and spent >= LEAST and is_small and bool(finding.fixes())
 
 
 def first_seconds(events: list[EventRecord]) -> float:

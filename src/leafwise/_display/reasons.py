@@ -9,12 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from leafwise._display.words import (
-    ShownAsText,
-    described,
-    paths_of,
-    without_addresses,
-)
+from leafwise._display.words import ShownAsText, described, paths_of, without_addresses
 from leafwise._objects.stand_ins import MISSING, Verbatim
 
 
@@ -40,10 +35,7 @@ class Outcome(StrEnum):
     @property
     def severity(self) -> int:
         """The position in the order of cost: 0 is reuse."""
-        return _SEVERITIES[self]
-
-
-_SEVERITIES = {outcome: place for place, outcome in enumerate(Outcome)}
+        return tuple(Outcome).index(self)
 
 
 class ReasonKind(StrEnum):
@@ -89,13 +81,6 @@ class ReasonKind(StrEnum):
     """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
     VALUE = "value"
     """The data of a leaf, which no program depends on: only `leafwise.diff` looks at it."""
-
-
-_RANKS = {
-    (outcome, kind): (-outcome.severity, place)
-    for outcome in Outcome
-    for place, kind in enumerate(ReasonKind)
-}
 
 
 class Act(StrEnum):
@@ -281,12 +266,19 @@ class Reason(NamedTuple):
     @property
     def words(self) -> tuple[str, str]:
         """Both values as text; classes of one name with their modules."""
-        return self.cause.values(self) or _format_values(self.before, self.after)
+        before, after = self.before, self.after
+        if (words := self.cause.values(self)) is not None:
+            return words
+        if isinstance(before, type) and isinstance(after, type) and before is not after:
+            from leafwise._objects.classes import distinct_names  # noqa: PLC0415  # it names no JAX
+
+            return distinct_names(before, after)
+        return format_value(before), format_value(after)
 
     @property
     def rank(self) -> tuple[int, int]:
         """The position among other reasons: the lowest comes first."""
-        return _RANKS[self.outcome, self.kind]
+        return -self.outcome.severity, tuple(ReasonKind).index(self.kind)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values; ``edit`` has what the sentence of the fix was made from."""
@@ -336,14 +328,6 @@ def format_value(value: Any) -> str:
     from leafwise._objects.describe import describe  # noqa: PLC0415
 
     return value.__qualname__ if is_a(value, type) else describe(value)
-
-
-def _format_values(before: Any, after: Any) -> tuple[str, str]:
-    if isinstance(before, type) and isinstance(after, type) and before is not after:
-        from leafwise._objects.classes import distinct_names  # noqa: PLC0415  # as above
-
-        return distinct_names(before, after)
-    return format_value(before), format_value(after)
 
 
 @dataclasses.dataclass(frozen=True)

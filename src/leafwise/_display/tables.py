@@ -20,25 +20,19 @@ from leafwise._display.findings import (
 )
 from leafwise._display.first_compiles import LEAST, MOST_FIRST, cache_off_lines, first_seconds
 from leafwise._display.reasons import Act
-from leafwise._display.report import CapturesRecord, FunctionRecord, Report
+from leafwise._display.report import CapturesRecord, Report
 from leafwise._display.words import (
     CONFIRMED,
     annotation,
-    audit_lines,
-    cache_lines,
     captures_lines,
     clean,
     count,
     cut,
     described,
     duration,
-    left_out_lines,
     paths_of,
     place,
-    process_lines,
     stale_lines,
-    together_lines,
-    tried_lines,
 )
 
 MOST_FINDINGS: Final = 20
@@ -55,36 +49,31 @@ def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings."""
     for finding in (*report.findings[:MOST_FINDINGS], *report.first[:MOST_FIRST]):
         _print_finding(finding, report, console)
-    small = findings(report.events, small=True)
-    for left, name in ((report.findings[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
-        if left:
-            spent = duration(seconds_of(left))
-            _print(f"{count(len(left), name)}, {spent}", console, style="dim")
-            console.print()
-    _print_functions([function for function in report.functions if not function.eager], console)
+    _print_number(report.findings[MOST_FINDINGS:], "more finding", console)
+    _print_number(findings(report.events, small=True), "small repeat", console)
+    _print_functions(report, console)
     _print_once_each(report, console)
     for captured in report.captures[:_MOST_FUNCTIONS]:
         _print_captures(captured, console)
-    for line in (*cache_lines(report)[:_MOST_FUNCTIONS], *audit_lines(report)):
+    for line in (*cache_lines(report)[:_MOST_FUNCTIONS], *_audit_lines(report)):
         _print(line, console)
     if report.ended:
         _print(f"the program ended: {cut(report.ended, _LONGEST)}", console, style="bold red")
     for text in report.warnings:
-        for number, line in enumerate(text.splitlines()):
-            head = "  " if number else "warning: "
-            _print(head + cut(line, _LONGEST), console, style="yellow")
-    _print(_summary(report), console)
-    tried = (*cache_off_lines(report), *together_lines(report))
-    for line in (*process_lines(report), *tried, *left_out_lines(report)):
+        for line in f"warning: {text}".replace("\n", "\n  ").splitlines():
+            _print(cut(line, _LONGEST), console, style="yellow")
+    for line in _closing_lines(report):
         _print(line, console)
-    _print_left(report, console)
+    left_by_patch = report.together.left if report.together is not None else []
+    for finding in left_by_patch[:MOST_FINDINGS]:
+        _print_finding(finding, report, console)
 
 
-def _print_left(report: Report, console: Console) -> None:
-    if report.together is not None and report.together.left:
-        _print("with the patch is left:", console)
-        for finding in report.together.left[:MOST_FINDINGS]:
-            _print_finding(finding, report, console)
+def _print_number(left: list[Finding], name: str, console: Console) -> None:
+    if left:
+        spent = duration(seconds_of(left))
+        _print(f"{count(len(left), name)}, {spent}", console, style="dim")
+        console.print()
 
 
 def html_page(report: Report) -> str:
@@ -102,6 +91,15 @@ def _recorded(report: Report) -> Console:
     console = Console(record=True, file=io.StringIO(), width=100, force_terminal=True)
     print_report(report, console)
     return console
+
+
+def _print_captures(captured: CapturesRecord, console: Console) -> None:
+    console.print()
+    _print(f"{cut(captured.function, _LONGEST)} captures", console, style="bold")
+    for line in captures_lines(captured):
+        console.print(Text(f"  {line}"), soft_wrap=True)
+    for line in stale_lines(captured):
+        _print(line, console, 2, style="bold red")
 
 
 def _summary(report: Report) -> str:
@@ -122,13 +120,57 @@ def _summary(report: Report) -> str:
     return worked if report.first else f"no findings{separator} {worked}"
 
 
-def _print_captures(captured: CapturesRecord, console: Console) -> None:
-    console.print()
-    _print(f"{cut(captured.function, _LONGEST)} captures", console, style="bold")
-    for line in captures_lines(captured):
-        console.print(Text(f"  {line}"), soft_wrap=True)
-    for line in stale_lines(captured):
-        _print(line, console, 2, style="bold red")
+def cache_lines(report: Report) -> list[str]:
+    """Return why JAX's cache on disk missed, a line for each reason; the longest first."""
+    misses = [event for event in report.events if event.miss]
+    names: dict[str, list[str]] = {}
+    for event in sorted(misses, key=lambda event: -event.seconds):
+        names.setdefault(clean(event.miss), []).append(clean(event.name))
+    lines: list[str] = []
+    for why, group in names.items():
+        misses_of = f"{len(group):,} cache misses of" if len(group) > 1 else "cache miss of"
+        lines.append(f"{misses_of} {paths_of(group)}: {why}")
+    return lines
+
+
+def _audit_lines(report: Report) -> Iterator[str]:
+    """Yield what the audit found, a line each, and what it cost; nothing if there was none."""
+    if (audit := report.audit) is not None:
+        for wrong in audit.found:
+            times = f", {wrong.times:,} times" if wrong.times > 1 else ""
+            yield f"{clean(wrong.call)}: {clean(wrong.what)}{times}"
+        yield f"audit: {count(audit.calls, 'call')} compared in {duration(audit.seconds)}"
+
+
+def _closing_lines(report: Report) -> Iterator[str]:
+    """Yield the summary, what `--try` made better, and what JAX did not show."""
+    yield _summary(report)
+    if report.recorded:
+        yield f"records of {count(report.recorded, 'process', 'processes')}"
+    yield from cache_off_lines(report)
+    together = report.together
+    if together is not None:
+        every = count(len(report.findings) + len(report.first), "finding")
+        has = "has" if together.findings == 1 else "have"
+        text = f"{together.findings} of {every} {has} a fix that was tried; together"
+        repeats = f"{count(together.before, 'repeat')} -> {together.after:,}, "
+        repeats = repeats if together.before else ""
+        seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
+        hint = "`--diff` prints the patch, `--write` applies it"
+        hint = "`--write` has applied the patch" if together.written else hint
+        yield f"{text}: {repeats}{seconds}. {hint}."
+    if report.untried:
+        untried = count(report.untried, "finding")
+        yield f"not tried: {untried}, of which no edit is known, or beyond `--tries`"
+    lost = report.left_out
+    for what in dict.fromkeys(lost.values()):
+        shown = " or ".join(name for name, part in lost.items() if part == what)
+        yield (
+            f"JAX {report.jax} does not show {shown} to this version of leafwise: {what} are "
+            f"left out. `pip install -U leafwise`"
+        )
+    if together is not None and together.left:
+        yield "with the patch is left:"
 
 
 def _print(text: str, console: Console, indent: int = 0, style: str = "") -> None:
@@ -162,10 +204,20 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         fixes = fixes if is_dynamic and finding.tried.verdict not in CONFIRMED else []
     for fix in fixes[:_MOST_LINES]:
         _print(f"fix: {clean(str(fix))}", console, 2, "green")  # code is not to be cut
-    for text in tried_lines(finding):
+    for text in _tried_lines(finding):
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
+
+
+def _tried_lines(finding: Finding) -> Iterator[str]:
+    """Yield how an edit did that was tried, and the edit if it helped."""
+    tried = finding.tried
+    if tried is not None and tried.verdict in CONFIRMED:
+        yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
+        yield from (f"  {line}" for line in tried.edit)
+    elif tried is not None:
+        yield f"tried: {tried.verdict}"
 
 
 def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
@@ -191,7 +243,8 @@ def _shorten_place(text: str) -> str:
     return f"...{text[-_LONGEST_PLACE:]}" if len(text) > _LONGEST_PLACE + 3 else text
 
 
-def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
+def _print_functions(report: Report, console: Console) -> None:
+    functions = [function for function in report.functions if not function.eager]
     if not functions:
         return
     shown, rest = functions[:_MOST_FUNCTIONS], functions[_MOST_FUNCTIONS:]

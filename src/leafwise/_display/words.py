@@ -2,12 +2,11 @@
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from leafwise._display.findings import Finding
-    from leafwise._display.report import CapturesRecord, Report, SiteRecord
+    from leafwise._display.report import CapturesRecord, SiteRecord
 
 # Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
 # follows; halves of surrogate pairs, which UTF-8 cannot encode.
@@ -33,14 +32,9 @@ def cut(text: str, longest: int) -> str:
     return f"{clean(text[:longest])}... ({len(text):,} characters)"
 
 
-def plural(number: int, one: str, many: str = "") -> str:
-    """Return the word for one, or that for any other number."""
-    return one if number == 1 else many or one + "s"
-
-
 def count(number: int, one: str, many: str = "") -> str:
     """Return ``1 trace``, ``2,000 traces``."""
-    return f"{number:,} {plural(number, one, many)}"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -79,17 +73,6 @@ def place(site: "SiteRecord | None") -> str:
     return f"{clean(site.file)}:{site.line}" if site else "line not known"
 
 
-def left_out_lines(report: "Report") -> Iterator[str]:
-    """Yield what JAX did not show, and what is left out for that."""
-    lost = report.left_out
-    for what in dict.fromkeys(lost.values()):
-        shown = " or ".join(name for name, part in lost.items() if part == what)
-        yield (
-            f"JAX {report.jax} does not show {shown} to this version of leafwise: {what} are "
-            f"left out. `pip install -U leafwise`"
-        )
-
-
 def described(path: str, kind: str, change: str) -> str:
     """Return ``x: shape (3,) -> (4,)``; of what is no property of an array ``f (static): ...``."""
     return f"{path}: {kind} {change}" if kind in _OF_ARRAYS else f"{path} ({kind}): {change}"
@@ -103,38 +86,6 @@ def paths_of(paths: Iterable[str]) -> str:
     first, *rest = dict.fromkeys(paths)
     more = f" and {len(rest) - 1:,} more" if len(rest) > 1 else ""
     return f"{first}, {rest[0]}{more}" if rest else first
-
-
-def cache_lines(report: "Report") -> list[str]:
-    """Return why JAX's cache on disk missed, a line for each reason; the longest first."""
-    misses = sorted(
-        (event for event in report.events if event.miss),
-        key=lambda event: event.seconds,
-        reverse=True,
-    )
-    names: dict[str, list[str]] = {}
-    for event in misses:
-        names.setdefault(clean(event.miss), []).append(clean(event.name))
-    return [
-        f"cache miss of {paths_of(group)}: {why}"
-        if len(group) == 1
-        else f"{len(group):,} cache misses of {paths_of(group)}: {why}"
-        for why, group in names.items()
-    ]
-
-
-def audit_lines(report: "Report") -> list[str]:
-    """Return what the audit found, a line each, and what it cost; nothing if there was none."""
-    audit = report.audit
-    if audit is None:
-        return []
-    lines = [
-        f"{clean(wrong.call)}: {clean(wrong.what)}"
-        + (f", {wrong.times:,} times" if wrong.times > 1 else "")
-        for wrong in audit.found
-    ]
-    cost = f"audit: {count(audit.calls, 'call')} compared in {duration(audit.seconds)}"
-    return [*lines, cost]
 
 
 _COLUMNS: Final = ("name", "treatment", "bytes", "value", "where")
@@ -203,16 +154,6 @@ class ShownAsText:
         return Text(str(self))
 
 
-def tried_lines(finding: "Finding") -> Iterator[str]:
-    """Yield how an edit did that was tried, and the edit if it helped."""
-    tried = finding.tried
-    if tried is not None and tried.verdict in CONFIRMED:
-        yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
-        yield from (f"  {line}" for line in tried.edit)
-    elif tried is not None:
-        yield f"tried: {tried.verdict}"
-
-
 SAME: Final = "confirmed"
 ROUNDED: Final = "confirmed up to rounding"
 UNKNOWN: Final = "confirmed by counts alone"
@@ -223,38 +164,11 @@ CONFIRMED: Final = {
 }
 
 
-def together_lines(report: "Report") -> Iterator[str]:
-    """Yield how the edits that helped did together."""
-    if together := report.together:
-        every = count(len(report.findings) + len(report.first), "finding")
-        number = together.findings
-        text = f"{number} of {every} {plural(number, 'has', 'have')} a fix that was tried; together"
-        repeats = f"{count(together.before, 'repeat')} -> {together.after:,}, "
-        repeats = repeats if together.before else ""
-        seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
-        hint = "`--diff` prints the patch, `--write` applies it"
-        hint = "`--write` has applied the patch" if together.written else hint
-        yield f"{text}: {repeats}{seconds}. {hint}."
-    if report.untried:
-        untried = count(report.untried, "finding")
-        yield f"not tried: {untried}, of which no edit is known, or beyond `--tries`"
-
-
-def process_lines(report: "Report") -> list[str]:
-    """Return of how many processes a folder has the records."""
-    number = report.recorded
-    return [f"records of {count(number, 'process', 'processes')}"] if number else []
-
-
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:
     """Return a command of GitHub Actions: ``::warning file=train.py,line=13,title=...::...``."""
-    where = f"file={_escaped(file, _IN_PROPERTY)},line={max(line, 1)}," if file else ""
-    return f"::{level} {where}title={_escaped(title, _IN_PROPERTY)}::{_escaped(text, _IN_TEXT)}"
+    where = f"file={file.translate(_IN_PROPERTY)},line={max(line, 1)}," if file else ""
+    return f"::{level} {where}title={title.translate(_IN_PROPERTY)}::{text.translate(_IN_TEXT)}"
 
 
 _IN_TEXT: Final = {ord(each): f"%{ord(each):02X}" for each in "%\r\n"}
 _IN_PROPERTY: Final = {ord(each): f"%{ord(each):02X}" for each in "%\r\n:,"}
-
-
-def _escaped(text: str, marks: Mapping[int, str]) -> str:
-    return text.translate(marks)
