@@ -5,8 +5,7 @@ Pure: values in, values out. Nothing here runs, warns or raises for a call of th
 
 - `signature`: the record of one call, `Signature`. Start reading here.
 - `explain`: the `Explanation` of a call, against the nearest of several earlier ones: what
-  differs in configuration, devices and arguments, then `tree_differences`, the parts of both trees
-  in pairs, then `leaf_differences`.
+  differs in configuration, devices and arguments, then `tree_differences`.
 - `fixes`: `Cause`, what makes calls differ, which makes the fix and its words. The values
   themselves, `Reason` and `Fix`, are in `_display.reasons`, where no JAX is needed to read them.
 - `description`: a tree as JSON, for a comparison with another process; `digest`: `lw.digest`.

@@ -1,25 +1,27 @@
 """The differences between two trees, by path."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from leafwise._compare.leaf_differences import (
-    Tolerance,
-    aval_reasons,
-    static_reasons,
-    value_reasons,
-)
 from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import TreeComparison
+from leafwise._compare.tree_differences import TreeComparison, aval_reasons, static_reasons
 from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
+from leafwise._display.words import count
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got
-from leafwise._trees.equality import StaticPair, jax_equal
+from leafwise._trees.equality import StaticPair, is_distinct, jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, TreeWalk
-from leafwise.errors import StructureMismatchError
+from leafwise.errors import StructureMismatchError, TreeError
+
+_Array: TypeAlias = np.ndarray[Any, Any]
+
+_Tolerance: TypeAlias = tuple[float, float]
+"""How far apart two numbers may be, relative and absolute, as in `numpy.isclose`."""
 
 
 class Diff(tuple[Reason, ...]):
@@ -107,17 +109,14 @@ def assert_same_structure(
     if found:
         lines = "".join(f"\n  {each}" for each in found)
         kinds = " and ".join(dict.fromkeys(type(each).__qualname__ for each in (a, b)))
-        raise StructureMismatchError(
-            (
-                f"{kinds}: the trees differ in {len(found)} "
-                f"place{'s' if len(found) > 1 else ''} (first -> second){lines}\n  fix: make the "
-                f"second like the first, as lw.replace(first, ...) does"
-            ),
-            found,
+        message = (
+            f"{kinds}: the trees differ in {count(len(found), 'place')} (first -> second){lines}\n"
+            f"  fix: make the second like the first, as lw.replace(first, ...) does"
         )
+        raise StructureMismatchError(message, found)
 
 
-def compare(label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None) -> list[Reason]:
+def compare(label: str, a: Any, b: Any, *, tolerance: _Tolerance | None = None) -> list[Reason]:
     """Return all differences between two trees, which paths call `label`."""
     comparison = _ExactComparison(_recorded(label, a), _recorded(label, b), tolerance)
     # The fixes are those for retraces: only one that alone says what differs stays.
@@ -160,7 +159,7 @@ def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
 class _ExactComparison(TreeComparison):
     """A comparison in which types count, also where JAX does not look at them."""
 
-    def __init__(self, a: Signature, b: Signature, tolerance: Tolerance | None) -> None:
+    def __init__(self, a: Signature, b: Signature, tolerance: _Tolerance | None) -> None:
         super().__init__(a, b, config_differs=False)
         self._tolerance = tolerance
 
@@ -190,7 +189,7 @@ class _ExactComparison(TreeComparison):
         unlike = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
         if self._tolerance is not None and unlike.isdisjoint(each.kind for each in found):
             values = self.before.numbers[mine], self.after.numbers[its]
-            found += value_reasons(path, (one, values[0]), (other, values[1]), self._tolerance)
+            found += _value_reasons(path, (one, values[0]), (other, values[1]), self._tolerance)
         return found
 
 
@@ -212,3 +211,99 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
     if known and one.dtype == other.dtype and stored[0] != stored[1]:
         dtypes = Verbatim(stored[0]), Verbatim(stored[1])
         yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *dtypes)
+
+
+def _value_reasons(
+    path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any], tolerance: _Tolerance
+) -> Iterator[Reason]:
+    """Yield the reason that the data of two leaves of one shape and dtype give, if any."""
+    one, other = mine[1], its[1]
+    if one is other:
+        return
+    texts = str(mine[0]), str(its[0])
+    if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
+        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):  # of texts, of objects
+            one, other = ((array.dtype.str, array.tolist()) for array in (one, other))
+        differ = is_distinct(one, other)
+        if jax_equal(one, other) is not True if differ is None else differ:
+            yield _value_reason(path, *texts)
+        return
+    plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
+    one, other = (_data_of(path, leaf, value, plain=plain) for leaf, value in (mine, its))
+    if one is not None and other is not None:
+        yield from _element_reasons(path, one, other, tolerance)
+    elif one is not None or other is not None:
+        yield _value_reason(path, *texts)
+
+
+def _value_reason(path: str, before: str, after: str) -> Reason:
+    after = f"{after}, which is not equal" if before == after else after
+    return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
+
+
+def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
+    """Return the data of a leaf; None if it has none."""
+    if leaf.kind is LeafKind.TRACER:
+        raise TreeError(
+            f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
+            f"{got(value)}\n  fix: compare outside the jitted function, or leave out `values=`"
+        )
+    if leaf.kind in (LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.INVALID):
+        return None
+    if leaf.kind is LeafKind.PRNG_KEY:
+        return np.asarray(jax.random.key_data(value))
+    if leaf.kind is LeafKind.REF:
+        value = value[...]
+    return np.asarray(value) if plain else np.asarray(value).astype(leaf.dtype)
+
+
+def _element_reasons(
+    path: str, one: _Array, other: _Array, tolerance: _Tolerance
+) -> Iterator[Reason]:
+    mask = _unequal(one, other, tolerance)
+    if not mask.any():
+        return
+    at = tuple(int(index) for index in np.argwhere(mask)[0])
+    before, after = str(one[at]), str(other[at])
+    if before == after:  # of a dtype whose texts have too few digits
+        before, after = repr(one[at].item()), repr(other[at].item())
+    if mask.ndim:
+        most = _largest_distance(one[mask], other[mask])
+        by = f", by {most} at most" if most else ""
+        before += f" at [{', '.join(map(str, at))}]"
+        after += f" ({mask.sum()} of {mask.size} elements differ{by})"
+    yield _value_reason(path, before, after)
+
+
+def _unequal(one: _Array, other: _Array, tolerance: _Tolerance) -> _Array:
+    """Return which elements of two arrays differ: zeros of two signs do, NaN and NaN do not."""
+    mask: Any = _bits_of(one) != _bits_of(other)
+    if mask.any() and jnp.issubdtype(one.dtype, jnp.inexact):
+        mask &= ~(np.isnan(one) & np.isnan(other))
+    if any(tolerance) and one.dtype != np.bool_:
+        mask &= ~np.isclose(_widened(one), _widened(other), *tolerance, equal_nan=True)
+    return np.asarray(mask)
+
+
+def _bits_of(array: _Array) -> _Array:
+    """Return a view, which takes no memory if the array is contiguous."""
+    return np.ascontiguousarray(array).view(f"V{array.itemsize}").reshape(array.shape)
+
+
+def _widened(array: _Array) -> _Array:
+    """Return an array of floats in a dtype of NumPy's own that holds all its values."""
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+
+
+def _largest_distance(one: _Array, other: _Array) -> str:
+    """Return the largest distance between two elements as text; empty if there is none."""
+    if jnp.issubdtype(one.dtype, jnp.integer):
+        return str(np.abs(one.astype(object) - other.astype(object)).max())
+    if not jnp.issubdtype(one.dtype, jnp.inexact):
+        return ""
+    with np.errstate(all="ignore"):
+        apart = np.abs(_widened(one) - _widened(other))
+    known = apart[~np.isnan(apart)]
+    return f"{known.max():.6g}" if known.size else ""

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from leafwise._compare.fixes import Cause
-from leafwise._compare.leaf_differences import static_reasons
 from leafwise._compare.signature import Signature, value_of
-from leafwise._compare.tree_differences import TreeComparison
+from leafwise._compare.tree_differences import TreeComparison, static_reasons
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim

@@ -15,7 +15,7 @@ from leafwise._compare.fixes import LAYER_LOOPS, fix_of_loop
 from leafwise._display.report import FirstCompile, Origin, SiteRecord
 from leafwise._display.words import place
 from leafwise._jax.compiles import module_of, shows_lines
-from leafwise._jax.operations import Frame, Frames, Operations, Statement, read_operations
+from leafwise._jax.operations import Frames, Operations, Statement, read_operations
 from leafwise._objects.call_site import Site, is_users_file
 from leafwise._objects.loops import Loop, loops_around
 
@@ -47,18 +47,18 @@ def describe_operations(operations: Operations) -> FirstCompile:
 def _constants(operations: Operations) -> Iterator[Origin]:
     if operations.nbytes >= LARGE_BYTES:
         largest = max(operations.constants, key=lambda frames: operations.constants[frames])
-        yield Origin("constants", _site(_users_frame(largest)), nbytes=operations.nbytes)
+        yield Origin("constants", SiteRecord.of(_users_site(largest)), nbytes=operations.nbytes)
 
 
 def _lines(operations: Operations) -> Iterator[Origin]:
     """Yield the lines of the user's that most operations are from."""
-    lines = Counter[tuple[str, int]]()
+    lines = Counter[Site]()
     for statement, number in operations.counts.items():
         inside = statement.frames[: operations.depth(statement.frames)]
-        if (frame := _users_frame(inside)) is not None:
-            lines[frame.file, frame.line] += number
-    for (file, line), number in lines.most_common(_MOST_LINES):
-        yield Origin("line", _site(Frame(file, line, 0)), share=number / operations.total)
+        if (site := _users_site(inside)) is not None:
+            lines[site] += number
+    for site, number in lines.most_common(_MOST_LINES):
+        yield Origin("line", SiteRecord.of(site), share=number / operations.total)
 
 
 class _LoopOperations:
@@ -108,14 +108,14 @@ def _loops(operations: Operations) -> Iterator[Origin]:
     ]
     every = [alike >= most for number, alike in numbers if number >= most]
     is_alike = sum(every) >= _ALIKE * len(every)
-    frame = Frame(loop.file, loop.line, 0)
-    user = frame if is_users_file(loop.file) else _users_frame(inside.largest)
+    own = Site(loop.file, loop.line, "")
+    user = own if is_users_file(loop.file) else _users_site(inside.largest)
     if user is None:  # a package of its own accord
         return
     yield Origin(
         loop.kind if loop.is_call else "loop",
-        _site(user),
-        via="" if user is frame else place(_site(frame)),
+        SiteRecord.of(user),
+        via="" if user is own else place(SiteRecord.of(own)),
         share=inside.total / operations.total,
         runs=inside.runs,
         fix=fix_of_loop(
@@ -177,9 +177,6 @@ def _library(inside: _LoopOperations) -> str:
     return next((name for name in LAYER_LOOPS if name in folders), "")
 
 
-def _users_frame(frames: Frames) -> Frame | None:
-    return next((frame for frame in frames if is_users_file(frame.file)), None)
-
-
-def _site(frame: Frame | None) -> SiteRecord | None:
-    return None if frame is None else SiteRecord.of(Site(frame.file, frame.line, ""))
+def _users_site(frames: Frames) -> Site | None:
+    sites = (Site(frame.file, frame.line, "") for frame in frames)
+    return next((site for site in sites if is_users_file(site.file)), None)

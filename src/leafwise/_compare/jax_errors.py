@@ -121,7 +121,7 @@ _TRACED: Final = re.compile(
     r"depends on the values? of the arguments? (.+)\.\s*(?:See .*)?$", re.MULTILINE
 )
 _NOT_DATA: Final = re.compile(r"problematic value is .* was passed to the function at path (.+)\.")
-_STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]")
+_STEP: Final = re.compile(r"(?:^|\.)(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]:
@@ -322,24 +322,21 @@ def _static(name: str, kind: str) -> str:
 
 def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> tuple[Any, str, Any]:
     """Return the object that has the last step of a path as a field, that field, and its value."""
-    root = re.match(r"\w+", path)
-    steps = list(_STEP.finditer(path, root.end() if root else 0))
+    steps = [found.groups() for found in _STEP.finditer(path)]
+    field = steps[-1][0] if len(steps) > 1 else None
     for scope in scopes:
-        if root is None or root[0] not in scope:
-            continue
-        with contextlib.suppress(Exception):  # code of the user's
-            holder, value = None, scope[root[0]]
-            for step in steps:
+        with contextlib.suppress(Exception):  # code of the user's, or the scope has no such name
+            (root, *_), *rest = steps
+            holder, value = None, scope[root]
+            for attribute, place, key in rest:
                 holder = value
-                name, place, key = step.groups()
-                value = (
-                    getattr(value, name) if name else value[key if place is None else int(place)]
-                )
+                if attribute:
+                    value = getattr(value, attribute)
+                else:
+                    value = value[key if place is None else int(place)]
             if is_a(value, wanted):
-                is_field = bool(steps) and steps[-1][1] is not None
-                return (holder, steps[-1][1], value) if is_field else (None, path, value)
-    last = steps[-1][1] if steps else None
-    return None, path if last is None else last, None
+                return (holder, field, value) if field else (None, path, value)
+    return None, field or path, None
 
 
 def _fields(cls: type) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """What differs between two trees, path by path, and what JAX makes of it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from leafwise._compare.fixes import Cause
-from leafwise._compare.leaf_differences import leaf_reasons, static_reasons
+import jax
+import jax.numpy as jnp
+
+from leafwise._compare.fixes import Cause, Side, StaticFacts
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._display.words import count
+from leafwise._jax.compat import varying_axes
 from leafwise._objects.classes import distinct_names
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.equality import (
@@ -17,8 +20,9 @@ from leafwise._trees.equality import (
     is_redefinition,
     jax_equal,
     same_entry,
+    verdict_of,
 )
-from leafwise._trees.leaves import Leaf, LeafKind
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise._trees.nodes import Node
 
 
@@ -128,7 +132,7 @@ class TreeComparison:
             return list(self._static_leaf_reasons(one, other, its))
         found = self.known.get((id(one), id(other)))
         if found is None:  # most are pairs of records that were compared before
-            found = list(leaf_reasons(one, other, config_differs=self.config_differs))
+            found = list(_traced_leaf_reasons(one, other, config_differs=self.config_differs))
             self.known[id(one), id(other)] = found
         # The fix is made of both leaves, and of the numbers that they are.
         numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
@@ -242,3 +246,104 @@ def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     named = [each for each in acted if not each.path.removeprefix(path).startswith("._")]
     yield from named or acted
+
+
+def _traced_leaf_reasons(mine: Leaf, its: Leaf, *, config_differs: bool) -> Iterator[Reason]:
+    """Yield the reasons that two traced leaves give, without the path.
+
+    Where the configuration differs, that explains avals of which nothing else does.
+    """
+    if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
+        return
+    traced: list[Reason] = []
+    if mine.aval != its.aval and not (config_differs and mine.facts == its.facts):
+        traced = aval_reasons("", mine, its)
+        yield from traced
+    # A tracer is inlined into the trace around it.
+    if its.kind is LeafKind.TRACER or any(each.kind is ReasonKind.SHARDING for each in traced):
+        return
+    placements = _format_placement(mine), _format_placement(its)
+    kinds = Verbatim(mine.kind), Verbatim(its.kind)
+    is_lowered, is_dispatched = same_lowering(mine, its), same_dispatch(mine, its)
+    if not is_lowered:
+        kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
+        if mine.committed == its.committed:
+            kind, cause = ReasonKind.SHARDING, Cause.SHARDING
+        yield Reason("", kind, Outcome.RECOMPILE, *placements, cause)
+    elif traced:
+        return
+    elif mine.kind is LeafKind.TRACER:
+        yield Reason("", ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, Cause.TRACED)
+    elif not is_dispatched and mine.kind is its.kind:
+        yield Reason("", ReasonKind.SHARDING, Outcome.DISPATCH, *placements, Cause.DATA_MOVES)
+    elif not is_dispatched:
+        yield Reason("", ReasonKind.LEAF_KIND, Outcome.DISPATCH, *kinds, Cause.SLOWER_CALL)
+
+
+def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
+    """Return what differs between two abstract values that are not equal."""
+    retrace = Outcome.RETRACE
+    if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
+        avals = Verbatim(mine.aval.str_short()), Verbatim(its.aval.str_short())
+        return [Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)]
+    reasons: list[Reason] = []
+    if mine.shape != its.shape:
+        shapes = mine.shape, its.shape
+        reasons.append(Reason(path, ReasonKind.SHAPE, retrace, *shapes, Cause.SHAPE))
+    sides = Side("the earlier call", mine), Side("this call", its)
+    if mine.dtype != its.dtype:
+        dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
+        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, sides))
+    elif mine.weak_type != its.weak_type:
+        texts = Verbatim(mine), Verbatim(its)
+        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, sides))
+    axes = varying_axes(mine.aval), varying_axes(its.aval)
+    if axes[0] != axes[1]:
+        reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))
+    if _aval_sharding(mine) != _aval_sharding(its) or not reasons:
+        placements = _format_placement(mine), _format_placement(its)
+        reasons.append(Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING))
+    return reasons
+
+
+def _is_raw_key_of(raw: Leaf, key: Leaf) -> bool:
+    """Return whether one is a key of `jax.random.PRNGKey`, and the other of `jax.random.key`."""
+    is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    shape = raw.shape or ()
+    return is_key and raw.dtype == jnp.uint32 and shape[:-1] == key.shape != shape
+
+
+def _aval_sharding(leaf: Leaf) -> Any:
+    """Return what of a sharding is part of an abstract value: mesh, and explicit axes."""
+    sharding = getattr(leaf.aval, "sharding", None)
+    # A spec has an entry for each dimension: only the entries that shard count here.
+    spec = [entry for entry in getattr(sharding, "spec", ()) if entry is not None]
+    return getattr(sharding, "mesh", None), spec
+
+
+def _format_placement(leaf: Leaf) -> Verbatim:
+    if leaf.sharding is None:
+        return Verbatim(leaf.kind)
+    how = "committed to" if leaf.committed else "on"
+    return Verbatim(f"{how} {format_sharding(leaf.sharding)}")
+
+
+def static_reasons(path: str, pair: StaticPair) -> Iterator[Reason]:
+    """Yield the one reason that two static values of one path give, if any."""
+    word, step, before, after = verdict_of(pair)
+    if word == "equal":
+        return
+    kind, outcome, cause = _OF_STATICS[word]
+    if word == "differ":
+        by = pair.how if pair.how in ("identity", "content") else None
+        yield Reason(path, kind, outcome, before, after, cause, StaticFacts(by, step))
+    else:
+        yield Reason(path + step, kind, outcome, before, after, cause)
+
+
+_OF_STATICS: Final = {
+    "raises": (ReasonKind.COMPARISON, Outcome.ERROR, Cause.FAILING_COMPARISON),
+    "differ": (ReasonKind.STATIC, Outcome.RETRACE, Cause.STATIC),
+    "unsound": (ReasonKind.STATIC, Outcome.REUSE, Cause.UNSOUND),
+    "hidden": (ReasonKind.STATIC, Outcome.REUSE, Cause.OWN_EQUALITY),
+}

@@ -175,7 +175,7 @@ class _Drawing:
     def _text_and_notes(self, part: _Part) -> tuple[str, list[str]]:
         """Return what a part is, and notes on what is unusual about it."""
         if part.kind == "static":
-            return _format_value(part.value), []
+            return describe(part.value, _SHORT), []
         if part.kind == "note":
             return part.value, []
         if part.kind == "leaf":
@@ -246,20 +246,19 @@ def _class_name(cls: type) -> str:
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 
-def _format_value(value: Any) -> str:
-    return describe(value, DescribeOptions(short=True))
+_SHORT: Final = DescribeOptions(short=True)
 
 
 def _format_type(value: Any, leaf: Leaf) -> str:
     """Return ``float32[3,4]``; of a NumPy array its own dtype, not the one JAX converts it to."""
     if is_a(value, np.ndarray | np.generic):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    return _format_value(value) if leaf.aval is None else str(leaf.aval.str_short())
+    return describe(value, _SHORT) if leaf.aval is None else str(leaf.aval.str_short())
 
 
 def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
     if leaf.kind is LeafKind.PYTHON_SCALAR:
-        yield f"Python {_class_name(type(value))} {_format_value(value)}"
+        yield f"Python {_class_name(type(value))} {describe(value, _SHORT)}"
     elif leaf.kind is LeafKind.INVALID:
         yield f"{_class_name(type(value))}, which JAX refuses" if leaf.aval is None else "deleted"
     elif leaf.kind is not LeafKind.JAX_ARRAY:
@@ -267,8 +266,11 @@ def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
     if leaf.weak_type:
         yield "weak type"
     sharding = value.sharding if is_a(value, jax.ShapeDtypeStruct) else leaf.sharding
-    if sharding is not None:
-        yield from _placement_notes(sharding)
+    try:
+        if sharding is not None and sharding.device_set != {jax.local_devices()[0]}:
+            yield format_sharding(sharding)
+    except Exception:  # noqa: BLE001  # an abstract mesh has no devices
+        yield shorten(sharding)
 
 
 _KIND_NOTES: Final = {
@@ -277,15 +279,6 @@ _KIND_NOTES: Final = {
     LeafKind.TRACER: "traced",
     LeafKind.SHAPE_DTYPE_STRUCT: "abstract",
 }
-
-
-def _placement_notes(sharding: Any) -> Iterator[str]:
-    """Yield where an array lies, unless it lies on the first device."""
-    try:
-        if sharding.device_set != {jax.local_devices()[0]}:
-            yield format_sharding(sharding)
-    except Exception:  # noqa: BLE001  # an abstract mesh has no devices
-        yield shorten(sharding)
 
 
 # Lines of text.
