@@ -79,8 +79,7 @@ class Side(NamedTuple):
         return Fix(f"{words} in {self.call}", Act.CONVERT, code, (argument,))
 
 
-_LONGEST_NUMBER: Final = 30
-"""Longer ones, NaN and infinity are not written into code."""
+_LONGEST_NUMBER: Final = 30  # longer ones, NaN and infinity are not written into code
 
 
 def _unhashable(reason: Reason) -> Advice:
@@ -149,7 +148,7 @@ def _dtype(reason: Reason) -> Advice:
             return Advice("", narrow.wrapped(kind.__name__, repr(kind(narrow.number)), "`{}`"))
         others = [side for side in sides if side.leaf.dtype != dtype or side.leaf.weak_type]
         fixes = [side.converted(dtype, name) for side in others]
-    except (AttributeError, TypeError):  # of keys
+    except (AttributeError, TypeError, ValueError):  # of keys
         return fix("keep one dtype: each has a program")
     words, _, code, names = zip(*fixes, strict=True)
     functions = tuple(map("".join, zip(*code, strict=True)))
@@ -159,15 +158,11 @@ def _dtype(reason: Reason) -> Advice:
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
     """Return the dtype that both calls can have; a weak one gives way."""
     weak, other = (before, after) if before.weak_type else (after, before)
-    if weak.weak_type and not other.weak_type and _category(weak) <= _category(other):
+    kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+    mine, its = ([jnp.issubdtype(leaf.dtype, kind) for kind in kinds] for leaf in (weak, other))
+    if weak.weak_type and not other.weak_type and mine.index(True) <= its.index(True):
         return other.dtype
     return jnp.promote_types(before.dtype, after.dtype)
-
-
-def _category(leaf: "Leaf") -> int:
-    kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
-    fitting = (place for place, kind in enumerate(kinds) if jnp.issubdtype(leaf.dtype, kind))
-    return next(fitting, len(kinds))
 
 
 def _name_in_code(path: str) -> str:
@@ -443,7 +438,8 @@ def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> 
             return Fix("`jax.lax.scan` (or `fori_loop`), which traces and compiles the body once")
         case "comprehension" | "map" if is_alike:
             return Fix("`jax.vmap` (or `jax.lax.map`), which traces and compiles the body once")
-    return Fix()
+        case _:
+            return Fix()
 
 
 LAYER_LOOPS: Final = {
@@ -488,6 +484,10 @@ def _cleared_by_call(reason: Reason) -> Advice:
     where = f" at {reason.details}" if reason.details else ""
     leave_out = Fix("leave it out where the same is called again")
     return Advice(f"`jax.clear_caches()`{where} clears what was compiled", leave_out)
+
+
+def _unread(reason: Reason) -> Advice:
+    return Advice(f"the arguments could not be read: {reason.after}")
 
 
 class Cause(Enum):
@@ -559,7 +559,7 @@ class Cause(Enum):
     CLEARED_BY_CALL = member(_cleared_by_call)
     UNSEEN_CALLS = Advice("this version of JAX does not show what it does for a call")
     UNSEEN_CONTEXT = Advice("this version of JAX does not show all that a trace depends on")
-    UNREAD = member(lambda reason: Advice(f"the arguments could not be read: {reason.after}"))
+    UNREAD = member(_unread)
 
     def word(self, reason: Reason) -> Advice:
         """Return the change and the fix of one reason."""

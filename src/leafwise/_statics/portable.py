@@ -239,8 +239,8 @@ class PortableReader:
         function, arguments, *rest = reduced
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
-            pairs = sorted(state.items(), key=lambda pair: str(pair[0]))
-            state = {key: item for key, item in pairs if not _keeps_hash(value, key, item)}
+            names = sorted(state, key=str)
+            state = {key: state[key] for key in names if not _keeps_hash(value, key, state[key])}
         recipe = (function, tuple(arguments), state, *(part and tuple(part) for part in items))
         return {"class": name, "parts": self._read(recipe, path)["parts"]}
 

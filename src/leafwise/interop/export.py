@@ -198,6 +198,8 @@ def _rebuilt(written: Json, path: str) -> Any:
         case {"class": str(name), "parts": dict(parts)} if ":" in name:
             found = {step: _rebuilt(part, path + step) for step, part in parts.items()}
             return _instance(_class_named(name, path), found, written, path)
+        case _:
+            pass
     raise _not_portable(written, path)
 
 
@@ -211,7 +213,7 @@ _BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "set": lambda *items: {*items},
     "frozenset": lambda *items: frozenset(items),
     "dict": lambda *pairs: dict(pairs),
-    "int": lambda text: int(text, 16),
+    "int": functools.partial(int, base=16),
     "float": float,
     "complex": complex,
     "bytes": ast.literal_eval,
@@ -235,8 +237,8 @@ def _instance(cls: Any, parts: dict[str, Any], written: Json, path: str) -> Any:
         return cls(parts[".func"], *parts[".args"], **parts[".keywords"])
     values = {step.removeprefix("."): value for step, value in parts.items()}
     if issubclass(cls, tuple):
-        items = values[""] if "" in values else [values[name] for name in cls._fields]
-        return tuple.__new__(cls, items)
+        names: Any = getattr(cls, "_fields", ())
+        return tuple.__new__(cls, values[""] if "" in values else [values[name] for name in names])
     if "" in values or cls.__new__ is not object.__new__:
         raise _not_portable(written, path)
     if hasattr(cls, "__dataclass_fields__"):
