@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
+from leafwise._display.words import without_addresses
 from leafwise._jax.compiles import Compile
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.locks import cached_property
@@ -22,7 +23,6 @@ _PLACE: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\d+):\d+')
 _PRIVATE: Final = re.compile(r"  func\.func private @([\w.$-]+)")
 _SYMBOL: Final = re.compile(rf"{_STRING}|@([\w.$-]+)")
 _OURS: Final = re.compile(r"@(f\d+)\b")
-_ADDRESS: Final = re.compile(r"\bat 0x[0-9a-f]{6,}")
 _POINTER: Final = re.compile(r'((?:SPMDPartitioning|InspectSharding)\(.*backend_config = )"\d+"')
 _LONG: Final = re.compile(r'"[^"\\]{200,}(?:\\.[^"\\]*)*"')
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
@@ -164,7 +164,7 @@ def _follows(operation: Operation | None) -> bool:
 def _plain(line: str) -> str:
     """Return a line without what differs between equal programs, and with long text by digest."""
     if " at 0x" in line:
-        line = _ADDRESS.sub("at 0x...", line)
+        line = without_addresses(line)
     if "backend_config" in line:
         line = _POINTER.sub(r'\1""', line)
     if len(line) > len('""') + 200:

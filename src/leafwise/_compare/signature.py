@@ -47,8 +47,7 @@ class Signature:
     @property
     def leaves(self) -> Mapping[str, Leaf]:
         """The leaves of the arguments by path, in JAX's order."""
-        pairs = zip(map(self.show, self.leaf_paths), self.leaf_records, strict=True)
-        return MappingProxyType(dict(pairs))
+        return dict(zip(map(self.show, self.leaf_paths), self.leaf_records, strict=True))
 
     @property
     def statics(self) -> Mapping[str, Any]:
@@ -59,7 +58,7 @@ class Signature:
             if isinstance(node, Node)
             for name, value in zip(node.names, node.values, strict=True)
         ]
-        return MappingProxyType({self.show(path): value for path, value in statics})
+        return {self.show(path): value for path, value in statics}
 
     @property
     def all_statics(self) -> Mapping[str, Any]:
@@ -74,13 +73,13 @@ class Signature:
                 found.update((self.show(path + name), value) for name, value in node.data.items())
             elif not (node.names or node.aux is None or issubclass(node.cls, dict | tuple)):
                 found[self.show(path)] = node.aux
-        return MappingProxyType(found)
+        return found
 
     @property
     def classes(self) -> Mapping[str, type]:
         """The classes of the nodes by path; the arguments themselves are not listed."""
         nodes = [(path, node) for path, node in self._walk() if path and isinstance(node, Node)]
-        return MappingProxyType({self.show(path): node.cls for path, node in nodes})
+        return {self.show(path): node.cls for path, node in nodes}
 
     @cached_property
     def options(self) -> Mapping[str, Any]:
@@ -263,16 +262,17 @@ def record(
 ) -> Signature:
     """Record one call; where it is only traced, a ShapeDtypeStruct stands for an array."""
     static_places = statics.resolved(len(args))
-    named = [(f"args[{place}]", place in static_places, arg) for place, arg in enumerate(args)]
-    named += [(f"kwargs[{name!r}]", name in statics.names, kwargs[name]) for name in sorted(kwargs)]
+    static: dict[str, Any] = {}
+    dynamic: dict[str, Any] = {}
+    for place, arg in enumerate(args):
+        (static if place in static_places else dynamic)[f"args[{place}]"] = arg
+    for name in sorted(kwargs):
+        (static if name in statics.names else dynamic)[f"kwargs[{name!r}]"] = kwargs[name]
     walk = TreeWalk(LeafRecorder(filtered=filtered, abstract=abstract), LEAF_TYPES)
-    dynamic = [(path, value) for path, static, value in named if not static]
-    children = [walk.node_or_leaf(value) for _, value in dynamic]
-    names = tuple(path for path, static, _ in named if static)
-    values = tuple(value for _, static, value in named if static)
-    steps = [path for path, _ in dynamic]
-    root = Node(tuple, None, (names, values), steps, children, 0, len(walk.leaves))
-    flat, treedef = jax.tree.flatten([value for _, value in dynamic])
+    children = list(map(walk.node_or_leaf, dynamic.values()))
+    named = tuple(static), tuple(static.values())
+    root = Node(tuple, None, named, list(dynamic), children, 0, len(walk.leaves))
+    flat, treedef = jax.tree.flatten(list(dynamic.values()))
     return Signature(
         treedef, trace_config(), root, tuple(walk.leaves), labels, _numbers(walk.leaves, flat)
     )

@@ -51,7 +51,7 @@ class Diagram:
         from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
         for line in _lines_of(self._rows, options.max_width):
-            spans = [(_encodable(span.text, options.encoding), _STYLES[span.role]) for span in line]
+            spans = [(_encodable(span.text, options.encoding), span.style) for span in line]
             yield Text.assemble(*spans, no_wrap=True, overflow="ignore")
 
 
@@ -159,14 +159,14 @@ class _Drawing:
         if below and not (depth and guides[0]):
             leaves = count(len(part.leaves), "leaf", "leaves")
             notes.append(leaves if depth else f"{leaves} not shown")
-        spans = [_Span(part.kind, text)]
+        spans = [_Span(_STYLES[part.kind], text)]
         if part.step:
             sign = " = " if part.kind == "static" else ": "
-            spans = [_Span("name", part.step.removeprefix(".")), _Span("", sign), *spans]
+            spans = [_Span("bold", part.step.removeprefix(".")), _Span("", sign), *spans]
         if notes:
-            spans += [_Span("", "  "), _Span("note", ", ".join(notes))]
+            spans += [_Span("", "  "), _Span("dim", ", ".join(notes))]
         nbytes = size(self.nbytes(part)) if part.leaves else ""
-        cleaned = tuple(_Span(span.role, clean(span.text)) for span in spans)
+        cleaned = tuple(_Span(span.style, clean(span.text)) for span in spans)
         yield _Row(guides[0], cleaned, "static" if part.kind == "static" else nbytes)
         for place, child in enumerate(below if depth else [], 1):
             own, line = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
@@ -216,9 +216,9 @@ def _statics_of(node: Node) -> list[_Part]:
 
 
 class _Span(NamedTuple):
-    """A text, and its role, which decides on its colour."""
+    """A text in a style of rich's."""
 
-    role: str
+    style: str
     text: str
 
 
@@ -230,15 +230,7 @@ class _Row(NamedTuple):
     size: str
 
 
-_STYLES: Final = {
-    "": "",
-    "name": "bold",
-    "node": "cyan",
-    "leaf": "green",
-    "static": "magenta",
-    "note": "dim",
-    "guide": "dim",
-}
+_STYLES: Final = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
 
 
 def _class_name(cls: type) -> str:
@@ -280,9 +272,6 @@ _KIND_NOTES: Final = {
     LeafKind.SHAPE_DTYPE_STRUCT: "abstract",
 }
 
-
-# Lines of text.
-
 _LEAST_ROOM: Final = 24
 """Columns that a row has at any depth, even if the line gets longer than the width."""
 
@@ -294,7 +283,7 @@ def _lines_of(rows: Iterable[_Row], width: int) -> Iterator[list[_Span]]:
     lines: list[list[_Span]] = []
     for row in rows:
         room = max(width - len(row.guides) - widest - 2, _LEAST_ROOM)
-        lines.append([_Span("guide", row.guides), *_fitted(row.spans, room)])
+        lines.append([_Span("dim", row.guides), *_fitted(row.spans, room)])
     lengths = [sum(len(span.text) for span in line) for line in lines]
     right = max(lengths) + 2 + widest
     for row, line, length in zip(rows, lines, lengths, strict=True):
@@ -307,8 +296,8 @@ def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
         yield from spans
         return
     room -= len("...")
-    for role, text in spans:
-        yield _Span(role, text[:room])
+    for style, text in spans:
+        yield _Span(style, text[:room])
         room = max(room - len(text), 0)
     yield _Span("", "...")
 

@@ -282,9 +282,8 @@ class Reason(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values; ``edit`` has what the sentence of the fix was made from."""
-        before, after = self.words
-        change, fix = self.change, self.fix
-        texts = (self.path, self.kind, self.outcome, before, after, change, fix)
+        fix = self.fix
+        texts = (self.path, self.kind, self.outcome, *self.words, self.change, fix)
         names = ("path", "kind", "outcome", "before", "after", "change", "fix")
         record: dict[str, Any] = {
             name: without_addresses(str(text)) for name, text in zip(names, texts, strict=True)
@@ -377,14 +376,6 @@ class Explanation(ShownAsText):
             "reasons": [reason.as_dict() for reason in merged(self.reasons)],
             "unsound": [reason.as_dict() for reason in self.unsound],
         }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> "Explanation":
-        """Return the explanation that `as_dict` made a record of."""
-        reasons = map(Reason.from_json, record["reasons"])
-        unsound = map(Reason.from_json, record["unsound"])
-        outcome = Outcome(record["outcome"])
-        return cls(outcome, tuple(reasons), tuple(unsound), record["nearest"])
 
 
 _SHOWN: Final = 12

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import types
 import typing
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from leafwise._display.reasons import Explanation, Fix
@@ -370,10 +371,12 @@ def from_json(kind: Any, record: Any) -> Any:
         return record
     if isinstance(kind, types.UnionType):
         return from_json(arguments[0], record)
-    if typing.get_origin(kind) is list:
-        return [from_json(arguments[0], part) for part in record]
+    if (sequence := typing.get_origin(kind)) in (list, tuple):
+        return sequence(from_json(arguments[0], part) for part in record)
     if hasattr(kind, "from_json"):
         return kind.from_json(record)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(record)
     if not dataclasses.is_dataclass(kind):
         return record
     make: Any = kind

@@ -76,21 +76,15 @@ def _print_number(left: list[Finding], name: str, console: Console) -> None:
         console.print()
 
 
-def html_page(report: Report) -> str:
-    """Return the report as an HTML page that needs no other file."""
-    return _recorded(report).export_html(inline_styles=True)
+FRAGMENT: Final = '<pre style="line-height:normal;white-space:pre-wrap">{code}</pre>'
+"""The form of an element of a notebook's page."""
 
 
-def html_fragment(report: Report) -> str:
-    """Return the report as an element of a notebook's page."""
-    form = '<pre style="line-height:normal;white-space:pre-wrap">{code}</pre>'
-    return _recorded(report).export_html(inline_styles=True, code_format=form)
-
-
-def _recorded(report: Report) -> Console:
+def html_page(report: Report, form: str | None = None) -> str:
+    """Return the report as an HTML page that needs no other file, or in another form."""
     console = Console(record=True, file=io.StringIO(), width=100, force_terminal=True)
     print_report(report, console)
-    return console
+    return console.export_html(inline_styles=True, code_format=form)
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:

@@ -67,5 +67,6 @@ class Explainer:
             report.exit, report.ended = 1, f"{type(error).__name__}: {error}"
         text = io.StringIO()
         tables.print_report(report, Console(file=text, width=80, force_jupyter=False))
-        shown = {"text/plain": text.getvalue().rstrip(), "text/html": tables.html_fragment(report)}
+        page = tables.html_page(report, tables.FRAGMENT)
+        shown = {"text/plain": text.getvalue().rstrip(), "text/html": page}
         self.shell.display_pub.publish(shown)
