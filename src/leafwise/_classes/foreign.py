@@ -41,8 +41,12 @@ class LazyOwner:
         fields = self._find(self.cls)
         return {field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in fields}
 
-    @cached_property
+    @property
     def static_names(self) -> tuple[str, ...]:
+        return self._names  # a plain property, as `StaticOwner` asks for one
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
         return tuple(self._options)
 
     @cached_property

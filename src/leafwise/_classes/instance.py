@@ -142,8 +142,7 @@ def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] 
 def check_names(obj: Any, changes: Iterable[str]) -> None:
     """Refuse changes of what is not a field of a dataclass."""
     names = [definition.name for definition in dataclasses.fields(obj)]
-    known = {*names, *obj.__dataclass_fields__}
-    unknown = [name for name in changes if name not in known]
+    unknown = [name for name in changes if name not in obj.__dataclass_fields__]
     if unknown:
         kind = type(obj).__name__
         near = difflib.get_close_matches(unknown[0], names, 1)

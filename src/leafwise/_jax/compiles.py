@@ -96,9 +96,10 @@ class Compile(NamedTuple):
     def cache_key(self) -> str | None:
         """Return the key in the persistent cache, by JAX's own rules; None if it shows none."""
         arguments = self.settings, self.backend, self.module, self.devices
+        key: str | None = None
         with contextlib.suppress(AttributeError, TypeError):
-            return str(inside("compiler")._get_cache_key(*arguments))  # noqa: SLF001
-        return None
+            key = inside("compiler")._get_cache_key(*arguments)  # noqa: SLF001
+        return key
 
 
 def module_of(lowered: Any) -> Any:

@@ -61,7 +61,8 @@ def facts_of(code: types.CodeType) -> CodeFacts:
             rebinds |= {instruction.argval}.intersection(code.co_freevars)
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             rebinds.add(f"global {instruction.argval}")
-    sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(facts.sees_all for facts in inner)
+    readers = {"globals", "eval", "exec", "vars", "locals"}
+    sees_all = not readers.isdisjoint(code.co_names) or any(facts.sees_all for facts in inner)
     constants = [facts_of(const).form if is_a(const, types.CodeType) else const for const in consts]
     if unused:  # Python 3.14 leaves the first one in its place: of `{"a", "b"}` the "a"
         constants[:1] = [None][: len(constants)]
@@ -69,9 +70,6 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
     )
     return CodeFacts(form, tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename))
-
-
-_SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 
 
 def parameters(code: types.CodeType) -> tuple[str, ...]:

@@ -203,7 +203,6 @@ class StaticArray(np.ndarray[Any, Any]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any] | None) -> "StaticArray":
-        """Return itself, as nothing can change it."""
         return self
 
 

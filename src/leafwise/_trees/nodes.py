@@ -31,8 +31,7 @@ class Node:
     """One node of a pytree, without the data of its leaves."""
 
     __slots__ = (
-        *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop"),
-        "values",
+        *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop", "values"),
     )
 
     def __init__(  # noqa: PLR0917  # made for each node: positions are faster

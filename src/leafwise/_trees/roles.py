@@ -75,14 +75,10 @@ def field_names_of(instance: Any) -> FieldNames:
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
     rest = (name for name in names if name not in dynamic)
-    if not any(hasattr(cls, name) for name in _DECLARATIONS):
+    if declared_names(cls) is None:
         parameters = _parameters(cls)
         rest = (name for name in rest if name in parameters or is_kept(instance, name))
     return FieldNames(tuple(rest), dynamic)
-
-
-_DECLARATIONS: Final = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
-"""What a class has that declares what its instances hold."""
 
 
 @per_class

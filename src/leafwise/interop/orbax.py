@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 _DESCRIPTION: Final = "leafwise"
 _ARRAYS: Final = "arrays"
-_TIMEOUT: Final = 300.0
 
 
 def save_args(tree: Any) -> Any:
@@ -173,7 +172,7 @@ def _agree(directory: Path, own: CheckpointError | None) -> None:
         return
     text = "" if own is None else message_of(own)
     with contextlib.suppress(MissingError):  # orbax then says who is not there
-        texts = exchange(here, f"restore {directory}", text, _TIMEOUT)
+        texts = exchange(here, f"restore {directory}", text, 300.0)
         refused = [f"in process {index}: {text}" for index, text in sorted(texts.items()) if text]
         if refused and own is None:
             raise CheckpointError("\n".join(refused))
