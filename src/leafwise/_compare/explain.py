@@ -97,10 +97,8 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
         ]
     acted = [reason for reason in reasons if reason.outcome is not Outcome.REUSE]
     unsound = tuple(reason for reason in reasons if reason.outcome is Outcome.REUSE)
-    severity = max((reason.outcome.severity for reason in acted), default=0)
-    outcome = tuple(Outcome)[severity]
-    ranked = tuple(sorted(acted, key=lambda reason: reason.rank))
-    return Explanation(outcome, ranked, unsound, 0)
+    ranked = tuple(sorted(acted, key=lambda reason: reason.rank))  # by outcome first
+    return Explanation(ranked[0].outcome if ranked else Outcome.REUSE, ranked, unsound, 0)
 
 
 def _with_reached_comparisons(
