@@ -97,35 +97,20 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
         ]
     acted = [reason for reason in reasons if reason.outcome is not Outcome.REUSE]
     unsound = tuple(reason for reason in reasons if reason.outcome is Outcome.REUSE)
-    severity = max((reason.outcome.severity for reason in acted), default=0)
-    outcome = tuple(Outcome)[severity]
-    ranked = tuple(sorted(acted, key=lambda reason: reason.rank))
-    return Explanation(outcome, ranked, unsound, 0)
-
-
-_HASHED: Final = frozenset(
-    {
-        ReasonKind.ARGUMENTS,
-        ReasonKind.CLASS,
-        ReasonKind.STRUCTURE,
-        ReasonKind.SHAPE,
-        ReasonKind.DTYPE,
-        ReasonKind.WEAK_TYPE,
-        ReasonKind.VARYING,
-        ReasonKind.CONFIG,
-    }
-)
-"""What is part of the hash of JAX's keys: where it differs, no static is compared."""
+    ranked = tuple(sorted(acted, key=lambda reason: reason.rank))  # by outcome first
+    return Explanation(ranked[0].outcome if ranked else Outcome.REUSE, ranked, unsound, 0)
 
 
 def _with_reached_comparisons(
     found: list[Reason], arguments: tuple[str, ...], *, raises: bool
 ) -> list[Reason]:
     """Return the reasons, with a retrace where JAX does not reach a comparison that raises."""
+    # All that retraces is part of the hash of JAX's keys, but statics in a treedef: where a hash
+    # differs, no static is compared.
     hashed = any(
-        reason.kind in _HASHED
+        reason.kind is ReasonKind.CONFIG
+        or (reason.kind is not ReasonKind.STATIC and reason.outcome is Outcome.RETRACE)
         or (reason.kind is ReasonKind.STATIC and reason.path in arguments)
-        or (reason.kind is ReasonKind.SHARDING and reason.outcome is Outcome.RETRACE)
         for reason in found
     )
     raises = raises or any(

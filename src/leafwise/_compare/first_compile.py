@@ -91,23 +91,23 @@ def _loops(operations: Operations) -> Iterator[Origin]:
     if sum(often) < least:
         return  # no file is read
     loops = _operations_by_loop(operations)
-    factors = {
-        loop: inside.runs / _runs_around(loop, loops)
-        for loop, inside in loops.items()
-        if inside.own and inside.total >= least
-    }
+    factors: dict[Loop, float] = {}
+    for candidate, inside in loops.items():
+        if inside.own and inside.total >= least:
+            # By the runs of the next loop around it that has operations of its own.
+            around = (loops[outer].runs for outer in inside.around)
+            factors[candidate] = inside.runs / next(filter(None, around), 1)
     loop = max(factors, key=lambda loop: factors[loop], default=None)
     if loop is None or factors[loop] < _LEAST_RUNS:
         return
     inside = loops[loop]
     most = _ALIKE * inside.runs
-    numbers = [
-        (number, operations.alike[statement])
+    are_alike = [
+        operations.alike[statement] >= most
         for statement, number in inside.own[inside.largest].items()
-        if statement.label
+        if statement.label and number >= most
     ]
-    every = [alike >= most for number, alike in numbers if number >= most]
-    is_alike = sum(every) >= _ALIKE * len(every)
+    is_alike = sum(are_alike) >= _ALIKE * len(are_alike)
     own = Site(loop.file, loop.line, "")
     user = own if is_users_file(loop.file) else _users_site(inside.largest)
     if user is None:  # a package of its own accord
@@ -122,12 +122,6 @@ def _loops(operations: Operations) -> Iterator[Origin]:
             loop, is_alike=is_alike, library=_library(inside), is_inner=bool(inside.around)
         ),
     )
-
-
-def _runs_around(loop: Loop, loops: Mapping[Loop, _LoopOperations]) -> int:
-    """Return the runs of the next loop around one that has operations of its own."""
-    around = (loops[outer].runs for outer in loops[loop].around)
-    return next(filter(None, around), 1)
 
 
 def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:

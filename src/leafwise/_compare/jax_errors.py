@@ -138,8 +138,7 @@ def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]
     if found is None:
         return []
     paths = re.split(r",? and |, ", found[1])
-    constructed = _constructed(error, paths)
-    if constructed:
+    if constructed := _constructed(error, paths):
         return [constructed]
     numpy = isinstance(error, jax.errors.TracerArrayConversionError)
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))

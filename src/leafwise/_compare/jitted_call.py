@@ -87,8 +87,7 @@ def _takes_values(code: types.CodeType) -> bool:
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     """Return the plain values and the shapes that a call of the user's names, by name."""
-    tree = None if frame is None else _call(frame)[1]
-    if frame is None or tree is None:
+    if frame is None or (tree := _call(frame)[1]) is None:
         return {}
     scope = _values(frame)
     found = {name: scope[name] for name in _names(tree) if name in scope}

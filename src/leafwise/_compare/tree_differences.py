@@ -128,16 +128,18 @@ class TreeComparison:
     def leaf_reasons(self, mine: int, its: int) -> list[Reason]:
         """Compare two leaves, given by their places."""
         one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
-        if LeafKind.STATIC in (one.kind, other.kind):
-            return list(self._static_leaf_reasons(one, other, its))
-        found = self.known.get((id(one), id(other)))
-        if found is None:  # most are pairs of records that were compared before
-            found = list(_traced_leaf_reasons(one, other, config_differs=self.config_differs))
-            self.known[id(one), id(other)] = found
+        key = id(one), id(other)
+        if key not in self.known:  # most are pairs of records that were compared before
+            if LeafKind.STATIC in (one.kind, other.kind):
+                return list(self._static_leaf_reasons(one, other, its))
+            found = _traced_leaf_reasons(one, other, config_differs=self.config_differs)
+            self.known[key] = list(found)
+        if not self.known[key]:
+            return []
         # The fix is made of both leaves, and of the numbers that they are.
         numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
         reasons: list[Reason] = []
-        for reason in found:
+        for reason in self.known[key]:
             sides = zip(reason.details, numbers, strict=False)
             details = tuple(side._replace(number=number) for side, number in sides)
             reasons.append(reason._replace(path=self.after.leaf_paths[its], details=details))

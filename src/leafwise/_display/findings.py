@@ -271,25 +271,24 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
     key: Any
     recreated: dict[Any, list[ProgramEvents]] = {}
     for program in programs_of(events):
-        first = program.first
-        line = line_of(first.site)
+        first, line = program.first, program.first.site
         if (culprit := program.explained.culprit) is not None:
-            key = line_of(culprit), "culprit"
+            key = culprit, "culprit"
             rows.setdefault(key, Finding(culprit, is_outside=False)).programs.append(program)
         elif first.eager:
-            finding = rows.setdefault((line, "outside"), Finding(first.site, is_outside=True))
+            finding = rows.setdefault((line, "outside"), Finding(line, is_outside=True))
             finding.every.append(program)
             finding.programs += [program] if program.is_repeat else []
         elif program.is_repeat:
             key = _line_and_cause(program, forward)
-            rows.setdefault(key, Finding(first.site, is_outside=False)).programs.append(program)
+            rows.setdefault(key, Finding(line, is_outside=False)).programs.append(program)
         elif program.explained.recreated:
             key = line, program.identity, first.process
             recreated.setdefault(key, []).append(program)
     for (line, identity, _), several in recreated.items():
         # A function that is jitted for two objects is not recreated all the time.
         if len(several) > 1 or several[0].explained.recreated != "new":
-            finding = Finding(several[0].first.site, is_outside=False)
+            finding = Finding(line, is_outside=False)
             rows.setdefault((line, identity, "recreated"), finding).programs.extend(several)
     _join_sizes(rows)
     least = min(_SMALL, _SMALL * busy(events))
@@ -304,7 +303,7 @@ def _join_sizes(rows: dict[Any, Finding]) -> None:
     """
     resized = {key: row for key, row in rows.items() if row.is_resized}
     for key, row in resized.items():
-        lines = [(line_of(site), "outside") for site in row.programs[0].explained.callers]
+        lines = [(line, "outside") for line in row.programs[0].explained.callers]
         outer = [line for line in lines if line != key and line in resized and line in rows]
         if outer:
             rows[outer[-1]].every += rows.pop(key).every
@@ -326,7 +325,7 @@ _SMALL: Final = 1e-3
 def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
     """Return what the programs of one finding have in common."""
     first = program.first
-    function = line_of(first.site), first.name, first.defined
+    function = first.site, first.name, first.defined
     causes = tuple((reason.path, reason.kind) for reason in program.reasons)
     key = function, first.role, causes
     if first.role.endswith("backward") and not causes:  # it is made for what the forward pass is
@@ -341,10 +340,10 @@ def once_each(report: Report) -> list[tuple[str, int, float]]:
     every = (*report.findings, *report.first)
     outside = [finding for finding in every if finding.is_outside]
     programs = [program for finding in outside for program in finding.programs]
-    known = {(line_of(program.first.site), program.first.name) for program in programs}
+    known = {(program.first.site, program.first.name) for program in programs}
     lines: dict[str, list[ProgramEvents]] = {}
     for program in programs_of(report.events):
-        at = line_of(program.first.site), program.first.name
+        at = program.first.site, program.first.name
         is_plain = program.is_compiled and program.explained.culprit is None
         if program.first.eager and is_plain and at not in known:
             lines.setdefault(place(program.first.site), []).append(program)
@@ -382,11 +381,6 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     return total
-
-
-def line_of(site: SiteRecord | None) -> Any:
-    """Return what two calls at one line have in common."""
-    return (site.file, site.line, site.text) if site else None
 
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leafwise._display.findings import Finding, ProgramEvents, busy, line_of, programs_of
+from leafwise._display.findings import Finding, ProgramEvents, busy, programs_of
 from leafwise._display.reasons import Fix
 from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, TriedRecord
 from leafwise._display.words import count, duration, paths_of, size
@@ -111,11 +111,11 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
             for origins in last.first.grouped():
                 origin = (*origins, Origin("line", first.site))[0]
                 if origin.fix or spent >= _LEAST_PLAIN or last.unfinished:
-                    key = line_of(origin.site), origin.via, origin.kind
+                    key = origin.site, origin.via, origin.kind
                     finding = FirstFinding(origin.site, is_outside=False, origins=origins)
                     groups.setdefault(key, finding).programs.append(program)
         elif first.eager and program.is_compiled:
-            run = line_of(first.site), program.explained.run
+            run = first.site, program.explained.run
             finding = FirstFinding(first.site, is_outside=True)
             outside.setdefault(run, finding).programs.append(program)
     found = [*groups.values()]

@@ -52,13 +52,13 @@ class FunctionRecord:
         return self.seconds.trace + self.seconds.lower + self.seconds.compile
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class SiteRecord:
     """The line of the program that made a call, and its source text."""
 
     file: str
     line: int
-    function: str
+    function: str = dataclasses.field(compare=False)  # a lambda may stand on the same line
     text: str
 
     @classmethod

@@ -125,9 +125,8 @@ def stale_lines(captured: "CapturesRecord") -> Iterator[str]:
     """Yield a line for each call that was answered for an old value."""
     name, calls = clean(captured.function), captured.stale
     for stale in calls[:_MOST_ROWS]:
-        path, before, after = (
-            cut(text, _LONGEST) for text in (stale.name, stale.before, stale.after)
-        )
+        texts = stale.name, stale.before, stale.after
+        path, before, after = (cut(text, _LONGEST) for text in texts)
         read = f" (read at {clean(stale.line)})" if stale.line else ""
         yield (
             f"stale: {clean(stale.call)}: {name} was answered for {path} = {before}, "

@@ -345,12 +345,15 @@ def _compared_parts(value: Any) -> list[Part]:
 
 def _parts_of_alias(value: Any) -> list[Part]:
     """Return the arguments of a type, which may be values: those of ``Annotated[int, 1]``."""
+    found: list[Part] = []
+    for name in ("__args__", "__metadata__"):
+        items: Any = getattr(value, name, ())
+        found += [(f".{name}[{place}]", item) for place, item in enumerate(items)]
+    # The arguments of a union have an order.
     return [
-        (f".{name}[{place}]", item)
-        for name in ("__args__", "__metadata__")
-        for place, item in enumerate(getattr(value, name, ()))
-        # The arguments of a union have an order.
-        if consists_of_parts(type(item)) or is_alias(item) or issubclass(type(item), type)
+        (step, item)
+        for step, item in found
+        if consists_of_parts(type(item)) or is_alias(item) or isinstance(item, type)
     ]
 
 
