@@ -66,15 +66,25 @@ class Fingerprinted(NamedTuple):
     """Returns expressions, all true as long as another one, read once, has the value unchanged."""
     is_fixed: bool = False
     """Whether it is the same as long as it is the same object."""
+    is_light: bool = False
+    """Whether it keeps no array alive."""
 
 
 class Names:
-    """The names of the values that generated code needs."""
+    """The variables of generated code: those of the user's that it reads, and values of its own.
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+    The names of its own end with a number.
+    """
+
+    def __init__(self, space: dict[str, Any] | None = None) -> None:
+        self.space: dict[str, Any] = {} if space is None else space  # its globals
+        self.cells: dict[str, types.CellType] = {}
         self._known: dict[tuple[str, int], str] = {}
         self._locals = itertools.count()
+
+    def is_free(self, name: str) -> bool:
+        """Return whether no variable of the code has a name that a global has."""
+        return not name[-1].isdigit() and name not in ("args", "kwargs", "same", "value")
 
     def local(self) -> str:
         """Return a new name of a local variable."""
@@ -82,9 +92,20 @@ class Names:
 
     def of(self, kind: str, value: Any) -> str:
         """Return the name of a value, which begins with a word for what it is."""
-        name = self._known.setdefault((kind, id(value)), f"{kind}_{len(self.values)}")
-        self.values[name] = value
+        name = self._known.setdefault((kind, id(value)), f"{kind}_{len(self.cells)}")
+        self.cells.setdefault(name, types.CellType(value))
         return name
+
+    def of_cell(self, variable: str, cell: types.CellType) -> str:
+        """Return the name of a variable of the user's, in whose cell the code reads it."""
+        name = self._known.setdefault(("cell", id(cell)), f"{variable}_{len(self.cells)}")
+        self.cells[name] = cell
+        return name
+
+    def function(self, code: types.CodeType) -> Callable[..., Any]:
+        """Return the function of a code that has these names."""
+        cells = tuple(self.cells[name] for name in code.co_freevars)
+        return types.FunctionType(code, self.space, code.co_name, None, cells)
 
 
 Source: TypeAlias = Callable[[str, Names], list[str]]
@@ -169,13 +190,15 @@ def _form_of_array(value: Any) -> "Form | ByWeakId":
 def _exact(key: Any, value: Any) -> Fingerprinted:
     """Return the fingerprint of a small value that never changes."""
     source: Source = lambda found, names: [f"{found} is {names.of('value', value)}"]  # noqa: E731
-    return Fingerprinted(Exact(key, value), source, is_fixed=True)
+    return Fingerprinted(Exact(key, value), source, is_fixed=True, is_light=True)
 
 
-def by_identity(value: Any, form: Any = None) -> Fingerprinted:
+def by_identity(value: Any, form: Any = None, *, is_light: bool = False) -> Fingerprinted:
     """Return the fingerprint of what is the same as long as it is the same object."""
     itself = ByWeakId(value)
-    return Fingerprinted(itself if form is None else form, itself.source, is_fixed=True)
+    source = _exact((), value).source if is_light else itself.source
+    form = itself if form is None else form
+    return Fingerprinted(form, source, is_fixed=True, is_light=is_light)
 
 
 def _by_parts(
@@ -183,24 +206,23 @@ def _by_parts(
     value: Any,
     reads: Iterable[tuple[str, Fingerprinted]],
     *,
-    is_one: bool = False,
+    itself: Fingerprinted | None = None,
     is_fixed: bool = False,
     size: int | None = None,
     content_of: Callable[[Any], Any] | None = None,
     items_of: Callable[[Any], Any] | None = None,
 ) -> Fingerprinted:
-    """Return the fingerprint of a value, or of one object, each part of which is looked at.
+    """Return the fingerprint of a value, or of the object itself, each part of which is looked at.
 
     A read is what follows the name of the value, or of its items, and the part there.
     `items_of` returns the dict or list in which ``[0]`` is read; None for the value itself.
     """
     kind, ways = type(value), tuple(reads)
-    itself = ByWeakId(value) if is_one else None
     content = None if content_of is None else content_of(value)
 
     def source(found: str, names: Names) -> list[str]:
         at = inside = names.local()
-        terms = [f"type({at} := {found}) is {names.of('kind', kind)}"]
+        terms = [f"{names.of('type', type)}({at} := {found}) is {names.of('kind', kind)}"]
         if itself is not None:
             terms = itself.source(f"({at} := {found})", names)
         if content_of is not None:
@@ -211,7 +233,7 @@ def _by_parts(
             inside = names.local()
             items = f"{inside} := {names.of('items', items_of)}({at})"
         if size is not None:
-            terms.append(f"len({items}) == {size}")
+            terms.append(f"{names.of('len', len)}({items}) == {size}")
         for way, part in ways:
             terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
         return terms
@@ -223,14 +245,20 @@ def check_of(found: Fingerprinted) -> Callable[[Any], bool]:
     """Return a function that returns whether a value is unchanged, or raises if it is not."""
     names = Names()
     terms = " and ".join(found.source("value", names))
-    check: Callable[[Any], bool] = _maker(", ".join(names.values), terms)(*names.values.values())
-    return check
+    return names.function(_code_of_check(", ".join(names.cells), terms))
 
 
 @functools.lru_cache(maxsize=1024)
-def _maker(names: str, terms: str) -> Callable[..., Any]:
-    make: Callable[..., Any] = eval(f"lambda {names}: lambda value: {terms}")  # noqa: S307  # ours
-    return make
+def _code_of_check(names: str, terms: str) -> types.CodeType:
+    return code_inside(f"lambda {names}: lambda value: {terms}", "<leafwise check of a value>")
+
+
+def code_inside(source: str, filename: str) -> types.CodeType:
+    """Return the code of the function inside the function that a source has."""
+    code: Any = compile(source, filename, "exec")
+    for _ in range(2):
+        code = next(each for each in code.co_consts if isinstance(each, types.CodeType))
+    return code  # type: ignore[no-any-return]
 
 
 def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerprinted:
@@ -315,6 +343,8 @@ class _Fold:
         is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
         is_tuple = is_tuple and tuple.__len__(value) == len(parts)
         is_fixed = is_tuple and all(part.is_fixed for part in parts)
+        if is_fixed and all(part.is_light for part in parts):
+            return by_identity(value, form, is_light=True)
         items_of = None if is_tuple or kind is list else table.values
         content_of = None if table.name in _SIZED and len(content) == 1 else table.content
         return _by_parts(
@@ -331,7 +361,8 @@ class _Fold:
         """Fingerprint a function; one of a package is the same as long as it is one object."""
         facts, choice = facts_of(value.__code__), registry_of(value)
         if facts.installed and not choice and "<locals>" not in value.__code__.co_qualname:
-            return by_identity(value, Exact((value.__module__, value.__qualname__), value))
+            exact = Exact((value.__module__, value.__qualname__), value)
+            return by_identity(value, exact, is_light=True)
         self._enter()
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         held = {"registry": choice} if choice else {name: contents(cell) for name, cell in cells}
@@ -344,8 +375,9 @@ class _Fold:
         steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
         forms = tuple(part.form for part in parts)
         form = Form("<function>", (types.FunctionType, facts.form), steps, forms)
+        itself = by_identity(value, form, is_light=all(part.is_light for part in parts))
         if choice:
-            return _by_parts(form, value, [(".registry", parts[-1])], is_one=True)
+            return _by_parts(form, value, [(".registry", parts[-1])], itself=itself)
         if facts.installed:
             # The user's functions in it, and objects that are called, run: these are read there.
             places = enumerate(zip(held.values(), parts[len(defaults) :], strict=True))
@@ -354,7 +386,7 @@ class _Fold:
                 for place, (item, part) in places
                 if not part.is_fixed and (not callable(item) or _passes_on(item))
             ]
-            return _by_parts(form, value, reads, is_one=True) if reads else by_identity(value, form)
+            return _by_parts(form, value, reads, itself=itself) if reads else itself
         own: dict[str, Any] = {"defaults": value.__defaults__, "kwdefaults": value.__kwdefaults__}
         if "IPython" in sys.modules:  # which puts new code into functions that there are
             own["code"] = value.__code__
@@ -362,9 +394,7 @@ class _Fold:
         reads = [
             (f".__{name}__", _exact((), each)) for name, each in own.items() if each is not None
         ]
-        if reads or value.__closure__:
-            return _by_parts(form, value, reads, is_one=True)
-        return Fingerprinted(form, _exact((), value).source)  # it holds nothing
+        return _by_parts(form, value, reads, itself=itself) if reads else itself
 
     def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
         """Fingerprint what a package makes of a function, as `jax.jit` does."""
@@ -372,14 +402,14 @@ class _Fold:
         form = Form(_text_of(kind), _class_form(kind), ("",), (inner.form,))
         if inner.is_fixed:
             return by_identity(value, form)
-        return _by_parts(form, value, [(".__wrapped__", inner)], is_one=True)
+        return _by_parts(form, value, [(".__wrapped__", inner)], itself=by_identity(value, form))
 
     def _namespace(self, value: Any) -> Fingerprinted:
         """Fingerprint a class or a module: of one of the user's what the code names."""
         is_class = is_a(value, type)
         name = (value.__module__, value.__qualname__) if is_class else (value.__name__,)
         if is_installed_module(name[0]):
-            return by_identity(value, Exact(name, value))
+            return by_identity(value, Exact(name, value), is_light=True)
         held, codes = vars(value), list[Any]()
         for each, member in list(held.items()) if is_class else ():
             code = getattr(function_in(member), "__code__", None)
@@ -391,8 +421,9 @@ class _Fold:
         steps, forms = tuple(f".{each}" for each in named), tuple(part.form for part in parts)
         # A class of the user's is equal to one of the same name and code: a cell is run again.
         form = Form(f"<{name[-1]}>", (*name, *codes), steps, forms)
-        reads = zip([f"[{each!r}]" for each in named], parts, strict=True)
-        return _by_parts(form, value, reads, size=len(held), items_of=vars, is_one=True)
+        itself = by_identity(value, form, is_light=True)
+        reads = list(zip([f".__dict__[{each!r}]" for each in named], parts, strict=True))
+        return _by_parts(form, value, reads, itself=itself) if reads else itself
 
     def _object(self, value: Any, table: Kind) -> Fingerprinted:
         """Fingerprint an object: its class and its attributes, if those are all there is to it."""

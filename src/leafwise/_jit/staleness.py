@@ -38,7 +38,7 @@ from leafwise._captures.fingerprint import (
     inner_change,
     union,
 )
-from leafwise._captures.forms import Names
+from leafwise._captures.forms import Names, code_inside
 from leafwise._captures.observe import Observer
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
 from leafwise._captures.treatment import way_of
@@ -447,38 +447,61 @@ _FILE: Final = "<leafwise check of captures, {} terms>"
 def quick_check(
     probes: Sequence[Probe], call: Callable[..., Any], recheck: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return the check of some captures, which calls one of two functions."""
-    names, terms = Names(), list[str]()
+    """Return the check of some captures, which calls one of two functions.
+
+    It reads globals and cells by name, as the function itself does: it has the globals of the
+    user's module, and the user's cells in its closure. Of ``lambda x: f(params, x)``, where
+    ``params`` is a dict of two arrays, it is::
+
+        def check(*args, **kwargs):
+            __tracebackhide__ = True
+            try:
+                same = (
+                    f is value_0
+                    and type_1(at_0 := params) is kind_2
+                    and len_4(at_1 := items_3(at_0)) == 4
+                    and at_1[0] is value_5
+                    and at_1[1] is value_6
+                    and ref_7() is at_1[2] is not None
+                    and ref_8() is at_1[3] is not None
+                )
+            except Exception_9:
+                same = False
+            return call_10(*args, **kwargs) if same else recheck_11(*args, **kwargs)
+    """
+    spaces = [each.place.owner() for each in probes if each.place.holder is BoundIn.GLOBAL]
+    names, terms = Names(*spaces[:1]), list[str]()
     for probe in probes:
         found = _read_expression(probe.place, probe.value, names, terms)
         terms += probe.fingerprinted.source(found, names)
-    make = _compiled(", ".join(["call", "recheck", *names.values]), tuple(terms))
-    check: Callable[..., Any] = make(call, recheck, *names.values.values())
-    return check
+    if not terms:
+        return call
+    given = {"Exception": Exception, "call": call, "recheck": recheck}
+    own = [names.of(name, value) for name, value in given.items()]
+    return names.function(_compiled(", ".join(names.cells), tuple(terms), *own))
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Any]:
+def _compiled(
+    names: str, terms: tuple[str, ...], exception: str, call: str, recheck: str
+) -> types.CodeType:
     lines = [
-        f"def make({parameters}):",
+        f"def make({names}):",
         "    def check(*args, **kwargs):",
         "        __tracebackhide__ = True",
         "        try:",
         "            same = (",
         *[f"                {'and ' * (place > 0)}{each}" for place, each in enumerate(terms)],
         "            )",
-        "        except Exception:",
+        f"        except {exception}:",
         "            same = False",
-        "        return call(*args, **kwargs) if same else recheck(*args, **kwargs)",
+        f"        return {call}(*args, **kwargs) if same else {recheck}(*args, **kwargs)",
         "    return check",
     ]
     source = "\n".join(lines) + "\n"
     filename = _FILE.format(len(terms))
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace: dict[str, Any] = {"__name__": __name__}
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
-    made: Callable[..., Any] = namespace["make"]
-    return made
+    return code_inside(source, filename)
 
 
 def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list[str]) -> str:
@@ -499,13 +522,13 @@ def _next(text: str, at: Any, step: str | Item, names: Names, terms: list[str]) 
     if isinstance(step, Item):
         return f"{text}[{names.of('key', step.key)}]", item_of(at, step.key)
     if step == "__class__":
-        return f"type({text})", type(at)
+        return f"{names.of('type', type)}({text})", type(at)
     if is_plain(at, step):
         return f"{text}.{step}", getattr(at, step, MISSING)
     if _is_method(at, step):
         if hasattr(at, "__dict__"):
             terms.append(f"{step!r} not in {text}.__dict__")
-        return f"type({text}).{step}", getattr(type(at), step)
+        return f"{names.of('type', type)}({text}).{step}", getattr(type(at), step)
     kind = type(at)
     is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the dict of an instance
     if keeps_in_dict(kind) and step in dict_of(at) and not is_first:
@@ -528,10 +551,12 @@ def _root(place: CapturedPlace, names: Names) -> str:
         return ""
     owner, variable = place.owner(), place.variable
     match place.holder:
+        case BoundIn.GLOBAL if owner is names.space and names.is_free(str(variable)):
+            return str(variable)
         case BoundIn.GLOBAL if variable in owner:  # and no builtin
             return f"{names.of('names', owner)}[{variable!r}]"
         case BoundIn.CLOSURE:
-            return f"{names.of('cell', cell_of(owner, str(variable)))}.cell_contents"
+            return names.of_cell(str(variable), cell_of(owner, str(variable)))
         case BoundIn.DEFAULT:
             code, found = owner.__code__, f"{names.of('ref', place.owner)}()"
             if variable in (owner.__kwdefaults__ or ()):
