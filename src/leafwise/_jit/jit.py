@@ -214,7 +214,7 @@ class StaleCheckedFunction(JittedFunction):
     def captures(self) -> "Captures":
         from leafwise._captures.captures import captures, captures_of  # noqa: PLC0415  # few ask
 
-        observed = self._leafwise_guard.bindings()
+        observed = self._leafwise_guard.reads()
         return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import jax
 
 from leafwise._captures.captures import captures
-from leafwise._captures.fingerprint import describe_changes
+from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of
 from leafwise._compare.fixes import Cause, once, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
