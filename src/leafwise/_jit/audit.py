@@ -29,7 +29,6 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import MakeTree
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
-from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.call_site import Site, site_of
@@ -49,9 +48,10 @@ class Audit:
         self.seconds = 0.0
         self.lock = new_lock()
 
-    def function(self, jitted: StaleCheckedFunction) -> "AuditedFunction":
-        """Return a jitted function, each call of which is compared."""
-        return AuditedFunction(jitted, self)
+    def calls_of(self, log: ProgramLog) -> "AuditedCalls":
+        """Return what makes the calls of a jitted function, and compares each."""
+        log.note_trace = note_statics
+        return AuditedCalls(self, log)
 
     def add_stale(self, captures: Iterable[StaleCapture]) -> None:
         """Add the captures whose old values answer the call that is being made."""
@@ -78,31 +78,8 @@ class Audit:
                 self.note(f"{answered}, but {other} returned `{after}`", site)
 
 
-class AuditedFunction(StaleCheckedFunction):
-    """A jitted function whose calls are compared with the programs that answer them."""
-
-    __slots__ = ()
-
-    def __init__(self, jitted: StaleCheckedFunction, audit: Audit) -> None:
-        own = vars(jitted)
-        log: ProgramLog = own["_leafwise_log"]
-        log.note_trace = note_statics
-        self._leafwise_calls = _Calls(audit, log)
-        guard = own["_leafwise_guard"]
-        super().__init__(own["_leafwise_jax"], own["_leafwise_body"], guard.stale)
-
-    @property
-    def __call__(self) -> Any:
-        """What a call runs."""
-        return self._leafwise_calls.call
-
-    @__call__.setter
-    def __call__(self, call: Any) -> None:
-        self._leafwise_calls.inner = call
-
-
 @dataclasses.dataclass(eq=False)
-class _Calls:
+class AuditedCalls:
     """The calls of one function: what is known of those with the same statics and avals."""
 
     audit: Audit

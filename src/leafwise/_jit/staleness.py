@@ -24,6 +24,7 @@ from leafwise._captures.observe import Observer
 from leafwise._captures.reads import Current, Read, changed
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
+from leafwise._compare.jax_errors import add_uses
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import current_number, is_traced_afresh, with_number
@@ -132,6 +133,7 @@ class Guard:
         self._state: int | None = None  # of the last call that was checked
         self._counts: Counter[Any] = Counter()
         self._lock = new_lock()
+        self._is_first = log.warns and not log.programs
         log.guards.add(self)
         follow_blocks(self)
         self.block_changed()  # another `jit` of this function may have programs already
@@ -162,15 +164,28 @@ class Guard:
     # What a call runs.
 
     def block_changed(self) -> None:
-        """Fingerprint everything at the next call, if there is anything to check."""
-        self._install(self.next_call())
+        """Compare everything at the next call, if there is anything to check."""
+        self._install(self._next_call())
 
-    def next_call(self) -> Callable[..., Any]:
+    def first_call(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call, as long as no call has succeeded."""
+        __tracebackhide__ = True
+        try:
+            result = self._next_call()(*args, **kwargs)
+        except Exception as error:
+            add_uses(error, self.made, args, kwargs)
+            raise
+        if self._is_first:  # no trace has put a check in its place
+            self._is_first = False
+            self.block_changed()
+        return result
+
+    def _next_call(self) -> Callable[..., Any]:
         """Return what a call runs, as long as nothing is known of the captures."""
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
         traced = any(each.observation is not None for each in self._log.traced())
         checks = block.is_exact or traced if block is not None else traced and not is_ignored
-        return self._recheck if checks else self.made
+        return self.changed_call if checks else self.made
 
     def traced(self) -> None:
         """Check from now on what a trace has read, too."""
@@ -183,6 +198,8 @@ class Guard:
 
     def _install(self, call: Callable[..., Any]) -> None:
         jitted: Any = self._find_jitted()
+        self._is_first &= not self._log.programs
+        call = self.first_call if self._is_first else call
         if jitted is not None:
             jitted.set_call(call)
 
@@ -195,15 +212,15 @@ class Guard:
         is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
         call = _in_state(self.made, state)
         if block is not None and block.is_exact:
-            self._install(self._recheck)
+            self._install(self.changed_call)
         elif not current.captured or (block is None and is_ignored):
             self._install(call)
         elif is_mixed:
-            self._install(self._recheck)
+            self._install(self.changed_call)
         else:
-            self._install(current.check(call, self._recheck, self._log.states[state]))
+            self._install(current.check(call, self.changed_call, self._log.states[state]))
 
-    def _recheck(self, /, *args: Any, **kwargs: Any) -> Any:
+    def changed_call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call, where some capture may not be the object that it was."""
         __tracebackhide__ = True
         if jax.config.jax_disable_jit:
@@ -216,7 +233,7 @@ class Guard:
         block = current_block()
         state = self._enter(current)
         if stale and block is not None and not block.is_exact:
-            self._install(self._recheck)
+            self._install(self.changed_call)
         else:
             self._check_against(current, state)
         # Inside a trace the program around it is the one that counts.
