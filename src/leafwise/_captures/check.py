@@ -220,24 +220,24 @@ class Fold:
         return Checked({(): Token(key, value)}, [term], Grade.LIGHT)
 
     def _by_kind(self, kind: Any, value: Any, at: str) -> Checked:
-        if is_a(value, _OPAQUE) or hides(value):
+        if is_a(value, _OPAQUE) or hides(value):  # weakref.ref(model)
             return self.same(value, at)
-        if is_a(value, jax.Array):
+        if is_a(value, jax.Array):  # jnp.ones(3)
             return self.same(value, at, {(): _token_of_array(value)})
-        if is_a(value, Enum):
+        if is_a(value, Enum):  # Mode.TRAIN
             return self._exact((*_class_key(kind), value.name), value, at)
-        if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):
+        if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):  # Path("data")
             return self._exact((kind, value), value, at)
-        if is_a(value, type | types.ModuleType):
+        if is_a(value, type | types.ModuleType):  # Net, settings
             return self._namespace(value, at)
-        if kind is types.FunctionType:
+        if kind is types.FunctionType:  # def act(x): ...
             return self._function(value, at)
         is_partial = is_a(value, functools.partial)  # which may have the name of another one
         if callable(value) and not is_partial and (wrapped := wrapped_by(value)) is not None:
-            return self._wrapper(value, wrapped, at)
+            return self._wrapper(value, wrapped, at)  # jax.vmap(act)
         table, is_hidden = kind_of(value), has_hidden_state(kind)
         if table.name == "object" or (table.name in _OBJECTS and not is_hidden):
-            return self._object(value, table, at)
+            return self._object(value, table, at)  # Model(rate=1.0)
         if table.name in ("array", "buffer"):
             self._enter(memoryview(value).nbytes, MOST_BYTES)
         else:
@@ -379,8 +379,8 @@ class Fold:
         kind, names, one = type(value), self._names, self._names.local()
         is_opaque = has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY
         if is_opaque and table.name == "object" and not _is_node(kind):
-            return self.same(value, at)
-        held, own = self._held(value, table), dict_of(value)
+            return self.same(value, at)  # threading.Lock(), np.random.default_rng(0)
+        held, own = self._attributes(value, table), dict_of(value)
         self._enter(len(held), _MOST_ATTRIBUTES)
         is_kept, inside = keeps_in_dict(kind), names.local()
         parts: _Parts = []
@@ -392,17 +392,17 @@ class Fold:
         # Of one that takes no weak reference, another one may get the address.
         is_light = grade is Grade.LIGHT and not names.is_weak
         if is_light or (grade is not Grade.CHANGING and ByWeakId(value).find is not None):
-            return self.same(value, at, account, grade)
+            return self.same(value, at, account, grade)  # of a frozen dataclass
         is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
         if is_hidden or not all(name in own or is_plain(value, name) for name in held):
-            return self.same(value, at, account)
+            return self.same(value, at, account)  # with properties in the place of attributes
         terms = [f"{names.of('type', type)}({one} := {at}) is {names.of('kind', kind)}"]
         if is_kept:
             read = names.of("items", in_class(kind, "__dict__").__get__)
             terms.append(f"{names.of('len', len)}({inside} := {read}({one})) == {len(own)}")
         return Checked(account, [*terms, *_terms(parts)], grade)
 
-    def _held(self, value: Any, table: Kind) -> dict[str, Any]:
+    def _attributes(self, value: Any, table: Kind) -> dict[str, Any]:
         """Return the attributes of an object that count."""
         kind, held = type(value), stored_attributes(value)
         if _is_node(kind):  # the statics of a pytree class of ours lie elsewhere
@@ -568,61 +568,3 @@ def describe_value(value: Any) -> str:
         return describe_array(value) + numbers
     except Exception:  # noqa: BLE001  # the user's own code
         return shorten(value, 120)
-
-
-# What changed.
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Traced:
-    """A value as a trace found it: equal if it cannot be distinguished. It keeps nothing alive."""
-
-    account: Account
-    text: str = dataclasses.field(compare=False)
-    """The value, for messages."""
-
-
-class PartChange(NamedTuple):
-    """The first part of a value that differs, and both texts."""
-
-    path: Path
-    before: str
-    after: str
-
-
-def differing(was: Account, now: Account) -> list[Path]:
-    """Return the parts that differ."""
-    return [path for path in {**was, **now} if was.get(path) != now.get(path)]
-
-
-def part_change(was: Account, now: Account) -> PartChange:
-    """Return the first part that differs in its text; otherwise the last one that differs."""
-    paths = differing(was, now)
-    changes = [change_at(path, was, now) for path in paths]
-    return next((each for each in changes if each.before != each.after), changes[-1])
-
-
-def change_at(path: Path, was: Account, now: Account) -> PartChange:
-    """Return both texts of a part."""
-    texts = [each[path].text if path in each else "nothing" for each in (was, now)]
-    return PartChange(path, *texts)
-
-
-def value_change(was: Traced, now: Traced) -> PartChange:
-    """Return both texts of a value; if they are equal, those of the part that differs."""
-    if was.text != now.text:
-        return PartChange((), was.text, now.text)
-    change = part_change(was.account, now.account)
-    if not change.path:
-        change = PartChange((), was.text, was.text)
-    is_told = change.before != change.after
-    return change if is_told else change._replace(after=f"another {change.after}")
-
-
-def format_change(was: Traced, now: Traced) -> tuple[str, str]:
-    """Return a value as it was and as it is, as texts that say what differs, if they can."""
-    path, before, after = value_change(was, now)
-    if not path:
-        return before, after
-    way = "".join(map(str, path))
-    return f"{was.text} with `{way}` {before}", f"{now.text} with `{way}` {after}"

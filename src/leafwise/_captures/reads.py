@@ -9,7 +9,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -20,12 +20,9 @@ from leafwise._captures.check import (
     Account,
     Fold,
     Held,
-    Traced,
-    change_at,
+    Path,
     check_function,
     describe_value,
-    differing,
-    format_change,
 )
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
@@ -271,17 +268,18 @@ def _follow(place: Place, chain: Chain, code: types.CodeType) -> Iterator[Read]:
     value, is_fixed = place.read(), place.holder is BoundIn.ATTRIBUTE
     of_classes: list[Place] = []
     for step in chain.steps:
-        if step in MUTATORS and type(value) in _CONTAINERS:  # a callback that appends
+        if step in MUTATORS and type(value) in _CONTAINERS:  # log.append, in a callback
             return
         member = step_into(value, step)
-        if member.kind is MemberKind.HIDDEN:
+        if member.kind is MemberKind.HIDDEN:  # proxy.rate, by a `__getattr__`
             break
-        if member.kind is not MemberKind.VALUE:
+        if member.kind is not MemberKind.VALUE:  # model.step, model.scale
             yield Read(place, code, chain.line)
             is_property = member.kind is MemberKind.PROPERTY
             runs = dataclasses.replace(place.then(step), is_member=is_property)
             yield Read(runs, code, chain.line)
             return
+        # model.rate, of `class Model: rate = 1.0`
         if member.is_of_class and not is_installed_module(module_of(type(value))):
             of_classes.append(class_place(type(value), str(step)))
         is_made, found = holds_tracers(value), member.value
@@ -317,6 +315,15 @@ def _is_import(place: Place, value: Any) -> bool:
 
 
 # What is there.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traced:
+    """A value as a trace found it: equal if it cannot be distinguished. It keeps nothing alive."""
+
+    account: Account
+    text: str = dataclasses.field(compare=False)
+    """The value, for messages."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -388,9 +395,52 @@ def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
     return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
 
 
+# What changed.
+
+
+class PartChange(NamedTuple):
+    """The part of a value that changed, and texts of it that differ."""
+
+    path: Path
+    before: str
+    after: str
+
+
 def changed(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Any]:
     """Return the captures that differ, of those that both have."""
     return [key for key, each in new.items() if key in old and old[key] != each]
+
+
+def differing(was: Account, now: Account) -> list[Path]:
+    """Return the parts that differ."""
+    return [path for path in {**was, **now} if was.get(path) != now.get(path)]
+
+
+def _texts(path: Path, was: Account, now: Account) -> tuple[str, str]:
+    """Return both texts of a part."""
+    before, after = (each[path].text if path in each else "nothing" for each in (was, now))
+    return before, after
+
+
+def value_change(was: Traced, now: Traced) -> PartChange:
+    """Return both texts of a value; if they are equal, those of the first part whose differ."""
+    if was.text != now.text:
+        return PartChange((), was.text, now.text)
+    texts = {
+        path: _texts(path, was.account, now.account) for path in differing(was.account, now.account)
+    }
+    path = next((path for path, (before, after) in texts.items() if before != after), [*texts][-1])
+    before, after = texts[path] if path else (was.text, now.text)
+    return PartChange(path, before, f"another {after}" if before == after else after)
+
+
+def format_change(was: Traced, now: Traced) -> tuple[str, str]:
+    """Return a value as it was and as it is, as texts that say what differs, if they can."""
+    path, before, after = value_change(was, now)
+    if not path:
+        return before, after
+    way = "".join(map(str, path))
+    return f"{was.text} with `{way}` {before}", f"{now.text} with `{way}` {after}"
 
 
 def describe_changes(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Change]:
@@ -424,7 +474,7 @@ def _held_changes(was: Account, now: Account) -> Iterator[tuple[str, str, str]]:
         if places and path not in around and not is_function:
             at = places[-1]
             step = cast("Held", path[at])
-            _, before, after = change_at(path, was, now)
+            before, after = _texts(path, was, now)
             after = f"another {after}" if before == after else after
             yield "".join([step.variable, *map(str, path[at + 1 :])]), before, after
 

@@ -11,17 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._captures.check import (
-    ByWeakId,
-    Held,
-    Path,
-    Token,
-    Traced,
-    account_of,
-    describe_value,
-    differing,
-    value_change,
-)
+from leafwise._captures.check import ByWeakId, Held, Path, Token, account_of, describe_value
+from leafwise._captures.reads import Traced, differing, value_change
 from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import ReasonKind

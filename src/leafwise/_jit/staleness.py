@@ -19,9 +19,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.check import format_change, value_change
 from leafwise._captures.observe import Observer
-from leafwise._captures.reads import Current, Read, changed
+from leafwise._captures.reads import Current, Read, changed, format_change, value_change
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
 from leafwise._compare.jax_errors import add_uses
