@@ -184,7 +184,7 @@ class Fold:
         self._names = names
         self._words = words
         self._room = _MOST_PARTS
-        self._met: dict[int, tuple[int, Any]] = {}
+        self._met: dict[int, tuple[int, Any, Grade]] = {}
 
     def check(self, value: Any, at: str) -> Checked:
         """Check a value, or a part of it, that an expression reads; it is used once."""
@@ -193,13 +193,16 @@ class Fold:
             return self._exact((kind, *kind_of(value).content(value)), value, at)
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
-            token = Token(("again", self._met[id(value)][0]), _text_of(kind))
-            return self.same(value, at, {(): token})
-        self._met[id(value)] = len(self._met), value  # so that the id is not used again
+            number, _, grade = self._met[id(value)]
+            return self.same(value, at, {(): Token(("again", number), _text_of(kind))}, grade)
+        number = len(self._met)
+        self._met[id(value)] = number, value, Grade.FIXED  # so that the id is not used again
         try:
-            return self._by_kind(kind, value, at)
+            checked = self._by_kind(kind, value, at)
         except Exception:  # noqa: BLE001  # it is too large, or the user's own code
             return self.same(value, at)
+        self._met[id(value)] = number, value, max(checked.grade, Grade.FIXED)
+        return checked
 
     def same(
         self,

@@ -437,12 +437,12 @@ def jit(
     times are recorded, and compared with those of earlier calls. No array is kept.
 
     What the function reads from globals, closures, defaults and attributes is a part of the
-    program that JAX makes. It is fingerprinted after each trace, and each call checks that it has
-    not changed: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
-    (128 parts) by content. Without captures that could change nothing runs per call. When
-    something has changed, the function is traced with the new values; the programs of the last 8
-    states are kept, so that going back to old values costs no trace. In a block of
-    `leafwise.debug.check_captures` the programs themselves are compared.
+    program that JAX makes. Each call checks that it has not changed since the trace: by identity,
+    of small NumPy arrays (1 KiB), containers (32 items) and objects (128 parts) by content. Without
+    captures that could change nothing runs per call. When something has changed, the function is
+    traced with the new values; the programs of the last 8 states are kept, so that going back to
+    old values costs no trace. In a block of `leafwise.debug.check_captures` the programs themselves
+    are compared.
 
     The first use in a process makes JAX trace and compile once more what it has compiled before:
     a context of leafwise becomes a part of JAX's key (`jax.make_user_context`).
