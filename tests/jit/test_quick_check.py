@@ -2,6 +2,7 @@
 
 import linecache
 import re
+import sys
 from typing import Any
 
 import jax
@@ -50,8 +51,9 @@ def test_it_reads_all_parts_of_a_value_itself() -> None:
     assert not {"same_", "read_"} & set(re.findall(r"[a-z]+_", source_of_check(jitted)))
 
 
-def test_what_holds_no_array_is_compared_at_once() -> None:
+def test_what_holds_no_array_is_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class, functions with a closure, a tuple of such: each is one comparison of identity."""
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)  # which changes functions in place
     optimizer, rule = optax.sgd(0.1), optax.cosine_decay_schedule(0.1, 9)
 
     def step(x: Any) -> Any:

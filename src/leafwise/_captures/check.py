@@ -14,7 +14,7 @@ import pathlib
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -79,7 +79,7 @@ Path: TypeAlias = tuple[str | Held, ...]
 """The way to a part of a value: ``(".layers", "[0]")``; empty for the value itself."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True, unsafe_hash=True)  # a frozen one takes three times as long
 class Token:
     """One part of a value, without its own parts: equal if it cannot be distinguished."""
 
@@ -166,12 +166,25 @@ class Grade(IntEnum):
 class Checked(NamedTuple):
     """What a value consists of, and expressions that are all true as long as it does."""
 
-    account: Account
+    token: Token
+    parts: "_Parts"
     terms: list[str]
     grade: Grade = Grade.CHANGING
 
+    def account(self) -> Account:
+        """Return all parts, by path."""
+        account: Account = {}
+        todo: list[tuple[Path, Checked]] = [((), self)]
+        while todo:
+            path, checked = todo.pop()
+            while path in account:  # two items of a set with one text
+                path = *path[:-1], f"{path[-1]}'"
+            account[path] = checked.token
+            todo += [((*path, step), part) for step, part in reversed(checked.parts)]
+        return account
 
-_Parts: TypeAlias = list[tuple[str | Held, Checked]]
+
+_Parts: TypeAlias = Sequence[tuple[str | Held, Checked]]
 
 
 class Fold:
@@ -194,7 +207,8 @@ class Fold:
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
             number, _, grade = self._met[id(value)]
-            return self.same(value, at, {(): Token(("again", number), _text_of(kind))}, grade)
+            again = Token(("again", number), _text_of(kind))
+            return self.same(value, at, again, grade=grade)
         number = len(self._met)
         self._met[id(value)] = number, value, Grade.FIXED  # so that the id is not used again
         try:
@@ -208,25 +222,28 @@ class Fold:
         self,
         value: Any,
         at: str,
-        account: Account | None = None,
+        token: Token | None = None,
+        parts: _Parts = (),
         grade: Grade = Grade.FIXED,
     ) -> Checked:
         """Check that a value is the same object."""
-        itself, is_kept = ByWeakId(value), grade is Grade.LIGHT and not self._names.is_weak
-        kept = f"{at} is {self._names.of('value', value)}" if is_kept else ""
-        account = account or {(): Token(itself, _text_of(type(value)))}
-        return Checked(account, [kept or itself.term(at, self._names)], grade)
+        token = token or Token(ByWeakId(value), _text_of(type(value)))
+        if grade is Grade.LIGHT and not self._names.is_weak:
+            term = f"{at} is {self._names.of('value', value)}"
+        else:
+            term = ByWeakId(value).term(at, self._names)
+        return Checked(token, parts, [term], grade)
 
     def _exact(self, key: Any, value: Any, at: str) -> Checked:
         """Check a small value that never changes, which is kept."""
         term = f"{at} is {self._names.of('value', value)}"
-        return Checked({(): Token(key, value)}, [term], Grade.LIGHT)
+        return Checked(Token(key, value), (), [term], Grade.LIGHT)
 
     def _by_kind(self, kind: Any, value: Any, at: str) -> Checked:
         if is_a(value, _OPAQUE) or hides(value):  # weakref.ref(model)
             return self.same(value, at)
         if is_a(value, jax.Array):  # jnp.ones(3)
-            return self.same(value, at, {(): _token_of_array(value)})
+            return self.same(value, at, _token_of_array(value))
         if is_a(value, Enum):  # Mode.TRAIN
             return self._exact((*_class_key(kind), value.name), value, at)
         if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):  # Path("data")
@@ -241,10 +258,6 @@ class Fold:
         table, is_hidden = kind_of(value), has_hidden_state(kind)
         if table.name == "object" or (table.name in _OBJECTS and not is_hidden):
             return self._object(value, table, at)  # Model(rate=1.0)
-        if table.name in ("array", "buffer"):
-            self._enter(memoryview(value).nbytes, MOST_BYTES)
-        else:
-            self._enter(len(value) if table.name in _SIZED else 0, MOST_ITEMS)
         return self._by_table(value, table, at)
 
     def _enter(self, size: int = 0, most: int = 0) -> None:
@@ -255,6 +268,10 @@ class Fold:
 
     def _by_table(self, value: Any, table: Kind, at: str) -> Checked:
         """Check a value by its content and its parts, as the table of kinds has them."""
+        if table.name in ("array", "buffer"):
+            self._enter(memoryview(value).nbytes, MOST_BYTES)
+        else:
+            self._enter(len(value) if table.name in _SIZED else 0, MOST_ITEMS)
         kind, names, one = type(value), self._names, self._names.local()
         content, found = table.read(value)
         terms = [f"{names.of('type', type)}({one} := {at}) is {names.of('kind', kind)}"]
@@ -276,32 +293,30 @@ class Fold:
             terms.append(f"{names.of('len', len)}({items}) == {len(found)}")
             ways = [f"{inside}[{place}]" for place in range(len(found))]
         steps, values = [step for step, _ in found], [item for _, item in found]
-        parts: _Parts = list(zip(steps, map(self.check, values, ways), strict=True))
-        inner = tuple(tuple(part.account.items()) for _, part in parts)
-        is_small = all(len(each) == 1 and each[0][1].is_exact for each in inner)
+        parts = list(zip(steps, map(self.check, values, ways), strict=True))
+        is_small = all(part.token.is_exact and not part.parts for _, part in parts)
         key = *_class_key(kind), *content
         if table.name in _NEVER_CHANGE or (kind is tuple and is_small):  # range(3); (1, "a")
-            return self._exact((*key, *inner), value, at)
+            return self._exact((*key, *map(_key, parts)), value, at)
         if table.name == "array" and is_small:
-            account: Account = {(): Token((*key, *inner), np.array(value))}
-        else:
-            # Of a key there is nothing to say but which it is.
-            is_key = [step.startswith(" key ") for step in steps]
-            key = *key, *(each for each, is_one in zip(inner, is_key, strict=True) if is_one)
-            named = [each for each, is_one in zip(parts, is_key, strict=True) if not is_one]
-            account = _account(Token(key, _text_of(kind)), named)
+            token = Token((*key, *map(_key, parts)), np.array(value))
+            return Checked(token, (), [*terms, *_terms(parts)])
+        # Of a key there is nothing to say but which it is.
+        keys = [part for part in parts if part[0].startswith(" key ")]
+        named = [part for part in parts if not part[0].startswith(" key ")]
+        token = Token((*key, *map(_key, keys)), _text_of(kind))
         grade = _lowest(parts) if is_tuple else Grade.CHANGING
         if grade is Grade.LIGHT:  # (optimizer.init, optimizer.update)
-            return self.same(value, at, account, grade)
-        return Checked(account, [*terms, *_terms(parts)], grade)
+            return self.same(value, at, token, named, grade)
+        return Checked(token, named, [*terms, *_terms(parts)], grade)
 
     def _with_terms(self, value: Any, at: str, one: str, checked: Checked) -> Checked:
         """Check that a value is the same object, and some of what is read of it by a name."""
-        account, terms, grade = checked
+        token, parts, terms, grade = checked
         if not terms:
-            return self.same(value, at, account, grade)
-        itself = self.same(value, f"({one} := {at})", account, grade)
-        return Checked(account, [*itself.terms, *terms])
+            return self.same(value, at, token, parts, grade)
+        itself = self.same(value, f"({one} := {at})", token, parts, grade)
+        return Checked(token, parts, [*itself.terms, *terms])
 
     def _function(self, value: types.FunctionType, at: str) -> Checked:
         """Check a function; one of a package is the same as long as it is one object."""
@@ -309,7 +324,7 @@ class Fold:
         facts, choice = facts_of(code), registry_of(value)
         if facts.installed and not choice and "<locals>" not in code.co_qualname:
             token = Token((value.__module__, value.__qualname__), value)
-            return self.same(value, at, {(): token}, Grade.LIGHT)
+            return self.same(value, at, token, grade=Grade.LIGHT)
         self._enter()
         cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
         held = {} if choice else {name: contents(cell) for name, cell in cells}
@@ -317,10 +332,10 @@ class Fold:
             held[name] = int_as_float(held[name])
         own = {"__defaults__": value.__defaults__, "__kwdefaults__": value.__kwdefaults__}
         met, self._met = self._met, dict(self._met)  # no check looks into what it holds
-        defaults: _Parts = [
+        defaults = [
             (Held(f".{name}"), self.check(each, f"{one}.{name}")) for name, each in own.items()
         ]
-        closure: _Parts = [
+        closure = [
             (
                 Held(f" holding {name}", name),
                 self.check(each, f"{one}.__closure__[{place}].cell_contents"),
@@ -343,17 +358,16 @@ class Fold:
             of_all = {**own, **new}.items()
             kept = [(name, each) for name, each in of_all if each is not None]
             terms = [f"{one}.{name} is {names.of('value', each)}" for name, each in kept]
-        account = _account(Token((types.FunctionType, facts.form), FUNCTION), defaults + closure)
-        is_light = _lowest(defaults + closure) is Grade.LIGHT
-        grade = Grade.LIGHT if is_light else Grade.FIXED
-        return self._with_terms(value, at, one, Checked(account, terms, grade))
+        token, parts = Token((types.FunctionType, facts.form), FUNCTION), defaults + closure
+        grade = max(_lowest(parts), Grade.FIXED)
+        return self._with_terms(value, at, one, Checked(token, parts, terms, grade))
 
     def _wrapper(self, value: Any, wrapped: Any, at: str) -> Checked:
         """Check what a package makes of a function, as `jax.jit` does."""
         kind, one = type(value), self._names.local()
         parts: _Parts = [(".__wrapped__", self.check(wrapped, f"{one}.__wrapped__"))]
-        account = _account(Token(_class_key(kind), _text_of(kind)), parts)
-        checked = Checked(account, _terms(_changing(parts)), Grade.FIXED)
+        token = Token(_class_key(kind), _text_of(kind))
+        checked = Checked(token, parts, _terms(_changing(parts)), Grade.FIXED)
         return self._with_terms(value, at, one, checked)
 
     def _namespace(self, value: Any, at: str) -> Checked:
@@ -361,7 +375,7 @@ class Fold:
         is_class, one = is_a(value, type), self._names.local()
         name = (value.__module__, value.__qualname__) if is_class else (value.__name__,)
         if is_installed_module(name[0]):
-            return self.same(value, at, {(): Token(name, value)}, Grade.LIGHT)
+            return self.same(value, at, Token(name, value), grade=Grade.LIGHT)
         held, codes = vars(value), list[Any]()
         for each, member in list(held.items()) if is_class else ():
             code = getattr(function_in(member), "__code__", None)
@@ -374,8 +388,8 @@ class Fold:
             if not (is_class and _is_descriptor(held[each]))
         ]
         # A class of the user's is equal to one of the same name and code: a cell is run again.
-        account = _account(Token((*name, *codes), Verbatim(f"<{name[-1]}>")), parts)
-        return self._with_terms(value, at, one, Checked(account, _terms(parts), Grade.LIGHT))
+        token = Token((*name, *codes), Verbatim(f"<{name[-1]}>"))
+        return self._with_terms(value, at, one, Checked(token, parts, _terms(parts), Grade.LIGHT))
 
     def _object(self, value: Any, table: Kind, at: str) -> Checked:
         """Check an object: its class and its attributes, if those are all there is to it."""
@@ -386,24 +400,24 @@ class Fold:
         held, own = self._attributes(value, table), dict_of(value)
         self._enter(len(held), _MOST_ATTRIBUTES)
         is_kept, inside = keeps_in_dict(kind), names.local()
-        parts: _Parts = []
+        parts: list[tuple[str, Checked]] = []
         for name in sorted(held):
             way = f"{inside}[{name!r}]" if name in own else f"{one}.{name}"
             parts.append((f".{name}", self.check(held[name], way)))
-        account = _account(Token(_class_key(kind), _text_of(kind)), parts)
+        token = Token(_class_key(kind), _text_of(kind))
         grade = _lowest(parts) if never_changes(kind) else Grade.CHANGING
         # Of one that takes no weak reference, another one may get the address.
         is_light = grade is Grade.LIGHT and not names.is_weak
         if is_light or (grade is not Grade.CHANGING and ByWeakId(value).find is not None):
-            return self.same(value, at, account, grade)  # of a frozen dataclass
+            return self.same(value, at, token, parts, grade)  # of a frozen dataclass
         is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
         if is_hidden or not all(name in own or is_plain(value, name) for name in held):
-            return self.same(value, at, account)  # with properties in the place of attributes
+            return self.same(value, at, token, parts)  # with properties in the place of attributes
         terms = [f"{names.of('type', type)}({one} := {at}) is {names.of('kind', kind)}"]
         if is_kept:
             read = names.of("items", in_class(kind, "__dict__").__get__)
             terms.append(f"{names.of('len', len)}({inside} := {read}({one})) == {len(own)}")
-        return Checked(account, [*terms, *_terms(parts)], grade)
+        return Checked(token, parts, [*terms, *_terms(parts)], grade)
 
     def _attributes(self, value: Any, table: Kind) -> dict[str, Any]:
         """Return the attributes of an object that count."""
@@ -422,18 +436,13 @@ class Fold:
 
 def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
     """Return what a value consists of."""
-    return Fold(Names(is_weak=True), words).check(value, "value").account
+    return Fold(Names(is_weak=True), words).check(value, "value").account()
 
 
-def _account(token: Token, parts: _Parts) -> Account:
-    """Return the account of a value from those of its parts."""
-    account: Account = {(): token}
-    for step, part in parts:
-        way: str | Held = step
-        while (way,) in account:  # two items of a set with one text
-            way = f"{way}'"
-        account |= {(way, *path): each for path, each in part.account.items()}
-    return account
+def _key(part: tuple[str | Held, Checked]) -> Any:
+    """Return what is equal for parts that cannot be distinguished."""
+    _, checked = part
+    return tuple(checked.account().items()) if checked.parts else checked.token
 
 
 def _lowest(parts: _Parts) -> Grade:

@@ -203,8 +203,10 @@ class Names:
 
     def of(self, kind: str, value: Any) -> str:
         """Return the name of a value, which begins with a word for what it is."""
-        name = self._known.setdefault((kind, id(value)), f"{kind}_{len(self.cells)}")
-        self.cells.setdefault(name, types.CellType(value))
+        name = self._known.get((kind, id(value)))
+        if name is None:
+            name = self._known[kind, id(value)] = f"{kind}_{len(self.cells)}"
+            self.cells[name] = types.CellType(value)
         return name
 
     def function(self, code: types.CodeType) -> Callable[..., Any]:

@@ -367,9 +367,9 @@ class Current:
         is_rebound = is_variable and place.variable in facts_of(code).rebinds
         checked = fold.check(int_as_float(value) if is_rebound else value, at)
         if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
-            checked = fold.same(value, at, checked.account)
+            checked = fold.same(value, at, checked.token, checked.parts)
         is_around = read.itself or (callable(value) and not is_a(value, type))
-        self.captured[key] = Captured(checked.account, text, read, is_around)
+        self.captured[key] = Captured(checked.account(), text, read, is_around)
         self.values[key] = value
         self._terms[key] = [*terms, *checked.terms]
 

@@ -319,16 +319,15 @@ class TracedBody:
         log = self.program_log
         explain_by_captures(log, program)
         start, observed = time.perf_counter(), None
-        if is_checked(log):
-            with numbered() if has_states(log) else contextlib.nullcontext() as number:
-                with observing() as observer:
-                    result = run()
-                reused = functions_inside()
-            program.trace_seconds = time.perf_counter() - start
-            observed = observe(log, program, observer, reused, number)
-        else:
+        with (
+            numbered() if has_states(log) else contextlib.nullcontext() as number,
+            observing() if is_checked(log) else contextlib.nullcontext() as observer,
+        ):
             result = run()
-            program.trace_seconds = time.perf_counter() - start
+            reused = functions_inside()
+        program.trace_seconds = time.perf_counter() - start
+        if observer is not None:
+            observed = observe(log, program, observer, reused, number)
         if log.note_trace is not None:
             log.note_trace(program, observed)
         body_ran(log, program)

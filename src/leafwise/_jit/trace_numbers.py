@@ -38,7 +38,7 @@ class Observation:
         current = Current(self.reads.values(), is_weak=True)
         self.captured: dict[Any, Captured] = current.captured
         self.words = frozenset[str]().union(*(each.words for each in self.reads.values()))
-        self._check = current.check(lambda: True, lambda: False)
+        self._check = current.check(_yes, _no)
         self._around: dict[types.CodeType, set[types.CodeType]] = {}
         for run in runs:
             self._around.setdefault(run.code, {run.code}).update(run.inside)
@@ -57,7 +57,19 @@ class Observation:
 
     def is_unchanged(self) -> bool:
         """Return whether all places have what they had."""
-        return self._check() or not changed(self.captured, Current(self.reads.values()).captured)
+        if self._check():
+            return True
+        current = Current(self.reads.values(), is_weak=True)
+        self._check = current.check(_yes, _no)  # without objects that nobody has any more
+        return not changed(self.captured, current.captured)
+
+
+def _yes() -> bool:
+    return True
+
+
+def _no() -> bool:
+    return False
 
 
 class _Numbers:
