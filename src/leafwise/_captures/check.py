@@ -388,8 +388,11 @@ class Fold:
             if not (is_class and _is_descriptor(held[each]))
         ]
         # A class of the user's is equal to one of the same name and code: a cell is run again.
-        token = Token((*name, *codes), Verbatim(f"<{name[-1]}>"))
-        return self._with_terms(value, at, one, Checked(token, parts, _terms(parts), Grade.LIGHT))
+        token, terms = Token((*name, *codes), Verbatim(f"<{name[-1]}>")), _terms(parts)
+        if not is_class and not self._words.isdisjoint({"getattr", "hasattr"}):
+            # A setting that is not there yet: getattr(settings, "debug", False).
+            terms.append(f"{self._names.of('len', len)}({one}.__dict__) == {len(held)}")
+        return self._with_terms(value, at, one, Checked(token, parts, terms, Grade.LIGHT))
 
     def _object(self, value: Any, table: Kind, at: str) -> Checked:
         """Check an object: its class and its attributes, if those are all there is to it."""
