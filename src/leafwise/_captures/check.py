@@ -80,7 +80,7 @@ Path: TypeAlias = tuple[str | Held, ...]
 
 
 @dataclasses.dataclass(slots=True, unsafe_hash=True)  # a frozen one takes three times as long
-class Token:
+class PartToken:
     """One part of a value, without its own parts: equal if it cannot be distinguished."""
 
     key: Any
@@ -100,7 +100,7 @@ class Token:
         return describe_value(self.shown) if self.is_exact else str(self.shown)
 
 
-Account: TypeAlias = dict[Path, Token]
+Account: TypeAlias = dict[Path, PartToken]
 """All parts of a value, each before its own parts."""
 
 
@@ -141,18 +141,18 @@ def _text_of(kind: type) -> Verbatim:
     return Verbatim(f"<{kind.__qualname__}>")
 
 
-def _token_of_array(value: Any) -> Token:
+def _token_of_array(value: Any) -> PartToken:
     """Return the token of a JAX array: its type and content, if that is small and can be had."""
     text = Verbatim(describe_array(value))
     try:
         if value.nbytes > MOST_BYTES or not value.is_fully_addressable or value.is_deleted():
-            return Token(ByWeakId(value), text)
+            return PartToken(ByWeakId(value), text)
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
         with jax.ensure_compile_time_eval():  # also of a key, in a trace
             content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
     except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
-        return Token(ByWeakId(value), text)
-    return Token((text, not is_key and value.weak_type, content), text)
+        return PartToken(ByWeakId(value), text)
+    return PartToken((text, not is_key and value.weak_type, content), text)
 
 
 class Grade(IntEnum):
@@ -166,7 +166,7 @@ class Grade(IntEnum):
 class Checked(NamedTuple):
     """What a value consists of, and expressions that are all true as long as it does."""
 
-    token: Token
+    token: PartToken
     parts: "_Parts"
     terms: list[str]
     grade: Grade = Grade.CHANGING
@@ -207,7 +207,7 @@ class Fold:
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
             number, _, grade = self._met[id(value)]
-            again = Token(("again", number), _text_of(kind))
+            again = PartToken(("again", number), _text_of(kind))
             return self.same(value, at, again, grade=grade)
         number = len(self._met)
         self._met[id(value)] = number, value, Grade.FIXED  # so that the id is not used again
@@ -222,12 +222,12 @@ class Fold:
         self,
         value: Any,
         at: str,
-        token: Token | None = None,
+        token: PartToken | None = None,
         parts: _Parts = (),
         grade: Grade = Grade.FIXED,
     ) -> Checked:
         """Check that a value is the same object."""
-        token = token or Token(ByWeakId(value), _text_of(type(value)))
+        token = token or PartToken(ByWeakId(value), _text_of(type(value)))
         if grade is Grade.LIGHT and not self._names.is_weak:
             term = f"{at} is {self._names.of('value', value)}"
         else:
@@ -237,7 +237,7 @@ class Fold:
     def _exact(self, key: Any, value: Any, at: str) -> Checked:
         """Check a small value that never changes, which is kept."""
         term = f"{at} is {self._names.of('value', value)}"
-        return Checked(Token(key, value), (), [term], Grade.LIGHT)
+        return Checked(PartToken(key, value), (), [term], Grade.LIGHT)
 
     def _by_kind(self, kind: Any, value: Any, at: str) -> Checked:
         if is_a(value, _OPAQUE) or hides(value):  # weakref.ref(model)
@@ -299,12 +299,12 @@ class Fold:
         if table.name in _NEVER_CHANGE or (kind is tuple and is_small):  # range(3); (1, "a")
             return self._exact((*key, *map(_key, parts)), value, at)
         if table.name == "array" and is_small:
-            token = Token((*key, *map(_key, parts)), np.array(value))
+            token = PartToken((*key, *map(_key, parts)), np.array(value))
             return Checked(token, (), [*terms, *_terms(parts)])
         # Of a key there is nothing to say but which it is.
         keys = [part for part in parts if part[0].startswith(" key ")]
         named = [part for part in parts if not part[0].startswith(" key ")]
-        token = Token((*key, *map(_key, keys)), _text_of(kind))
+        token = PartToken((*key, *map(_key, keys)), _text_of(kind))
         grade = _lowest(parts) if is_tuple else Grade.CHANGING
         if grade is Grade.LIGHT:  # (optimizer.init, optimizer.update)
             return self.same(value, at, token, named, grade)
@@ -323,7 +323,7 @@ class Fold:
         code, names, one = value.__code__, self._names, self._names.local()
         facts, choice = facts_of(code), registry_of(value)
         if facts.installed and not choice and "<locals>" not in code.co_qualname:
-            token = Token((value.__module__, value.__qualname__), value)
+            token = PartToken((value.__module__, value.__qualname__), value)
             return self.same(value, at, token, grade=Grade.LIGHT)
         self._enter()
         cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
@@ -358,7 +358,7 @@ class Fold:
             of_all = {**own, **new}.items()
             kept = [(name, each) for name, each in of_all if each is not None]
             terms = [f"{one}.{name} is {names.of('value', each)}" for name, each in kept]
-        token, parts = Token((types.FunctionType, facts.form), FUNCTION), defaults + closure
+        token, parts = PartToken((types.FunctionType, facts.form), FUNCTION), defaults + closure
         grade = max(_lowest(parts), Grade.FIXED)
         return self._with_terms(value, at, one, Checked(token, parts, terms, grade))
 
@@ -366,7 +366,7 @@ class Fold:
         """Check what a package makes of a function, as `jax.jit` does."""
         kind, one = type(value), self._names.local()
         parts: _Parts = [(".__wrapped__", self.check(wrapped, f"{one}.__wrapped__"))]
-        token = Token(_class_key(kind), _text_of(kind))
+        token = PartToken(_class_key(kind), _text_of(kind))
         checked = Checked(token, parts, _terms(_changing(parts)), Grade.FIXED)
         return self._with_terms(value, at, one, checked)
 
@@ -375,7 +375,7 @@ class Fold:
         is_class, one = is_a(value, type), self._names.local()
         name = (value.__module__, value.__qualname__) if is_class else (value.__name__,)
         if is_installed_module(name[0]):
-            return self.same(value, at, Token(name, value), grade=Grade.LIGHT)
+            return self.same(value, at, PartToken(name, value), grade=Grade.LIGHT)
         held, codes = vars(value), list[Any]()
         for each, member in list(held.items()) if is_class else ():
             code = getattr(function_in(member), "__code__", None)
@@ -388,7 +388,7 @@ class Fold:
             if not (is_class and _is_descriptor(held[each]))
         ]
         # A class of the user's is equal to one of the same name and code: a cell is run again.
-        token, terms = Token((*name, *codes), Verbatim(f"<{name[-1]}>")), _terms(parts)
+        token, terms = PartToken((*name, *codes), Verbatim(f"<{name[-1]}>")), _terms(parts)
         if not is_class and not self._words.isdisjoint({"getattr", "hasattr"}):
             # A setting that is not there yet: getattr(settings, "debug", False).
             terms.append(f"{self._names.of('len', len)}({one}.__dict__) == {len(held)}")
@@ -407,7 +407,7 @@ class Fold:
         for name in sorted(held):
             way = f"{inside}[{name!r}]" if name in own else f"{one}.{name}"
             parts.append((f".{name}", self.check(held[name], way)))
-        token = Token(_class_key(kind), _text_of(kind))
+        token = PartToken(_class_key(kind), _text_of(kind))
         grade = _lowest(parts) if never_changes(kind) else Grade.CHANGING
         # Of one that takes no weak reference, another one may get the address.
         is_light = grade is Grade.LIGHT and not names.is_weak

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._captures.check import ByWeakId, Held, Path, Token, account_of, describe_value
+from leafwise._captures.check import ByWeakId, Held, PartToken, Path, account_of, describe_value
 from leafwise._captures.reads import Traced, differing, value_change
 from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
@@ -134,7 +134,7 @@ def note_statics(program: ProgramEntry, observation: Observation | None) -> None
 def _statics(call: Signature, words: frozenset[str]) -> dict[str, Traced]:
     """Return what the classes and the statics of a call are, by path."""
     found = {
-        path: Traced({(): Token(cls, cls)}, cls.__name__) for path, cls in call.classes.items()
+        path: Traced({(): PartToken(cls, cls)}, cls.__name__) for path, cls in call.classes.items()
     }
     for path, value in call.all_statics.items():
         found[path] = Traced(account_of(value, words), describe_value(value))
