@@ -130,6 +130,13 @@ NAMES = {
         "import leafwise_test_settings as it; return x * it.rate",
         "settings().rate = 2",
     ),
+    "attribute that a module gets": Row(
+        "get = lambda it: getattr(it, 'a', 1.0); it = types.ModuleType('it')",
+        "x * get(it)",
+        "it.a = 2.0",
+        "it.b = 2.0",
+        "it",
+    ),
     "function of a module": Row(
         "module = settings()",
         "from leafwise_test_settings import scaled; return scaled(x)",

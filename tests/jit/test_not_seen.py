@@ -54,6 +54,11 @@ UNSEEN = {
         "x * (2.0 if isinstance(it, base) else 1.0)",
         "base.register(Model)",
     ),
+    "attribute that a class gets": Row(
+        "get = lambda it: getattr(it, 'a', 1.0); it = type('Net', (), {})",
+        "x * get(it)",
+        "it.a = 2.0",
+    ),
     "is the same": Row(
         "it = Thing(); pair = [it, it]",
         "x * (1.0 if pair[0] is pair[1] else 2.0)",

@@ -2,9 +2,11 @@
 
 import linecache
 import re
+import sys
 from typing import Any
 
 import jax
+import optax
 import pytest
 
 import leafwise as lw
@@ -47,6 +49,21 @@ def test_it_reads_all_parts_of_a_value_itself() -> None:
     jitted = lw.jit(step)
     assert jitted(1.0) == jitted(1.0) == 2.0
     assert not {"same_", "read_"} & set(re.findall(r"[a-z]+_", source_of_check(jitted)))
+
+
+def test_what_holds_no_array_is_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class, functions with a closure, a tuple of such: each is one comparison of identity."""
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)  # which changes functions in place
+    optimizer, rule = optax.sgd(0.1), optax.cosine_decay_schedule(0.1, 9)
+
+    def step(x: Any) -> Any:
+        return Rates(x).scaled(rule(x)), repr(optimizer)
+
+    jitted = lw.jit(lambda x: step(x)[0])
+    jitted(1.0)
+    terms = re.findall(r"^ {16}(?:and )?(.+)", source_of_check(jitted), re.MULTILINE)
+    read = [re.fullmatch(r"([a-zA-Z]+)(?:_\d+)? is value_\d+", term) for term in terms]
+    assert {"Rates", "optimizer", "rule", "step"} <= {found[1] for found in read if found}
 
 
 def test_a_tuple_of_numbers_is_compared_at_once() -> None:

@@ -77,6 +77,26 @@ def test_a_trace_keeps_nothing() -> None:
         gc.enable()
 
 
+def test_a_class_goes_with_its_jitted_function() -> None:
+    """Neither the check of a class nor what a trace has read of it keeps the class alive."""
+
+    def use(cls: Any, x: Any) -> Any:
+        return x * cls.rate
+
+    def define() -> weakref.ref[Any]:
+        class Model:
+            rate = 2.0
+
+        step = jit(lambda x: use(Model, x))
+        _ = step(1.0), step(1.0)
+        Model.step = step  # type: ignore[attr-defined]
+        return weakref.ref(Model)
+
+    found = define()
+    gc.collect()
+    assert found() is None
+
+
 def test_what_changed_since_the_last_call() -> None:
     """A report compares with the program that ran last, not with the one that was traced last."""
     box = types.SimpleNamespace(rate=1.0, shift=2.0)

@@ -1,6 +1,6 @@
 """What a function reads from outside its arguments, and what becomes of that.
 
-Start with `bindings.bindings_of`: from the code that ran, which `observe` notes, it makes the list
-of the `places` that this code reads. `fingerprint` compares what is there, by the `forms` of the
-values; an `observation` has all this for one trace. `_jit` compares at each call.
+Start with `reads.reads_of`: from the code that ran, which `observe` notes, it makes the list of the
+`places` that this code reads. `reads.Current` is what is there now; `check` says what each value
+consists of, and makes the code that asks at each call whether it still does.
 """

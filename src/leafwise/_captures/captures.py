@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 import jax
 import numpy as np
 
-from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
 from leafwise._captures.places import GONE, BoundIn
+from leafwise._captures.reads import Read, reachable, reads_of
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
 from leafwise._display.report import CaptureRecord, CapturesRecord
 from leafwise._display.words import ShownAsText, captures_lines, count
@@ -184,23 +184,23 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
             f"  fix: print(lw.captures(step))"
         )
     if not args:
-        return captures_of(fn, bindings_of(reachable(fn), fn))
+        return captures_of(fn, reads_of(reachable(fn), fn))
     with observing() as observer, ignore_events(), traced_afresh():
         jax.eval_shape(fn, *args)
-    return captures_of(fn, bindings_of(observer.ran(), fn))
+    return captures_of(fn, reads_of(observer.ran(), fn))
 
 
-def captures_of(fn: Callable[..., Any], bindings: Iterable[Binding]) -> Captures:
+def captures_of(fn: Callable[..., Any], reads: Iterable[Read]) -> Captures:
     """Return what is in some places that a function reads."""
-    shown = [binding for binding in bindings if not (binding.place.is_member or binding.itself)]
-    items = [_capture(binding) for binding in shown if binding.place.read() is not GONE]
+    shown = [read for read in reads if not (read.place.is_member or read.itself)]
+    items = [_capture(read) for read in shown if read.place.read() is not GONE]
     return Captures(items, name_of(fn))
 
 
-def _capture(binding: Binding) -> Capture:
-    value, where = binding.place.read(), _captured_at(binding)
+def _capture(read: Read) -> Capture:
+    value, where = read.place.read(), _captured_at(read)
     if value is MISSING:
-        return Capture(binding.place.name, where, Treatment.STATIC, None, is_bound=False)
+        return Capture(read.place.name, where, Treatment.STATIC, None, is_bound=False)
     contents = contents_of(value)
     treatment, inside = treatment_of_leaf(value), {leaf.treatment for leaf, _ in contents}
     is_pytree = is_tree(value) and inside & {Treatment.LITERAL, Treatment.CONSTANT}
@@ -211,7 +211,7 @@ def _capture(binding: Binding) -> Capture:
     treatment = treatment or Treatment.STATIC
     arrays = {id(array): array for leaf, array in contents if leaf.treatment is Treatment.CONSTANT}
     return Capture(
-        binding.place.name,
+        read.place.name,
         where,
         treatment,
         value,
@@ -222,11 +222,11 @@ def _capture(binding: Binding) -> Capture:
     )
 
 
-def _captured_at(binding: Binding) -> CapturedAt:
-    """Return where a binding is bound and read."""
-    place, code = binding.place, binding.code
+def _captured_at(read: Read) -> CapturedAt:
+    """Return where a read is bound and read."""
+    place, code = read.place, read.code
     owner, file = place.owner(), "" if code is None else code.co_filename
-    function, holder = binding.reader.rpartition("<locals>.")[2], ""
+    function, holder = read.reader.rpartition("<locals>.")[2], ""
     match place.holder:
         case BoundIn.GLOBAL:
             own = owner.get("__file__")
@@ -244,4 +244,4 @@ def _captured_at(binding: Binding) -> CapturedAt:
             if place.holder is BoundIn.DEFAULT:
                 held_by = inner
             holder = f"{held_by}, {short_file(own.co_filename)}"
-    return CapturedAt(place.holder, holder, file, binding.line, function)
+    return CapturedAt(place.holder, holder, file, read.line, function)

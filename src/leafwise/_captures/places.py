@@ -1,7 +1,12 @@
-"""A place outside a function's arguments that its code reads: the way there, and the value."""
+"""A place outside a function's arguments that its code reads: the way there, and the value.
+
+A place is read in two ways: by `Place.read`, and by generated code, of which `Names.expression`
+is a part.
+"""
 
 import builtins
 import dataclasses
+import itertools
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict
@@ -9,7 +14,18 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
-from leafwise._objects.attributes import HIDDEN, Member, MemberKind, is_data, member_of, of_partial
+from leafwise._objects.attributes import (
+    HIDDEN,
+    Member,
+    MemberKind,
+    dict_of,
+    in_class,
+    is_data,
+    is_plain,
+    keeps_in_dict,
+    member_of,
+    of_partial,
+)
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import contents
 from leafwise._objects.names import Item
@@ -29,7 +45,7 @@ class BoundIn(StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class CapturedPlace:
+class Place:
     """A variable outside a function's arguments, and the way on from there.
 
     It keeps nothing alive but the globals of a module.
@@ -50,13 +66,13 @@ class CapturedPlace:
         """What is equal for one place, whoever reads it."""
         return (*self.root, self.steps)
 
-    def then(self, *steps: str | Item) -> "CapturedPlace":
+    def then(self, *steps: str | Item) -> "Place":
         """Return the place some steps further on."""
         text = [f"[{shorten(each.key, 200)}]" if is_a(each, Item) else f".{each}" for each in steps]
         name = "".join([self.name, *text])
         return dataclasses.replace(self, steps=(*self.steps, *steps), name=name)
 
-    def shared_with(self, other: "CapturedPlace") -> "CapturedPlace":
+    def shared_with(self, other: "Place") -> "Place":
         """Return the place of a variable of two functions, there as long as one of them is."""
         mine, its = self.owner, other.owner
 
@@ -95,14 +111,14 @@ class CapturedPlace:
         return value
 
 
-def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -> CapturedPlace:
+def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -> Place:
     """Return the place of a variable, of which the owner is not kept alive."""
     key: tuple[Any, ...] = holder, id(owner), variable
     if holder is BoundIn.CLOSURE:
         key = holder, id(cell_of(owner, str(variable)))
     is_kept = holder in (BoundIn.GLOBAL, BoundIn.IMPORT)
     find = (lambda: owner) if is_kept else weakref.ref(owner)
-    return CapturedPlace(holder, find, variable, key, name or str(variable))
+    return Place(holder, find, variable, key, name or str(variable))
 
 
 def cell_of(function: Any, name: str) -> types.CellType:
@@ -118,7 +134,7 @@ def defaults_of(function: types.FunctionType) -> dict[str, Any]:
     return {**dict(zip(names, defaults, strict=False)), **(function.__kwdefaults__ or {})}
 
 
-def partial_place(partial: Any, name: str | int) -> CapturedPlace:
+def partial_place(partial: Any, name: str | int) -> Place:
     """Return the place of a keyword of a partial, or of an argument by position."""
     func = of_partial(partial)[0]
     code, bound = getattr(func, "__code__", None), is_a(func, types.MethodType)
@@ -128,16 +144,16 @@ def partial_place(partial: Any, name: str | int) -> CapturedPlace:
     return place_of(BoundIn.PARTIAL, partial, name, text)
 
 
-def object_place(name: str, value: Any) -> CapturedPlace | None:
+def object_place(name: str, value: Any) -> Place | None:
     """Return the place of an object that a function is given; None of what is no object."""
     try:
         find = weakref.ref(value)
     except TypeError:
         return None
-    return CapturedPlace(BoundIn.ATTRIBUTE, find, name, ("object", id(value)), name)
+    return Place(BoundIn.ATTRIBUTE, find, name, ("object", id(value)), name)
 
 
-def class_place(cls: type, name: str) -> CapturedPlace:
+def class_place(cls: type, name: str) -> Place:
     """Return the place of what a class has for its instances."""
     return place_of(BoundIn.ATTRIBUTE, cls, cls.__name__).then(name)
 
@@ -165,3 +181,109 @@ def step_into(value: Any, step: str | Item) -> Member:
         is_indexed = type(value) in _INDEXED
         return Member(MemberKind.VALUE, item_of(value, step.key)) if is_indexed else HIDDEN
     return HIDDEN if is_data(value) else member_of(value, step)
+
+
+class Names:
+    """The variables of generated code: those of the user's that it reads, and values of its own.
+
+    The names of its own end with a number. Where it must keep nothing alive (`is_weak`), it reads
+    no variable of the user's itself.
+    """
+
+    def __init__(self, space: dict[str, Any] | None = None, *, is_weak: bool = False) -> None:
+        self.is_weak = is_weak
+        self.cells: dict[str, types.CellType] = {}
+        self._space: dict[str, Any] = {} if space is None else space  # its globals
+        self._known: dict[tuple[str, int], str] = {}
+        self._locals = itertools.count()
+
+    def local(self) -> str:
+        """Return a new name of a local variable."""
+        return f"at_{next(self._locals)}"
+
+    def of(self, kind: str, value: Any) -> str:
+        """Return the name of a value, which begins with a word for what it is."""
+        name = self._known.get((kind, id(value)))
+        if name is None:
+            name = self._known[kind, id(value)] = f"{kind}_{len(self.cells)}"
+            self.cells[name] = types.CellType(value)
+        return name
+
+    def function(self, code: types.CodeType) -> Callable[..., Any]:
+        """Return the function of a code that has these names."""
+        cells = tuple(self.cells[name] for name in code.co_freevars)
+        return types.FunctionType(code, self._space, code.co_name, None, cells)
+
+    def expression(self, place: Place, value: Any, terms: list[str]) -> str:
+        """Return what reads a place that has a value, as long as the terms it adds are true."""
+        at, first = place.start(), len(terms)
+        text = "" if self.is_weak or at is GONE else self._variable(place)
+        for step in place.steps if text else ():
+            text, at = self._next(text, at, step, terms)
+            if not text:
+                break
+        if text and at is value and at is not MISSING:
+            return text
+        del terms[first:]
+        return f"{self.of('read', place.read)}()"
+
+    def _variable(self, place: Place) -> str:
+        """Return what reads the variable where a place starts; nothing for a rare one."""
+        owner, variable = place.owner(), place.variable
+        match place.holder:
+            case BoundIn.GLOBAL if owner is self._space and _is_free(str(variable)):
+                return str(variable)
+            case BoundIn.GLOBAL if variable in owner:  # and no builtin
+                return f"{self.of('names', owner)}[{variable!r}]"
+            case BoundIn.CLOSURE:
+                cell = cell_of(owner, str(variable))
+                name = self._known.setdefault(("", id(cell)), f"{variable}_{len(self.cells)}")
+                self.cells[name] = cell
+                return name
+            case BoundIn.DEFAULT:
+                code, found = owner.__code__, f"{self.of('ref', place.owner)}()"
+                if variable in (owner.__kwdefaults__ or ()):
+                    return f"{found}.__kwdefaults__[{variable!r}]"
+                at = code.co_varnames.index(variable) - code.co_argcount
+                return f"{found}.__defaults__[{at}]"
+            case BoundIn.PARTIAL:
+                _, args, keywords = of_partial(owner)
+                held = keywords if isinstance(variable, str) else args
+                return f"{self.of('held', held)}[{variable!r}]"
+            case BoundIn.ATTRIBUTE:
+                return f"{self.of('ref', place.owner)}()"
+            case _:
+                return ""
+
+    def _next(self, text: str, at: Any, step: str | Item, terms: list[str]) -> tuple[str, Any]:
+        """Return what reads one step further on, and the value there; no text if nothing does."""
+        kind = type(at)
+        if isinstance(step, Item):  # rates["a"]
+            return f"{text}[{self.of('key', step.key)}]", item_of(at, step.key)
+        if step == "__class__":
+            return f"{self.of('type', type)}({text})", kind
+        if is_plain(at, step):  # settings.rate
+            return f"{text}.{step}", getattr(at, step, MISSING)
+        if _is_method(at, step):  # model.step
+            if hasattr(at, "__dict__"):
+                terms.append(f"{step!r} not in {text}.__dict__")
+            return f"{self.of('type', type)}({text}).{step}", getattr(kind, step)
+        # An attribute of an equinox module, which has a `__getattribute__` for its methods.
+        is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the dict of an instance
+        if keeps_in_dict(kind) and step in dict_of(at) and not is_first:
+            find = self.of("getattribute", object.__getattribute__)
+            return f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
+        return "", at
+
+
+def _is_free(name: str) -> bool:
+    """Return whether generated code has no variable of its own with the name of a global."""
+    return not name[-1].isdigit() and name not in ("args", "kwargs", "same")
+
+
+def _is_method(value: Any, name: str) -> bool:
+    """Return whether an attribute is a function of the class, which nothing comes before."""
+    kind: Any = type(value)
+    if issubclass(kind, type) or type(kind) is not type or not is_plain(value, "__class__"):
+        return False
+    return type(in_class(kind, name)) is types.FunctionType and name not in dict_of(value)

@@ -11,6 +11,6 @@
 - `trace_numbers`: what of the functions inside a trace JAX may take up from another one.
 - `blocks`: the blocks of `lw.debug.check_captures`, and what they compare.
 
-Start with `jit._TracedBody`, which JAX traces in place of the user's function. The pytest plugin
+Start with `jit.TracedBody`, which JAX traces in place of the user's function. The pytest plugin
 (`testing._budget_markers`), `cli.explain_script` and `debug` use this wing.
 """

@@ -8,16 +8,11 @@ import contextlib
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._captures.fingerprint import (
-    CaptureState,
-    Observation,
-    describe_value,
-    inner_change,
-)
-from leafwise._captures.forms import ByWeakId, Form, fingerprint
+from leafwise._captures.check import ByWeakId, Held, PartToken, Path, account_of, describe_value
+from leafwise._captures.reads import Traced, differing, value_change
 from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import ReasonKind
@@ -25,8 +20,8 @@ from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import MakeTree
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
-from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
+from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import new_lock
 
@@ -44,9 +39,10 @@ class Audit:
         self.seconds = 0.0
         self.lock = new_lock()
 
-    def function(self, jitted: StaleCheckedFunction) -> "AuditedFunction":
-        """Return a jitted function, each call of which is compared."""
-        return AuditedFunction(jitted, self)
+    def calls_of(self, log: ProgramLog) -> "AuditedCalls":
+        """Return what makes the calls of a jitted function, and compares each."""
+        log.note_trace = note_statics
+        return AuditedCalls(self, log)
 
     def add_stale(self, captures: Iterable[StaleCapture]) -> None:
         """Add the captures whose old values answer the call that is being made."""
@@ -73,31 +69,8 @@ class Audit:
                 self.note(f"{answered}, but {other} returned `{after}`", site)
 
 
-class AuditedFunction(StaleCheckedFunction):
-    """A jitted function whose calls are compared with the programs that answer them."""
-
-    __slots__ = ()
-
-    def __init__(self, jitted: StaleCheckedFunction, audit: Audit) -> None:
-        own = vars(jitted)
-        log: ProgramLog = own["_leafwise_log"]
-        log.note_trace = note_statics
-        self._leafwise_calls = _Calls(audit, log)
-        guard = own["_leafwise_guard"]
-        super().__init__(own["_leafwise_jax"], own["_leafwise_body"], guard.stale)
-
-    @property
-    def __call__(self) -> Any:
-        """What a call runs."""
-        return self._leafwise_calls.call
-
-    @__call__.setter
-    def __call__(self, call: Any) -> None:
-        self._leafwise_calls.inner = call
-
-
 @dataclasses.dataclass(eq=False)
-class _Calls:
+class AuditedCalls:
     """The calls of one function: what is known of those with the same statics and avals."""
 
     audit: Audit
@@ -136,10 +109,11 @@ class _Calls:
             words = [program.statics[0] for program in list(log.programs) if program.statics]
             self.words = frozenset[str]().union(*words) if all(words) else frozenset()
         signature = log.callee.record(args, kwargs)
-        key = signature, *_forms(signature, self.words).values()
+        statics = _statics(signature, self.words)
+        key = signature, *(tuple(each.account.items()) for each in statics.values())
         if key not in self.known:
             program = log.trace_for(signature)
-            self.known[key] = list(_changes(log.name, program, signature))
+            self.known[key] = list(_changes(log.name, program, statics))
         return self.known[key]
 
 
@@ -154,46 +128,37 @@ def note_statics(program: ProgramEntry, observation: Observation | None) -> None
     words = frozenset() if observation is None or words & _READS_ANY else words | {""}
     if program.signature is not None:
         with contextlib.suppress(Exception):  # code of the values' own classes
-            program.statics = words, _states(program.signature, words)
+            program.statics = words, _statics(program.signature, words)
 
 
-def _forms(call: Signature, words: frozenset[str]) -> dict[str, Any]:
+def _statics(call: Signature, words: frozenset[str]) -> dict[str, Traced]:
     """Return what the classes and the statics of a call are, by path."""
-    forms: dict[str, Any] = dict(call.classes)
-    for path, value in call.all_statics.items():
-        forms[path] = fingerprint(value, words=words).form
-    return forms
-
-
-def _states(call: Signature, words: frozenset[str]) -> dict[str, CaptureState]:
-    values = {**call.classes, **call.all_statics}
-    return {
-        path: CaptureState(form, describe_value(values[path]), path, "", "", "", is_around=False)
-        for path, form in _forms(call, words).items()
+    found = {
+        path: Traced({(): PartToken(cls, cls)}, cls.__name__) for path, cls in call.classes.items()
     }
+    for path, value in call.all_statics.items():
+        found[path] = Traced(account_of(value, words), describe_value(value))
+    return found
 
 
-def _changes(name: str, program: ProgramEntry | None, call: Signature) -> Iterator[str]:
+def _changes(
+    name: str, program: ProgramEntry | None, statics: Mapping[str, Traced]
+) -> Iterator[str]:
     """Yield a line for each static that has another value in a program than in a call."""
-    if program is None or program.statics is None:
-        return
-    words, traced = program.statics
-    for path, state in _states(call, words).items():
-        if path in traced and _is_other(traced[path].form, state.form):
-            step, before, after = inner_change(traced[path], state)
-            yield f"{name} answered for `{path}{step}={before}`, but got `{after}`"
+    traced = {} if program is None or program.statics is None else program.statics[1]
+    for path in traced.keys() & statics.keys():
+        was, now = traced[path], statics[path]
+        if any(_is_compared(part, was, now) for part in differing(was.account, now.account)):
+            step, before, after = value_change(was, now)
+            way = "".join(map(str, (path, *step)))
+            yield f"{name} answered for `{way}={before}`, but got `{after}`"
 
 
-def _is_other(traced: Any, form: Any) -> bool:
-    """Return whether a static differs in what is compared by content.
+def _is_compared(part: Path, was: Traced, now: Traced) -> bool:
+    """Return whether a part is compared by content.
 
-    What is large is not compared, nor what a function captures: the trace has read that.
+    What is large is not, nor what a function holds: the trace has read that.
     """
-    if isinstance(traced, ByWeakId) and isinstance(form, ByWeakId):
-        return False
-    if not (isinstance(traced, Form) and isinstance(form, Form)):
-        return bool(traced != form)
-    if (traced.kind, traced.steps) != (form.kind, form.steps):
-        return True
-    is_function = traced.text == "<function>"
-    return not is_function and any(map(_is_other, traced.parts, form.parts))
+    tokens = was.account.get(part), now.account.get(part)
+    is_large = all(each is not None and isinstance(each.key, ByWeakId) for each in tokens)
+    return not is_large and not any(isinstance(step, Held) for step in part)

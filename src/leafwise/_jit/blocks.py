@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._captures.fingerprint import describe_value
+from leafwise._captures.check import describe_value
 from leafwise._captures.treatment import Way, lines_of
 from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events

@@ -60,7 +60,7 @@ _WIDTH: Final = 200
 
 
 class Body(Protocol):
-    """The function that JAX traces: `_TracedBody`."""
+    """The function that JAX traces: `TracedBody`."""
 
     program_log: ProgramLog
 

@@ -22,7 +22,6 @@ from typing import (
 import jax
 
 from leafwise._captures.observe import observing
-from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
@@ -149,6 +148,20 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
 
+# What the calls of `step = lw.jit(f)` run, which stands in `step.__call__`:
+#
+#     the first call        Guard.first_call adds notes to errors
+#         and its trace     TracedBody.__call__ runs f, and observes what that reads;
+#                           Guard.traced puts the check of this in step.__call__
+#     a later call          the check, and then what `jax.jit` made
+#         with a change     Guard.changed_call warns, or raises; what `jax.jit` made runs
+#                           under another number, so that JAX traces f again
+#     a call in a trace     the same; but the trace around it is the one that counts
+
+AUDITS: Final[list[Callable[[ProgramLog], Any]]] = []
+"""What `leafwise explain --audit` makes of the log of each function: it compares each call."""
+
+
 class StaleCheckedFunction(JittedFunction):
     """A `JitFunction`: what JAX made, the log of its programs, and the check of captures."""
 
@@ -160,19 +173,18 @@ class StaleCheckedFunction(JittedFunction):
         self._leafwise_jax = made
         self._leafwise_log: ProgramLog = log
         self._leafwise_body = body
+        self._leafwise_audits = [make(log) for make in AUDITS]
         self.set_call(made)
         self._leafwise_guard: Guard = Guard(self, made, log, stale)
 
-    def _is_first(self) -> bool:
-        return isinstance(vars(self).get("_leafwise_call"), _First)
-
     def set_call(self, call: Callable[..., Any]) -> None:
         """Let calls run this, with the arguments that JAX sees."""
-        if self._is_first() and not self._leafwise_log.programs:
-            return
         marked = self._leafwise_log.callee.marked
-        self._leafwise_call = call
-        self.__call__ = call if marked is None else marked.calling(call)
+        if marked is not None:
+            call = marked.calling(call)
+        for audit in self._leafwise_audits:
+            audit.inner, call = call, audit.call
+        self.__call__ = call
 
     def _staged(self, name: str, args: Any, kwargs: Any) -> Any:
         marked = self._leafwise_log.callee.marked
@@ -214,7 +226,7 @@ class StaleCheckedFunction(JittedFunction):
     def captures(self) -> "Captures":
         from leafwise._captures.captures import captures, captures_of  # noqa: PLC0415  # few ask
 
-        observed = self._leafwise_guard.bindings()
+        observed = self._leafwise_guard.reads()
         return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -244,53 +256,24 @@ class StaleCheckedFunction(JittedFunction):
         return _load, (self._leafwise_jax, self._leafwise_body, stale)
 
 
-class _First(functools.partial[Any]):
-    """What a function runs until a call has succeeded: it adds notes to errors."""
-
-
-def _call_first(find: Callable[[], Any], guard: Guard, *args: Any, **kwargs: Any) -> Any:
-    __tracebackhide__ = True
-    try:
-        result = guard.next_call()(*args, **kwargs)
-    except Exception as error:
-        add_uses(error, guard.made, args, kwargs)
-        raise
-    jitted = find()
-    # Else a trace has put the check of captures there.
-    if jitted is not None and jitted._is_first():  # noqa: SLF001
-        guard.block_changed()
-    return result
-
-
 def _load(made: Any, body: Any, stale: str) -> StaleCheckedFunction:
     """Unpickle: JAX drops the attributes."""
     functools.update_wrapper(made, body)
     made.__wrapped__ = body.callee.fun
-    return _checked(made, body, StaleAction(stale))
-
-
-AROUND: Final[list[Callable[[StaleCheckedFunction], StaleCheckedFunction]]] = []
-"""What `leafwise explain --audit` makes of each jitted function."""
-
-
-def _checked(made: Any, body: Any, stale: StaleAction) -> StaleCheckedFunction:
-    found = StaleCheckedFunction(made, body, stale)
-    for around in AROUND:
-        found = around(found)
-    return found
+    return StaleCheckedFunction(made, body, StaleAction(stale))
 
 
 R = TypeVar("R")
 
 
-class _TracedBody:
-    """The function that is handed to `jax.jit` in place of the user's."""
+class TracedBody:
+    """The function that is handed to `jax.jit`: JAX needs one object to trace and to compare."""
 
     __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
-        self._first: _TracedBody | None = None
+        self._first: TracedBody | None = None
         self.program_log = ProgramLog(callee)
         fun = callee.fun
         for name in functools.WRAPPER_ASSIGNMENTS:
@@ -306,7 +289,7 @@ class _TracedBody:
         """The user's function, for `inspect` and for JAX's messages."""
         return self.callee.fun
 
-    def share(self, first: "_TracedBody") -> None:
+    def share(self, first: "TracedBody") -> None:
         """Take over the log of an equal one, which lives as long from here on."""
         self._first, self.program_log = first, first.program_log
 
@@ -336,16 +319,15 @@ class _TracedBody:
         log = self.program_log
         explain_by_captures(log, program)
         start, observed = time.perf_counter(), None
-        if is_checked(log):
-            with numbered() if has_states(log) else contextlib.nullcontext() as number:
-                with observing() as observer:
-                    result = run()
-                reused = functions_inside()
-            program.trace_seconds = time.perf_counter() - start
-            observed = observe(log, program, observer, reused, number)
-        else:
+        with (
+            numbered() if has_states(log) else contextlib.nullcontext() as number,
+            observing() if is_checked(log) else contextlib.nullcontext() as observer,
+        ):
             result = run()
-            program.trace_seconds = time.perf_counter() - start
+            reused = functions_inside()
+        program.trace_seconds = time.perf_counter() - start
+        if observer is not None:
+            observed = observe(log, program, observer, reused, number)
         if log.note_trace is not None:
             log.note_trace(program, observed)
         body_ran(log, program)
@@ -356,7 +338,7 @@ class _TracedBody:
 
     def __eq__(self, other: object) -> bool:
         """Return whether JAX may take what it made for the other one."""
-        if not isinstance(other, _TracedBody):
+        if not isinstance(other, TracedBody):
             return NotImplemented
         mine, its = self.callee, other.callee
         fun, another = mine.find(), its.find()
@@ -383,21 +365,21 @@ class _TracedBody:
 
 
 _LOCK: Final = new_lock()
-_SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _TracedBody]]] = weakref.WeakKeyDictionary()
+_SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, TracedBody]]] = weakref.WeakKeyDictionary()
 
 
-_FIRST: Final[weakref.WeakKeyDictionary[_TracedBody, weakref.ref[_TracedBody]]] = (
+_FIRST: Final[weakref.WeakKeyDictionary[TracedBody, weakref.ref[TracedBody]]] = (
     weakref.WeakKeyDictionary()
 )
 """Of callables that compare by value: the first of each, by itself."""
 
 
-def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> _TracedBody:
+def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBody:
     """Unpickle in another process, where nothing else keeps the function alive."""
-    return _TracedBody(Callee(jitted_name(fun), lambda: fun, *options))
+    return TracedBody(Callee(jitted_name(fun), lambda: fun, *options))
 
 
-def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> _TracedBody:
+def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody:
     """Return what JAX traces in place of a function, which is one for equal `Callee.options`.
 
     JAX keeps what it made for a function as long as the function lives, so that a second
@@ -406,8 +388,8 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> _TracedBod
     methods, each has a traced body of its own; JAX takes equal ones for one another.
     """
 
-    def make(find: Callable[[], Any]) -> _TracedBody:
-        return _TracedBody(Callee(jitted_name(fun), find, *own))
+    def make(find: Callable[[], Any]) -> TracedBody:
+        return TracedBody(Callee(jitted_name(fun), find, *own))
 
     if not compares_by_identity(type(fun)):
         body = make(lambda: fun)
@@ -454,12 +436,12 @@ def jit(
     times are recorded, and compared with those of earlier calls. No array is kept.
 
     What the function reads from globals, closures, defaults and attributes is a part of the
-    program that JAX makes. It is fingerprinted after each trace, and each call checks that it has
-    not changed: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
-    (128 parts) by content. Without captures that could change nothing runs per call. When
-    something has changed, the function is traced with the new values; the programs of the last 8
-    states are kept, so that going back to old values costs no trace. In a block of
-    `leafwise.debug.check_captures` the programs themselves are compared.
+    program that JAX makes. Each call checks that it has not changed since the trace: by identity,
+    of small NumPy arrays (1 KiB), containers (32 items) and objects (128 parts) by content. Without
+    captures that could change nothing runs per call. When something has changed, the function is
+    traced with the new values; the programs of the last 8 states are kept, so that going back to
+    old values costs no trace. In a block of `leafwise.debug.check_captures` the programs themselves
+    are compared.
 
     The first use in a process makes JAX trace and compile once more what it has compiled before:
     a context of leafwise becomes a part of JAX's key (`jax.make_user_context`).
@@ -533,12 +515,7 @@ def jit(
         if marked is not None:
             places = places.union(marked.arguments)
             options = {**options, "static_argnums": places.numbers, "static_argnames": places.names}
-    jitted = jit_with_log(fun, options, action, marked, timeout)
-    # As its author wrote `leafwise.jit`.
-    jitted._leafwise_log.warns = True  # noqa: SLF001
-    if not jitted._leafwise_log.programs:  # noqa: SLF001
-        # Calls add notes to JAX's errors, until one has succeeded.
-        jitted.set_call(_First(_call_first, weakref.ref(jitted), jitted._leafwise_guard))  # noqa: SLF001
+    jitted = jit_with_log(fun, options, action, marked, timeout, is_authors=True)
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 
@@ -548,8 +525,13 @@ def jit_with_log(
     stale: StaleAction,
     marked: StaticParameters | None = None,
     timeout: float | None = None,
+    *,
+    is_authors: bool = False,
 ) -> Any:
-    """Return what `jax.jit` makes of a function, with a log of its programs."""
+    """Return what `jax.jit` makes of a function, with a log of its programs.
+
+    Where its author wrote `leafwise.jit`, it warns of storms, and adds notes to JAX's errors.
+    """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JIT(fun, **options)  # which raises
@@ -560,7 +542,8 @@ def jit_with_log(
     body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, observed))
     jitted: Any = JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
-    return _checked(jitted, body, stale)
+    body.program_log.warns |= is_authors
+    return StaleCheckedFunction(jitted, body, stale)
 
 
 def _check_hash(fun: Callable[..., Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._captures.fingerprint import captured_by, describe_changes
+from leafwise._captures.reads import captured_by, describe_changes
 from leafwise._compare.changes import definition_of
 from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, recreated_function

@@ -10,8 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from leafwise._captures.bindings import names_in, reachable
-from leafwise._captures.fingerprint import Observation
+from leafwise._captures.reads import Captured, names_in, reachable
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
 from leafwise._compare.jitted_call import made_at
@@ -24,6 +23,7 @@ from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._jit.clears import CLEARS, reason_of_clear
+from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.classes import is_a
@@ -106,8 +106,7 @@ class ProgramEntry:
         earlier: The line of the call that it is compared with.
         state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
             of another trace around it.
-        captured: What the function captured when it was traced; None if it was not observed.
-        observation: Where that was.
+        observation: What the trace read; None if it was not observed.
         statics: What its statics were after the trace, for the audit; None if there is none.
         digests: Digests of the NumPy arrays among its constants; None if nobody asked.
         clears: How often JAX's caches had been cleared before, as far as that is noted.
@@ -129,7 +128,6 @@ class ProgramEntry:
     is_inner: bool = False
     earlier: Site | None = None
     state: int = 0
-    captured: Any = None
     observation: Observation | None = None
     statics: Any = None
     digests: list[bytes] | None = None
@@ -192,7 +190,6 @@ class ProgramLog:
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
         self.note_trace: Callable[[ProgramEntry, Observation | None], None] | None = None
-        self.states: set[int] = set()
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
         self._lock = new_lock()
@@ -201,9 +198,8 @@ class ProgramLog:
     def _drop_live(self) -> None:
         """Start again with the programs that JAX has, which are none."""
         self._traced: list[ProgramEntry] = []
-        self.states.clear()
-        self.latest: tuple[Any, int] | None = None
-        """The captures for which a state was last entered, and its number."""
+        self.states: dict[int, dict[Any, Captured]] = {0: {}}
+        """The captures of each state, by its number, as far as its programs read them."""
         self._nearby = NearbyPrograms()
 
     def explain(
@@ -385,7 +381,7 @@ class ProgramLog:
         """Return an observation, or one that an earlier trace has, if that is equal."""
         for program in self._traced[-1:]:
             known = program.observation
-            if known is not None and known.fingerprint == observation.fingerprint:
+            if known is not None and known.captured == observation.captured:
                 return known
         return observation
 
@@ -396,16 +392,23 @@ class ProgramLog:
         same = [entry for entry in known if entry.place == program.place]
         return program if program.outcome is Outcome.RETRACE or not same else same[-1]
 
-    def new_state(self) -> int:
+    def new_state(self, captured: dict[Any, Captured]) -> int:
         """Return the number of a new state of the captures."""
         number = new_number()
         with self._lock:
-            self.states.add(number)
+            self.states[number] = captured
         return number
+
+    def note_captured(self, number: int, captured: dict[Any, Captured]) -> None:
+        """Note what a trace in a state has read; before the first, that is all of its captures."""
+        is_first = all(each.state != number for each in self.traced())
+        with self._lock:
+            if number in self.states:
+                self.states[number] = captured if is_first else self.states[number] | captured
 
     def is_own(self, number: int) -> bool:
         """Return whether a number in JAX's key is that of a state, and not of a trace around."""
-        return not number or number in self.states
+        return number in self.states
 
     def clear_caches(self) -> None:
         """Let JAX drop its programs of the function, through whatever it was jitted with."""
@@ -419,7 +422,7 @@ class ProgramLog:
             dropped = max(0, len(self.programs) - _MOST_RETIRED)
             del self.programs[:dropped]
             for program in self.programs:
-                program.live, program.observation, program.captured = False, None, None
+                program.live, program.observation = False, None
                 found = program.explanation
                 if dropped and found.nearest is not None:
                     place = found.nearest - dropped if found.nearest >= dropped else None

@@ -1,48 +1,29 @@
 """What happens at a call when a capture changed since the trace.
 
-Before each call a generated check asks whether every capture is the object that it was
-(`quick_check`). Only where one is not are all captures fingerprinted, and the state that they are
-in is found. Each state has a number, which is in JAX's key: the programs of other states are kept
-apart, and a state that comes back finds its own.
+Before each call a generated check asks whether every capture is as it was (`Current.check`). Only
+where one is not are all of them compared, and the state that they are in is found. Each state has a
+number, which is in JAX's key: the programs of other states are kept apart, and a state that comes
+back, as of a flag that is set for training and reset for evaluation, finds its own.
 """
 
 import contextlib
 import dataclasses
-import functools
 import inspect
-import linecache
-import re
-import types
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.bindings import Binding
-from leafwise._captures.fingerprint import (
-    Fingerprint,
-    FingerprintedFunction,
-    Key,
-    Observation,
-    Probe,
-    Source,
-    changed,
-    file_and_line,
-    fingerprint_bindings,
-    format_change,
-    inner_change,
-    union,
-)
-from leafwise._captures.forms import Names
 from leafwise._captures.observe import Observer
-from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
+from leafwise._captures.reads import Current, Read, changed, format_change, value_change
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
+from leafwise._compare.jax_errors import add_uses
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import current_number, is_traced_afresh, with_number
@@ -58,20 +39,21 @@ from leafwise._jit.blocks import (
 )
 from leafwise._jit.callee import capturing_function, code_id
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._jit.trace_numbers import is_in_body, note, read_before, trace_afresh
-from leafwise._objects.attributes import (
-    dict_of,
-    in_class,
-    is_plain,
-    keeps_in_dict,
-    name_of,
-    of_partial,
+from leafwise._jit.trace_numbers import (
+    Observation,
+    Source,
+    file_and_line,
+    is_in_body,
+    note,
+    read_before,
+    trace_afresh,
 )
+from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import site_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
-from leafwise._objects.names import Item
-from leafwise._objects.stand_ins import MISSING, Verbatim
+from leafwise._objects.stand_ins import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
 exclude_file(__file__)  # an error shows the frames that it has under `jax.jit`
@@ -111,14 +93,15 @@ def observe(
         reads: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
-    program.captured, program.observation = reads.fingerprint, reads
+    program.observation = reads
     if number is not None:
         note(number, reads)
+    log.note_captured(program.state, reads.captured)
     if all(guard.action is not StaleAction.IGNORE for guard in list(log.guards)):
         # The captures were those of this state: what is another now, the trace itself has changed.
-        for trace in log.traced():
-            own: Fingerprint = (trace.state == program.state and trace.captured) or {}
-            own |= {key: reads.fingerprint[key] for key in own.keys() & reads.fingerprint.keys()}
+        same = [trace.observation for trace in log.traced() if trace.state == program.state]
+        for own in [each.captured for each in same if each is not None]:
+            own |= {key: reads.captured[key] for key in own.keys() & reads.captured.keys()}
     return reads
 
 
@@ -147,8 +130,9 @@ class Guard:
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
         self._state: int | None = None  # of the last call that was checked
-        self._counts: Counter[Key] = Counter()
+        self._counts: Counter[Any] = Counter()
         self._lock = new_lock()
+        self._is_first = log.warns and not log.programs
         log.guards.add(self)
         follow_blocks(self)
         self.block_changed()  # another `jit` of this function may have programs already
@@ -165,26 +149,42 @@ class Guard:
         name, fun = self._log.name, self.made.__wrapped__
         return f"{name_of(fun)}.__call__" if name == "<unnamed function>" else name
 
-    def bindings(self) -> list[Binding]:
-        """Return the places that the function has read."""
-        return union(dict.fromkeys(each.observation for each in self._log.traced()))
+    def reads(self) -> list[Read]:
+        """Return the places that the function has read, each once."""
+        found: dict[Any, Read] = {}
+        for each in dict.fromkeys(trace.observation for trace in self._log.traced()):
+            found |= {} if each is None else each.reads
+        return list(found.values())
 
-    def current(self) -> FingerprintedFunction:
+    def current(self) -> Current:
         """Return what is in these places now."""
-        return fingerprint_bindings(self.bindings())
+        return Current(self.reads())
 
     # What a call runs.
 
     def block_changed(self) -> None:
-        """Fingerprint everything at the next call, if there is anything to check."""
-        self._install(self.next_call())
+        """Compare everything at the next call, if there is anything to check."""
+        self._install(self._next_call())
 
-    def next_call(self) -> Callable[..., Any]:
+    def first_call(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call, as long as no call has succeeded."""
+        __tracebackhide__ = True
+        try:
+            result = self._next_call()(*args, **kwargs)
+        except Exception as error:
+            add_uses(error, self.made, args, kwargs)
+            raise
+        if self._is_first:  # no trace has put a check in its place
+            self._is_first = False
+            self.block_changed()
+        return result
+
+    def _next_call(self) -> Callable[..., Any]:
         """Return what a call runs, as long as nothing is known of the captures."""
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
-        traced = any(each.captured is not None for each in self._log.traced())
+        traced = any(each.observation is not None for each in self._log.traced())
         checks = block.is_exact or traced if block is not None else traced and not is_ignored
-        return self._recheck if checks else self.made
+        return self.changed_call if checks else self.made
 
     def traced(self) -> None:
         """Check from now on what a trace has read, too."""
@@ -197,30 +197,29 @@ class Guard:
 
     def _install(self, call: Callable[..., Any]) -> None:
         jitted: Any = self._find_jitted()
+        self._is_first &= not self._log.programs
+        call = self.first_call if self._is_first else call
         if jitted is not None:
             jitted.set_call(call)
 
-    def _check_against(self, current: FingerprintedFunction, state: int) -> None:
+    def _check_against(self, current: Current, state: int) -> None:
         """Install the check against these values, which are those of a state."""
         self._state = state
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
-        traced = self._log.traced()
-        kinds = {(id(each.captured), each.state) for each in traced}
+        kinds = {(id(each.observation), each.state) for each in self._log.traced()}
         # A program of another state may be the one that answers.
         is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
         call = _in_state(self.made, state)
         if block is not None and block.is_exact:
-            self._install(self._recheck)
-        elif not current.probes or (block is None and is_ignored):
+            self._install(self.changed_call)
+        elif not current.captured or (block is None and is_ignored):
             self._install(call)
         elif is_mixed:
-            self._install(self._recheck)
+            self._install(self.changed_call)
         else:
-            own = {key for each in traced if each.state == state for key in each.captured or ()}
-            probes = [each for each in current.probes if each.place.key in own]
-            self._install(quick_check(probes, call, self._recheck))
+            self._install(current.check(call, self.changed_call, self._log.states[state]))
 
-    def _recheck(self, /, *args: Any, **kwargs: Any) -> Any:
+    def changed_call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call, where some capture may not be the object that it was."""
         __tracebackhide__ = True
         if jax.config.jax_disable_jit:
@@ -231,9 +230,9 @@ class Guard:
         stale = {} if is_unsaid else self._stale(args, kwargs, current, state)
         self._deliver(stale, args)
         block = current_block()
-        state = self._enter(current, state)
+        state = self._enter(current)
         if stale and block is not None and not block.is_exact:
-            self._install(self._recheck)
+            self._install(self.changed_call)
         else:
             self._check_against(current, state)
         # Inside a trace the program around it is the one that counts.
@@ -244,36 +243,29 @@ class Guard:
 
     # The states of the captures.
 
-    def _find_state(self, current: FingerprintedFunction) -> int | None:
+    def _find_state(self, current: Current) -> int | None:
         """Return the latest state in which the captures are as they are now; None if none is."""
         if self.action is StaleAction.IGNORE:
             return 0
-        traced = [each for each in self._log.traced() if self._log.is_own(each.state)]
-        if not traced:
-            return 0
-        kinds = {(each.state, id(each.captured)): each for each in traced}
-        states = dict.fromkeys(each.state for each in reversed(traced))
-        others = {state for (state, *_), each in kinds.items() if _changes(each, current)}
-        return next((state for state in states if state not in others), None)
+        states = reversed(list(self._log.states.items()))
+        same = (each for each, captured in states if not changed(captured, current.captured))
+        return next(same, None)
 
-    def _enter(self, current: FingerprintedFunction, state: int | None) -> int:
-        """Return a state as it was found, or the number of a new one."""
+    def _enter(self, current: Current) -> int:
+        """Return the state in which the captures are as they are now; a new one if none is."""
         log = self._log
-        if state is not None:
-            return state
-        with self._lock:
-            if log.latest is not None and log.latest[0] == current.fingerprint:
-                return log.latest[1]  # another thread is about to trace in it
+        with self._lock:  # another thread may be about to trace in it
+            state = self._find_state(current)
+            if state is not None:
+                return state
             stale = _stale_captures(log.name, log.traced()[-1], current)
-            values = [each.value for each in current.probes if each.place.key in stale]
-            arrays = [each for each in values if isinstance(each, np.ndarray)]
+            arrays = [each for key in stale if is_a(each := current.values[key], np.ndarray)]
             # JAX takes a copy of an array to convert it, and keeps it as long as some program does.
             if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
-            if len(log.states) + 1 < MOST_STATES:
-                log.latest = current.fingerprint, log.new_state()
-                return log.latest[1]
+            if len(log.states) < MOST_STATES:
+                return log.new_state(current.captured)
             log.retire(_reasons(stale))
             log.clear_caches()
             return 0
@@ -281,14 +273,13 @@ class Guard:
     @contextlib.contextmanager
     def entered(self) -> Generator[None, None, None]:
         """Trace or lower a call in this block in the state of its captures."""
-        current = self.current()
-        state = self._enter(current, self._find_state(current))
+        state = self._enter(self.current())
         with with_number(state) if state else contextlib.nullcontext():
             yield
 
     # Reports.
 
-    def _deliver(self, found: dict[Key, StaleCapture], args: Any) -> None:
+    def _deliver(self, found: dict[Any, StaleCapture], args: Any) -> None:
         """Raise, warn or note what is stale."""
         __tracebackhide__ = True
         block, action = current_block(), self.action
@@ -306,8 +297,8 @@ class Guard:
                 warnings.warn_explicit(text, StaleCaptureWarning, file, line)
 
     def _stale(
-        self, args: Any, kwargs: Any, current: FingerprintedFunction, state: int | None
-    ) -> dict[Key, StaleCapture]:
+        self, args: Any, kwargs: Any, current: Current, state: int | None
+    ) -> dict[Any, StaleCapture]:
         """Return what changed since the trace of another state that would answer a call."""
         ran = any(each.is_compiled for each in self._log.traced())
         if ran and dispatch_entries(self.made) == 0:  # the caches of the process were cleared
@@ -329,7 +320,7 @@ class Guard:
         own = id(getattr(self.made.__wrapped__, "__self__", None))
         return {key: found[key] for key in found if key[0] != "object" or key[1] == own}
 
-    def stale_captures(self, args: Any, kwargs: Any) -> dict[Key, StaleCapture]:
+    def stale_captures(self, args: Any, kwargs: Any) -> dict[Any, StaleCapture]:
         """Return what changed since the trace whose program a call would get."""
         current = self.current()
         return self._stale(args, kwargs, current, self._find_state(current))
@@ -380,7 +371,9 @@ class Guard:
             what = self.name, "program", change.line, change.before, change.after
             capture = StaleCapture(self.name, "", *what, site_of(inspect.currentframe()))
             self._deliver({("program", change.line): capture}, args)
-        return state if block.action is StaleAction.IGNORE else self._log.new_state()
+        if block.action is StaleAction.IGNORE:
+            return state
+        return self._log.new_state(self.current().captured)
 
 
 def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
@@ -394,154 +387,40 @@ def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
     return call if state else made
 
 
-def _changes(program: ProgramEntry, current: FingerprintedFunction) -> list[Key]:
+def _changes(program: ProgramEntry, current: Current) -> list[Any]:
     """Return the captures that are not as they were.
 
     Of functions, and objects whose methods run, the innermost one, where nothing else is.
     """
-    keys = [] if program.captured is None else changed(program.captured, current.fingerprint)
-    inner = [key for key in keys if not current.fingerprint[key].is_around] or keys[-1:]
+    seen, now = program.observation, current.captured
+    keys = [] if seen is None else changed(seen.captured, now)
+    inner = [key for key in keys if not now[key].is_around] or keys[-1:]
     ways = {(*key[:-1], key[-1][:n]) for key in inner for n in range(len(key[-1]))}
     return [key for key in inner if key not in ways]  # those that lead to no other one
 
 
-def _stale_captures(
-    name: str, program: ProgramEntry, current: FingerprintedFunction
-) -> dict[Key, StaleCapture]:
+def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[Any, StaleCapture]:
     """Return what a function captures that changed since a trace."""
-    values = {probe.place.key: probe.value for probe in current.probes}
-    site = site_of(inspect.currentframe())
-    stale: dict[Key, StaleCapture] = {}
-    keys = _changes(program, current)
-    changes = {key: inner_change(program.captured[key], current.fingerprint[key]) for key in keys}
-    whole = [
-        (current.fingerprint[key].name, *texts)
-        for key, (path, *texts) in changes.items()
-        if not path
-    ]
-    for key, (path, *texts) in changes.items():
-        step = re.search(r"[.[][^.[]*$", path)
-        if step and any(name.endswith(step[0]) and texts == other for name, *other in whole):
+    site, stale = site_of(inspect.currentframe()), dict[Any, StaleCapture]()
+    old = {} if program.observation is None else program.observation.captured
+    pairs = {key: (old[key], current.captured[key]) for key in _changes(program, current)}
+    paths = {key: value_change(*pair).path for key, pair in pairs.items()}
+    tokens = {key: [each.account.get(paths[key]) for each in pair] for key, pair in pairs.items()}
+    whole = [(now.name, tokens[key]) for key, (_, now) in pairs.items() if not paths[key]]
+    for key, (was, now) in pairs.items():
+        step = "".join(map(str, paths[key][-1:]))
+        if step and any(name.endswith(step) and tokens[key] == its for name, its in whole):
             continue  # what is in it has another way, which is a capture of its own
-        was, now = program.captured[key], current.fingerprint[key]
-        before, after = format_change(was, now)
-        what = now.name, now.reader, now.holder, now.site or was.site
-        stale[key] = StaleCapture(name, *what, before, after, site, way_of(values[key]))
+        what = now.name, now.read.reader, now.read.place.holder, now.read.site or was.read.site
+        texts = format_change(was, now)
+        stale[key] = StaleCapture(name, *what, *texts, site, way_of(current.values[key]))
     return stale
 
 
-def _reasons(stale: dict[Key, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
+def _reasons(stale: dict[Any, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
     """Return the reasons that captures are for a program of another outcome."""
     kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
     return [
         Reason(each.name, kind, outcome, Verbatim(each.before), Verbatim(each.after), cause)
         for each in stale.values()
     ]
-
-
-# The check before each call.
-
-_FILE: Final = "<leafwise check of captures, {} terms>"
-
-
-def quick_check(
-    probes: Sequence[Probe], call: Callable[..., Any], recheck: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Return the check of some captures, which calls one of two functions."""
-    names, terms = Names(), list[str]()
-    for probe in probes:
-        found = _read_expression(probe.place, probe.value, names, terms)
-        terms += probe.fingerprinted.source(found, names)
-    make = _compiled(", ".join(["call", "recheck", *names.values]), tuple(terms))
-    check: Callable[..., Any] = make(call, recheck, *names.values.values())
-    return check
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Any]:
-    lines = [
-        f"def make({parameters}):",
-        "    def check(*args, **kwargs):",
-        "        __tracebackhide__ = True",
-        "        try:",
-        "            same = (",
-        *[f"                {'and ' * (place > 0)}{each}" for place, each in enumerate(terms)],
-        "            )",
-        "        except Exception:",
-        "            same = False",
-        "        return call(*args, **kwargs) if same else recheck(*args, **kwargs)",
-        "    return check",
-    ]
-    source = "\n".join(lines) + "\n"
-    filename = _FILE.format(len(terms))
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace: dict[str, Any] = {"__name__": __name__}
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
-    made: Callable[..., Any] = namespace["make"]
-    return made
-
-
-def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list[str]) -> str:
-    """Return the expression that reads a place, as long as the terms that it adds are true."""
-    at, first, text = place.start(), len(terms), _root(place, names)
-    for step in place.steps if text else ():
-        text, at = _next(text, at, step, names, terms)
-        if not text:
-            break
-    if text and at is value and at is not MISSING:
-        return text
-    del terms[first:]
-    return f"{names.of('read', place.read)}()"
-
-
-def _next(text: str, at: Any, step: str | Item, names: Names, terms: list[str]) -> tuple[str, Any]:
-    """Return the expression one step further on, and its value; no text if there is none."""
-    if isinstance(step, Item):
-        return f"{text}[{names.of('key', step.key)}]", item_of(at, step.key)
-    if step == "__class__":
-        return f"type({text})", type(at)
-    if is_plain(at, step):
-        return f"{text}.{step}", getattr(at, step, MISSING)
-    if _is_method(at, step):
-        if hasattr(at, "__dict__"):
-            terms.append(f"{step!r} not in {text}.__dict__")
-        return f"type({text}).{step}", getattr(type(at), step)
-    kind = type(at)
-    is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the dict of an instance
-    if keeps_in_dict(kind) and step in dict_of(at) and not is_first:
-        find = names.of("getattribute", object.__getattribute__)
-        return f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
-    return "", at
-
-
-def _is_method(value: Any, name: str) -> bool:
-    """Return whether an attribute is a function of the class, which nothing comes before."""
-    kind: Any = type(value)
-    if issubclass(kind, type) or type(kind) is not type or not is_plain(value, "__class__"):
-        return False
-    return type(in_class(kind, name)) is types.FunctionType and name not in dict_of(value)
-
-
-def _root(place: CapturedPlace, names: Names) -> str:
-    """Return the expression that reads the variable where a place starts; none for a rare one."""
-    if place.start() is GONE:  # a moment ago it was there
-        return ""
-    owner, variable = place.owner(), place.variable
-    match place.holder:
-        case BoundIn.GLOBAL if variable in owner:  # and no builtin
-            return f"{names.of('names', owner)}[{variable!r}]"
-        case BoundIn.CLOSURE:
-            return f"{names.of('cell', cell_of(owner, str(variable)))}.cell_contents"
-        case BoundIn.DEFAULT:
-            code, found = owner.__code__, f"{names.of('ref', place.owner)}()"
-            if variable in (owner.__kwdefaults__ or ()):
-                return f"{found}.__kwdefaults__[{variable!r}]"
-            return f"{found}.__defaults__[{code.co_varnames.index(variable) - code.co_argcount}]"
-        case BoundIn.PARTIAL:
-            _, args, keywords = of_partial(owner)
-            held = keywords if isinstance(variable, str) else args
-            return f"{names.of('held', held)}[{variable!r}]"
-        case BoundIn.ATTRIBUTE:
-            return f"{names.of('ref', place.owner)}()"
-        case _:
-            return ""

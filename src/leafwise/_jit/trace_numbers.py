@@ -8,15 +8,68 @@ was read is as it was; otherwise the number is a new one.
 import contextlib
 import functools
 import threading
+import types
 import weakref
 from collections import Counter
-from collections.abc import Generator, Iterable
-from typing import Final
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, TypeAlias
 
-from leafwise._captures.bindings import Binding
-from leafwise._captures.fingerprint import Observation, Source
+from leafwise._captures.observe import Run
+from leafwise._captures.reads import Captured, Current, Read, changed, reads_of
 from leafwise._jax.context import new_number, with_number
 from leafwise._objects.locks import new_lock
+
+Source: TypeAlias = tuple[str, int]
+"""The file and the first line of a function."""
+
+
+def file_and_line(code: types.CodeType) -> Source:
+    """Return where the function of a code stands."""
+    return code.co_filename, code.co_firstlineno
+
+
+class Observation:
+    """What the functions that ran in a trace read, as it was at its end; nothing is kept alive."""
+
+    def __init__(
+        self, runs: list[Run], root: Callable[..., Any], reused: Iterable[Read] = ()
+    ) -> None:
+        self.reads = {each.place.key: each for each in (*reads_of(runs, root), *reused)}
+        current = Current(self.reads.values(), is_weak=True)
+        self.captured: dict[Any, Captured] = current.captured
+        self.words = frozenset[str]().union(*(each.words for each in self.reads.values()))
+        self._check = current.check(_yes, _no)
+        self._around: dict[types.CodeType, set[types.CodeType]] = {}
+        for run in runs:
+            self._around.setdefault(run.code, {run.code}).update(run.inside)
+
+    def read_in(self, source: Source) -> list[Read]:
+        """Return what is read by a function of this trace or by code run inside it.
+
+        What every function of the trace reads is among that.
+        """
+        inside = {
+            code for code, around in self._around.items() if source in map(file_and_line, around)
+        }
+        if not inside:
+            return []
+        return [read for read in self.reads.values() if read.code in inside or read.itself]
+
+    def is_unchanged(self) -> bool:
+        """Return whether all places have what they had."""
+        if self._check():
+            return True
+        current = Current(self.reads.values(), is_weak=True)
+        self._check = current.check(_yes, _no)  # without objects that nobody has any more
+        return not changed(self.captured, current.captured)
+
+
+def _yes() -> bool:
+    return True
+
+
+def _no() -> bool:
+    return False
 
 
 class _Numbers:
@@ -69,11 +122,11 @@ def note(number: int, observation: Observation) -> None:
     key = id(observation)
     with _LOCK:
         _NOTED[key] = weakref.ref(observation, functools.partial(_NOTED.pop, key))
-        if number == _NUMBERS.latest and observation.bindings:
+        if number == _NUMBERS.latest and observation.reads:
             _NUMBERS.observations[key] = observation
 
 
-def read_before(reused: Iterable[Source]) -> list[Binding]:
+def read_before(reused: Iterable[Source]) -> list[Read]:
     """Return what functions read that JAX has taken up from other traces."""
     known = [each for find in list(_NOTED.values()) if (each := find()) is not None]
     return [read for source in reused for each in known for read in each.read_in(source)]

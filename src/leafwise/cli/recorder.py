@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import jax
 
 from leafwise._captures.captures import captures
-from leafwise._captures.fingerprint import describe_changes
+from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of
 from leafwise._compare.fixes import Cause, once, recreated_function
 from leafwise._compare.jitted_call import jit_once_fix
@@ -39,7 +39,7 @@ from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit.audit import Audit
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switch_block
 from leafwise._jit.callee import code_id, definition
-from leafwise._jit.jit import AROUND, jit_with_log
+from leafwise._jit.jit import AUDITS, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
@@ -132,7 +132,7 @@ class Recorder(CaptureChecks):
             namespace.jit = self._checked_jit()
             switch_block(self, is_on=True)
         if self._audit is not None:
-            AROUND.append(self._audit.function)
+            AUDITS.append(self._audit.calls_of)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
         if self._programs is not None:
@@ -146,7 +146,7 @@ class Recorder(CaptureChecks):
             self._programs.stop()
         switch_block(self, is_on=False)
         self._unwatch()
-        AROUND.clear()
+        AUDITS.clear()
         follow_functions(on=False)
         namespace: Any = jax
         namespace.jit = self._original

@@ -1,6 +1,5 @@
-"""What a fingerprint covers of a captured value, and what it says of a change."""
+"""What the check of a captured value covers, and what is said of a change."""
 
-import dataclasses
 import functools
 import threading
 import types
@@ -11,11 +10,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.checks import check_of
 
 import leafwise as lw
-from leafwise._captures.bindings import bindings_of, reachable
-from leafwise._captures.fingerprint import fingerprint_bindings, format_change
-from leafwise._captures.forms import check_of, fingerprint
+from leafwise._captures.check import account_of, describe_value
+from leafwise._captures.reads import Traced, format_change
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
@@ -28,16 +27,9 @@ class Thing:
         vars(self).update(held)
 
 
-def entry(value: Any) -> Any:
+def entry(value: Any) -> Traced:
     """Return what is kept of a captured value."""
-
-    def function(x: Any) -> Any:
-        return x, repr(value)
-
-    bindings = bindings_of(reachable(function), function)
-    whole = [dataclasses.replace(each, words=frozenset()) for each in bindings]
-    found = fingerprint_bindings(whole).fingerprint.values()
-    return next(each for each in found if each.name == "value")
+    return Traced(account_of(value), describe_value(value))
 
 
 ODD: dict[str, Callable[[], Any]] = {
@@ -54,17 +46,16 @@ ODD: dict[str, Callable[[], Any]] = {
 def test_an_odd_or_large_part_hides_no_other(make: Callable[[], Any]) -> None:
     """It is known by identity; what stands before, behind and inside others is compared."""
     thing: Any = Thing(a=1, odd=make(), rate=1.0, then=types.SimpleNamespace(rate=1.0))
-    before = fingerprint(thing)
-    is_unchanged = check_of(before)
+    before, is_unchanged = account_of(thing), check_of(thing)
     assert is_unchanged(thing)
-    assert fingerprint(thing).form == before.form
+    assert account_of(thing) == before
     for holder, name in ((thing, "a"), (thing, "rate"), (thing.then, "rate"), (thing, "odd")):
         kept = getattr(holder, name)
         setattr(holder, name, make() if name == "odd" else 2)
         assert not is_unchanged(thing)
-        assert fingerprint(thing).form != before.form or name == "odd"
+        assert account_of(thing) != before or name == "odd"
         setattr(holder, name, kept)
-        assert fingerprint(thing).form == before.form
+        assert account_of(thing) == before
 
 
 INNER: dict[str, tuple[Any, Any, tuple[str, str, str]]] = {

@@ -9,17 +9,27 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._captures.check import (
+    FUNCTION,
+    Account,
+    Fold,
+    Held,
+    Path,
+    check_function,
+    describe_value,
+)
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
     GONE,
     BoundIn,
-    CapturedPlace,
+    Names,
+    Place,
     class_place,
     defaults_of,
     object_place,
@@ -27,6 +37,7 @@ from leafwise._captures.places import (
     place_of,
     step_into,
 )
+from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.attributes import (
     MemberKind,
     functions_behind,
@@ -36,6 +47,7 @@ from leafwise._objects.attributes import (
     is_callable,
     is_installed,
     is_of_package,
+    is_plain_object,
     is_tree,
     items_in,
     never_changes,
@@ -43,20 +55,20 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.classes import is_a, module_of, read
-from leafwise._objects.code import is_installed_module
+from leafwise._objects.code import facts_of, int_as_float, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
 
-_Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
+_Arguments: TypeAlias = dict[tuple[Any, str], Place]
 """The arguments that a partial has for functions, by their parameters."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Binding:
+class Read:
     """One place outside its arguments that a function reads."""
 
-    place: CapturedPlace
+    place: Place
     code: types.CodeType | None = None  # which reads it
     line: int = 0  # of the first read; 0 if there is none
     itself: bool = False
@@ -71,8 +83,14 @@ class Binding:
         """The name of the function that reads it."""
         return "" if self.code is None else self.code.co_qualname
 
+    @property
+    def site(self) -> str:
+        """The line that reads it: ``train.py:12``."""
+        code = self.code
+        return "" if code is None else f"{code.co_filename}:{self.line or code.co_firstlineno}"
 
-def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
+
+def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
     """Return all that functions read from outside, each place once: what ran, and what was called.
 
     A place behind an object or a variable that ends with the trace is reached by another way.
@@ -86,7 +104,7 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     known: set[Any] = set()
     for run, _, method in every:
         if method is not None:
-            reads.append(Binding(method, run.code, run.code.co_firstlineno))
+            reads.append(Read(method, run.code, run.code.co_firstlineno))
         for chain in run.chains(run.code):
             is_read = (run.function, run.code) in known and chain.root is not Root.LOCAL
             start = None if is_read else _start(run, chain, arguments)
@@ -95,7 +113,7 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
                 start = object_place(chain.name, start.read())
             reads += [] if start is None else _follow(start, chain, run.code)
         known.add((run.function, run.code))
-    found: dict[Any, Binding] = {}
+    found: dict[Any, Read] = {}
     for each in reads:
         place, holder = each.place, named.get(each.place.root)
         place = place if holder is None else holder.then(*place.steps)
@@ -105,7 +123,7 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
         is_receiver = id(value) in receivers
         if is_receiver:
             named.setdefault(("object", id(value)), place)
-        found[place.key] = Binding(
+        found[place.key] = Read(
             place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
         )
     return list(found.values())
@@ -118,11 +136,11 @@ def names_in(runs: Iterable[Run]) -> frozenset[str]:
     return frozenset(texts).union(*(code.co_names for code in codes))
 
 
-def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:
+def _cells(runs: list[Run]) -> dict[Any, Place]:
     """Return the places of variables closed over by functions that no other one made."""
     made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
     outermost = [run.function for run in runs if run.function and run.code not in made]
-    found: dict[Any, CapturedPlace] = {}
+    found: dict[Any, Place] = {}
     for function in outermost:
         for name in function.__code__.co_freevars:
             place = place_of(BoundIn.CLOSURE, function, name)
@@ -185,7 +203,7 @@ def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
             yield from (each for each in items_in(value) if is_callable(each))
 
 
-def _receiver(run: Run) -> tuple[Any, CapturedPlace | None]:
+def _receiver(run: Run) -> tuple[Any, Place | None]:
     """Return the object whose method ran, and where its class has that; None if it is none."""
     first, function = next(iter(run.given.values()), None), run.function
     cls = first if is_a(first, type) else type(first)
@@ -198,9 +216,9 @@ def _receiver(run: Run) -> tuple[Any, CapturedPlace | None]:
     return None, None
 
 
-def _around(root: Any) -> tuple[list[Binding], _Arguments]:
+def _around(root: Any) -> tuple[list[Read], _Arguments]:
     """Return what a package is given, and what a partial has for functions of the user's."""
-    found: list[Binding] = []
+    found: list[Read] = []
     arguments: _Arguments = {}
     while not is_a(root, BoundMethod):
         if not is_a(root, functools.partial):
@@ -216,15 +234,15 @@ def _around(root: Any) -> tuple[list[Binding], _Arguments]:
             if is_own:
                 arguments[called, place.name] = place
             else:
-                found.append(Binding(place))
+                found.append(Read(place))
         root = func
     itself = object_place("self", root)
     if itself is not None and is_installed_module(module_of(type(root))) and is_tree(root):
-        found += [] if is_a(root, BoundMethod) else [Binding(itself)]  # as of equinox
+        found += [] if is_a(root, BoundMethod) else [Read(itself)]  # as of equinox
     return found, arguments
 
 
-def _start(run: Run, chain: Chain, arguments: _Arguments) -> CapturedPlace | None:
+def _start(run: Run, chain: Chain, arguments: _Arguments) -> Place | None:
     """Return the place where a chain starts; None for what is not kept beyond the trace."""
     if chain.root is Root.GLOBAL:
         return place_of(BoundIn.GLOBAL, run.names, chain.name)
@@ -243,22 +261,23 @@ def _start(run: Run, chain: Chain, arguments: _Arguments) -> CapturedPlace | Non
     return object_place(chain.name, value) if chain.steps and value is not MISSING else None
 
 
-def _follow(place: CapturedPlace, chain: Chain, code: types.CodeType) -> Iterator[Binding]:
+def _follow(place: Place, chain: Chain, code: types.CodeType) -> Iterator[Read]:
     """Yield what a chain leads to, and the object of a method or property that runs on the way."""
     value, is_fixed = place.read(), place.holder is BoundIn.ATTRIBUTE
-    of_classes: list[CapturedPlace] = []
+    of_classes: list[Place] = []
     for step in chain.steps:
-        if step in MUTATORS and type(value) in _CONTAINERS:  # a callback that appends
+        if step in MUTATORS and type(value) in _CONTAINERS:  # log.append, in a callback
             return
         member = step_into(value, step)
-        if member.kind is MemberKind.HIDDEN:
+        if member.kind is MemberKind.HIDDEN:  # proxy.rate, by a `__getattr__`
             break
-        if member.kind is not MemberKind.VALUE:
-            yield Binding(place, code, chain.line)
+        if member.kind is not MemberKind.VALUE:  # model.step, model.scale
+            yield Read(place, code, chain.line)
             is_property = member.kind is MemberKind.PROPERTY
             runs = dataclasses.replace(place.then(step), is_member=is_property)
-            yield Binding(runs, code, chain.line)
+            yield Read(runs, code, chain.line)
             return
+        # model.rate, of `class Model: rate = 1.0`
         if member.is_of_class and not is_installed_module(module_of(type(value))):
             of_classes.append(class_place(type(value), str(step)))
         is_made, found = holds_tracers(value), member.value
@@ -272,16 +291,16 @@ def _follow(place: CapturedPlace, chain: Chain, code: types.CodeType) -> Iterato
         is_fixed = is_fixed and (
             is_a(value, _NEVER) or callable(value) or never_changes(type(value))
         )
-        yield Binding(place, code, chain.line, is_fixed=is_fixed or is_a(value, Tracer))
+        yield Read(place, code, chain.line, is_fixed=is_fixed or is_a(value, Tracer))
     for each in of_classes:  # which outlive their objects
-        yield Binding(each, code, chain.line)
+        yield Read(each, code, chain.line)
 
 
 _CONTAINERS: Final = (list, dict, set, bytearray)
 _NEVER: Final = (int, float, complex, str, bytes, type(None), jax.Array, np.generic)
 
 
-def _is_import(place: CapturedPlace, value: Any) -> bool:
+def _is_import(place: Place, value: Any) -> bool:
     """Return whether a name is what an import statement binds, which nobody rebinds."""
     start = place.start()
     if is_a(start, LAZY_IMPORT):  # which no code has read so far
@@ -291,3 +310,175 @@ def _is_import(place: CapturedPlace, value: Any) -> bool:
     name = place.name.rpartition(".")[2]
     is_named = place.holder is BoundIn.GLOBAL and read(value, "__name__", None) == name
     return is_named and callable(value) and is_of_package(value)
+
+
+# What is there.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traced:
+    """A value as a trace found it: equal if it cannot be distinguished. It keeps nothing alive."""
+
+    account: Account
+    text: str = dataclasses.field(compare=False)
+    """The value, for messages."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Captured(Traced):
+    """A capture as a trace found it."""
+
+    read: Read = dataclasses.field(compare=False)
+    is_around: bool = dataclasses.field(compare=False)
+    """Whether it is a function, or the object of a method: what these read is captured, too."""
+
+    @property
+    def name(self) -> str:
+        """The place, as the code spells it."""
+        return self.read.place.name
+
+
+class Current:
+    """What is in some places now, without objects that nobody has any more.
+
+    Attributes:
+        captured: Each of them by its key, which is one for whoever reads the place.
+        values: The values.
+    """
+
+    def __init__(self, reads: Iterable[Read], *, is_weak: bool = False) -> None:
+        found = [(read, GONE if read.is_fixed else read.place.read()) for read in reads]
+        spaces = [read.place.owner() for read, _ in found if read.place.holder is BoundIn.GLOBAL]
+        self._names = Names(*spaces[: not is_weak], is_weak=is_weak)
+        self._terms: dict[Any, list[str]] = {}
+        self.captured: dict[Any, Captured] = {}
+        self.values: dict[Any, Any] = {}
+        for each, value in found:
+            if value is not GONE:
+                self._add(each, value)
+
+    def _add(self, read: Read, value: Any) -> None:
+        place, code, key, terms = read.place, read.code, read.place.key, list[str]()
+        text = "nothing" if value is MISSING else describe_value(value)  # a mock keeps its calls
+        at, fold = self._names.expression(place, value, terms), Fold(self._names, read.words)
+        is_variable = place.holder is BoundIn.CLOSURE and not place.steps and code is not None
+        is_rebound = is_variable and place.variable in facts_of(code).rebinds
+        checked = fold.check(int_as_float(value) if is_rebound else value, at)
+        if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
+            checked = fold.same(value, at, checked.token, checked.parts)
+        is_around = read.itself or (callable(value) and not is_a(value, type))
+        self.captured[key] = Captured(checked.account(), text, read, is_around)
+        self.values[key] = value
+        self._terms[key] = [*terms, *checked.terms]
+
+    def check(
+        self,
+        call: Callable[..., Any],
+        otherwise: Callable[..., Any],
+        keys: Iterable[Any] | None = None,
+    ) -> Callable[..., Any]:
+        """Return a function that calls the first of two if these captures are as they were."""
+        chosen = self._terms.keys() if keys is None else self._terms.keys() & {*keys}
+        terms = [term for key in self._terms if key in chosen for term in self._terms[key]]
+        return check_function(self._names, terms, call, otherwise)
+
+
+def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return what a function captures by the names in its code, with keys of that code."""
+    try:
+        runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
+        found = Current(reads_of(runs, fn)).captured.values()
+    except Exception:  # noqa: BLE001  # the user's own code
+        return {}
+    return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
+
+
+# What changed.
+
+
+class PartChange(NamedTuple):
+    """The part of a value that changed, and texts of it that differ."""
+
+    path: Path
+    before: str
+    after: str
+
+
+def changed(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Any]:
+    """Return the captures that differ, of those that both have."""
+    return [key for key, each in new.items() if key in old and old[key] != each]
+
+
+def differing(was: Account, now: Account) -> list[Path]:
+    """Return the parts that differ."""
+    return [path for path in {**was, **now} if was.get(path) != now.get(path)]
+
+
+def _texts(path: Path, was: Account, now: Account) -> tuple[str, str]:
+    """Return both texts of a part."""
+    before, after = (each[path].text if path in each else "nothing" for each in (was, now))
+    return before, after
+
+
+def value_change(was: Traced, now: Traced) -> PartChange:
+    """Return both texts of a value; if they are equal, those of the first part whose differ."""
+    if was.text != now.text:
+        return PartChange((), was.text, now.text)
+    texts = {
+        path: _texts(path, was.account, now.account) for path in differing(was.account, now.account)
+    }
+    path = next((path for path, (before, after) in texts.items() if before != after), [*texts][-1])
+    before, after = texts[path] if path else (was.text, now.text)
+    return PartChange(path, before, f"another {after}" if before == after else after)
+
+
+def format_change(was: Traced, now: Traced) -> tuple[str, str]:
+    """Return a value as it was and as it is, as texts that say what differs, if they can."""
+    path, before, after = value_change(was, now)
+    if not path:
+        return before, after
+    way = "".join(map(str, path))
+    return f"{was.text} with `{way}` {before}", f"{now.text} with `{way}` {after}"
+
+
+def describe_changes(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Change]:
+    """Return what two functions of one code capture that differs, four at most."""
+    changes: dict[str, Change] = {}
+    for key in sorted(changed(old, new), key=lambda key: new[key].is_around):
+        was, now = old[key], new[key]
+        if not now.is_around:
+            token = now.account[()]
+            how = how_to_pass(token.shown) if token.is_exact else Passing.ARGUMENT
+            texts = _if_short(*format_change(was, now))
+            changes.setdefault(now.name, Change(now.name, *texts, how=how))
+            continue
+        # What a function differs in is a capture of its own, if it can be named.
+        held = list(_held_changes(was.account, now.account))
+        for name, before, after in held:
+            changes.setdefault(name, Change(name, *_if_short(before, after), holder=now.name))
+        if not held and not changes:
+            changes[now.name] = Change(now.name, is_function=True)
+    # What is inside another capture is one of its own, too: the last one says most.
+    return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
+
+
+def _held_changes(was: Account, now: Account) -> Iterator[tuple[str, str, str]]:
+    """Yield what is in the closures of functions that differs: its name there, and both texts."""
+    paths = differing(was, now)
+    around = {path[:size] for path in paths for size in range(len(path))}
+    for path in paths:
+        places = [at for at, step in enumerate(path) if isinstance(step, Held) and step.variable]
+        is_function = any(path in each and each[path].shown is FUNCTION for each in (was, now))
+        if places and path not in around and not is_function:
+            at = places[-1]
+            step = cast("Held", path[at])
+            before, after = _texts(path, was, now)
+            after = f"another {after}" if before == after else after
+            yield "".join([step.variable, *map(str, path[at + 1 :])]), before, after
+
+
+def _if_short(before: str, after: str) -> tuple[str, str]:
+    return (before, after) if len(before + after) <= _LONGEST_CHANGE else ("", "")
+
+
+_LONGEST_CHANGE: Final = 80
