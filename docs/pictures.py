@@ -174,7 +174,7 @@ def _explained(code: str) -> Report:
         Path("train.py").write_text(code, encoding="utf-8")
         script = explain_script.Script("train.py", (), is_module=False)
         options = {"captures": False, "audit": False}
-        report, _ = explain_script.run(script, lw.__version__, options)
+        report, _ = explain_script.run(script, options)
     seconds = {"trace": 0.012, "lowering": 0.006, "compile": 0.041}
     for number, event in enumerate(report.events):
         event.start, event.seconds = number / 10, seconds[event.kind]

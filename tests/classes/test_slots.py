@@ -24,17 +24,6 @@ class Slotted:
     b: Any = lw.field(default_factory=lambda: 2.0)
 
 
-@lw.pytree(slots=True)
-class Derived(Slotted):
-    y: Any = 3.0
-
-    def total(self) -> Any:
-        return super().total_of_base() + self.y  # type: ignore[misc]
-
-    def me(self) -> type:
-        return __class__  # type: ignore[name-defined]
-
-
 def test_has_no_dict() -> None:
     """Fields live in slots; leaves and statics are as without."""
     made = Slotted(1.0)
@@ -121,7 +110,6 @@ def test_zero_argument_super_and_class() -> None:
     assert (made.value(), made.double, made.fast()) == (3.0, 6.0, 3.0)
     assert type(B.make()) is B
     assert B.which() is B
-    assert Derived(1.0).me() is Derived
 
 
 @pytest.mark.parametrize("base_slots", [False, True])

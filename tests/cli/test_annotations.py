@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, Optional
 
 import jax
 import jax.numpy as jnp
@@ -131,12 +131,7 @@ class Text:
     size: "dataclasses.field(default=3)"  # type: ignore[valid-type]
 
 
-class Tuple(NamedTuple):
-    w: float
-    size: dataclasses.field()  # type: ignore[valid-type]
-
-
-@pytest.mark.parametrize("cls", [Static, Text, Tuple])
+@pytest.mark.parametrize("cls", [Static, Text])
 def test_a_field_as_an_annotation(cls: type) -> None:
     """It is named as what it is; the field is dynamic, and changed as one."""
     with pytest.raises(LawViolation) as caught:

@@ -65,7 +65,7 @@ def test_what_a_program_was_made_from(
     assert first["config"] == {}
     assert second["config"]["jax_default_matmul_precision"] == "highest"
     captured = first["captures"]
-    assert captured["RATE"] == {"static": {"float": "0.25"}}
+    assert captured["RATE"] == {"static": {"class": "float", "parts": ["0.25"]}}
     assert captured["TABLE"]["static"]["class"] == "jax:Array"
     assert "CALLS" not in captured  # which is only written to
     assert (first["cache"], first["key"], first["key_parts"]) == ("off", None, {})
@@ -135,6 +135,6 @@ def test_captures_that_share_a_name_or_are_large(
         return next(each for each in report["programs"] if each["name"] == "step")
 
     both = {path: each for path, each in found()["captures"].items() if path.startswith("value")}
-    assert sorted(each["static"]["float"] for each in both.values()) == ["3.0", "4.0"]
+    assert sorted(each["static"]["parts"] for each in both.values()) == [["3.0"], ["4.0"]]
     monkeypatch.setattr(program_recorder, "_MOST_ARRAY", 1)
     assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}

@@ -1,6 +1,5 @@
 """What a digest has in it, and what is refused."""
 
-import dataclasses
 import enum
 import functools
 import threading
@@ -64,108 +63,81 @@ def test_a_key_has_a_digest() -> None:
     assert lw.digest(key(P(X, 1))) == lw.digest(key(P(1.0, 1)))
     assert lw.digest(key(P(X, 1))) != lw.digest(key(P(X, True)))
 
-    @lw.pytree
-    class Q:
-        x: Any
-        n: Any = lw.static_field(default=None)
-        f: Any = lw.static_field(default=None, by="content")
+    class Other(P):
+        pass
 
-    assert lw.digest(key(Q(X, 1))) != lw.digest(key(P(X, 1)))
+    assert lw.digest(key(lw.pytree(Other)(X, 1))) != lw.digest(key(P(X, 1)))
 
 
 FUNCTIONS: list[Any] = [jnp.sin, jnp.cos, np.sin, int, type(None), Plain, PartitionSpec("a")]
 TREEDEFS = [jax.tree.structure(each) for each in ({"a": 1}, {"b": 1}, P(1, 2), P(1, 3))]
 
 
-def test_functions_and_treedefs_have_digests() -> None:
-    """All of these are distinct, and each is what it is when it is made again."""
-    texts = [lw.digest(P(X, value)) for value in (*FUNCTIONS, *TREEDEFS)]
-    assert len(set(texts)) == len(texts)
-
-
-def test_devices_and_meshes_have_digests() -> None:
-    """A mesh counts by its axes and devices, and a sharding by its mesh."""
-    one, other = (
+def test_functions_treedefs_and_devices_have_digests() -> None:
+    """All are distinct: a mesh counts by its axes and devices, and a sharding by its mesh."""
+    auto, explicit = jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit
+    meshes = [
         jax.make_mesh((2,), ("x",), axis_types=(kind,), devices=jax.devices()[start:][:2])
-        for kind, start in ((jax.sharding.AxisType.Auto, 0), (jax.sharding.AxisType.Auto, 2))
-    )
-    explicit = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
-    values: list[Any] = [one, other, explicit, one.abstract_mesh, jax.devices()[0]]
+        for kind, start in ((auto, 0), (auto, 2), (explicit, 0))
+    ]
     spec = PartitionSpec("x")
-    values += [jax.sharding.NamedSharding(mesh, spec) for mesh in (one, other, explicit)]
+    values = [*FUNCTIONS, *TREEDEFS, *meshes, meshes[0].abstract_mesh, jax.devices()[0]]
+    values += [jax.sharding.NamedSharding(mesh, spec) for mesh in meshes]
     assert len({lw.digest(P(X, value)) for value in values}) == len(values)
     # The sharding of an aval, too.
-    explicit_x = jax.device_put(X, jax.sharding.NamedSharding(explicit, spec))
+    explicit_x = jax.device_put(X, jax.sharding.NamedSharding(meshes[2], spec))
     assert lw.digest(P(explicit_x)) != lw.digest(P(X))
 
 
 # ------------------------------------------------------------------------ classes
 
 
-def one_field(annotation: Any = int, **options: Any) -> type:
-    namespace = {"__annotations__": {"a": annotation}, "__qualname__": "C"}
-    return dataclasses.dataclass(frozen=True, **options)(type("C", (), namespace))
+def define(source: str) -> Any:
+    """Run the definition of a class ``C``, and return the class."""
+    names = {"__name__": __name__, "lw": lw, "Any": Any, "Callable": Callable, "P": PartitionSpec}
+    exec(source, names)  # noqa: S102  # classes of one name
+    return names["C"]
 
 
-def an_enum(**members: Any) -> Any:
-    return enum.Enum("E", members, module=__name__, qualname="E").A
+def one_field(annotation: str = "int", options: str = "") -> Any:
+    decorator = f"@__import__('dataclasses').dataclass(frozen=True, {options})"
+    return define(f"{decorator}\nclass C: a: {annotation}")
 
 
-def a_tuple(name: str) -> Any:
-    return namedtuple("T", [name])(1)  # noqa: PYI024
+def a_pytree(field: str, options: str = "") -> Any:
+    return define(f"@lw.pytree({options})\nclass C:\n    x: Any\n    n: {field}")(1.0)
 
 
-def an_attrs(**fields: Any) -> Any:
-    return attrs.make_class("A", fields, frozen=True)(**dict.fromkeys(fields, 1))
-
-
-def a_pytree(**options: Any) -> Any:
-    @lw.pytree(**options)
-    class Q:
-        x: Any
-        n: int = lw.static_field(default=1)
-
-    return Q(1.0)
-
-
-def a_pytree_of_other_fields(
-    kind: Any, *, by: Any = "identity", static: bool = True, **options: Any
-) -> Any:
-    field = lw.static_field(default=1, by=by) if static else lw.field(default=1, **options)
-
-    @lw.pytree
-    class Q:
-        x: Any
-        n: kind = field
-
-    return Q(1.0)
-
-
+STATIC = "lw.static_field(default=1)"
 CLASSES: dict[str, list[Callable[[], Any]]] = {
     "dataclasses": [
         lambda: one_field()(1),
-        lambda: one_field(float)(1),
-        lambda: one_field(int | None)(1),
-        lambda: one_field(Callable[[int], Any])(1),
-        lambda: one_field(order=True)(1),
-        lambda: one_field(slots=True)(1),
-        lambda: one_field(kw_only=True)(a=1),
+        lambda: one_field("float")(1),
+        lambda: one_field("int | None")(1),
+        lambda: one_field("Callable[[int], Any]")(1),
+        lambda: one_field(options="order=True")(1),
+        lambda: one_field(options="slots=True")(1),
+        lambda: one_field(options="kw_only=True")(a=1),
     ],
-    "enums": [lambda: an_enum(A=1), lambda: an_enum(A=2), lambda: an_enum(A=1, B=2)],
-    "named tuples": [lambda: a_tuple("a"), lambda: a_tuple("b")],
+    "enums": [
+        lambda: enum.Enum("C", {"A": 1}, module=__name__).A,
+        lambda: enum.Enum("C", {"A": 2}, module=__name__).A,
+        lambda: enum.Enum("C", {"A": 1, "B": 2}, module=__name__).A,
+    ],
+    "named tuples": [lambda: namedtuple("C", ["a"])(1), lambda: namedtuple("C", ["b"])(1)],  # noqa: PYI024
     "attrs": [
-        lambda: an_attrs(a=attrs.field(type=int)),
-        lambda: an_attrs(a=attrs.field(type=float)),
-        lambda: an_attrs(b=attrs.field(type=int)),
+        lambda: attrs.make_class("C", {"a": attrs.field(type=int)}, frozen=True)(1),
+        lambda: attrs.make_class("C", {"a": attrs.field(type=float)}, frozen=True)(1),
+        lambda: attrs.make_class("C", {"b": attrs.field(type=int)}, frozen=True)(1),
     ],
     "pytrees": [
-        a_pytree,
-        lambda: a_pytree(many_statics=True),
-        lambda: a_pytree_of_other_fields(float),
-        lambda: a_pytree_of_other_fields(int, by="content"),
-        lambda: a_pytree_of_other_fields(int, static=False),
-        lambda: a_pytree_of_other_fields(int, static=False, sharding=PartitionSpec()),
-        lambda: a_pytree_of_other_fields(int, static=False, sharding=PartitionSpec("data")),
+        lambda: a_pytree(f"int = {STATIC}"),
+        lambda: a_pytree(f"int = {STATIC}", "many_statics=True"),
+        lambda: a_pytree(f"float = {STATIC}"),
+        lambda: a_pytree("int = lw.static_field(default=1, by='content')"),
+        lambda: a_pytree("int = lw.field(default=1)"),
+        lambda: a_pytree("int = lw.field(default=1, sharding=P())"),
+        lambda: a_pytree("int = lw.field(default=1, sharding=P('data'))"),
     ],
 }
 
@@ -290,7 +262,7 @@ def test_unions_are_equal_in_any_order() -> None:
 
 def test_two_classes_of_one_name_in_a_tree() -> None:
     """Which of two classes of one name a value is of counts."""
-    one, other = one_field()(1), one_field(float)(1)
-    assert lw.digest(P(1, (one, other))) == lw.digest(P(1, (one, one_field(float)(1))))
+    one, other = one_field()(1), one_field("float")(1)
+    assert lw.digest(P(1, (one, other))) == lw.digest(P(1, (one, one_field("float")(1))))
     texts = [(one, other), (other, one), (one, one), (other, other)]
     assert len({lw.digest(P(1, each)) for each in texts}) == 4

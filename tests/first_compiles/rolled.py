@@ -22,15 +22,6 @@ def linear_algebra() -> Any:
     return solve, (W,)
 
 
-def a_loop_of_three() -> Any:
-    def net(x: Any) -> Any:
-        for _ in range(3):
-            x = jnp.tanh(x @ W)
-        return x
-
-    return net, (W,)
-
-
 def a_loop_of_seven() -> Any:
     def net(x: Any) -> Any:
         for _ in range(7):
@@ -64,22 +55,6 @@ def a_scan_whose_unroll_is_one() -> Any:
         return h, None
 
     return jax.grad(lambda h, xs: jax.lax.scan(body, h, xs, unroll=1)[0].sum()), (XS[0], XS)
-
-
-def a_fori_loop() -> Any:
-    return lambda x: jax.lax.fori_loop(0, 100, lambda _, x: jnp.sin(x @ W), x), (W,)
-
-
-def a_while_loop_of_jax() -> Any:
-    return lambda x: jax.lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x + jnp.sin(x), x), (W,)
-
-
-def a_map_of_jax() -> Any:
-    return lambda xs: jax.lax.map(lambda x: jnp.tanh(x @ W), xs), (XS,)
-
-
-def an_associative_scan() -> Any:
-    return lambda xs: jax.lax.associative_scan(jnp.multiply, jnp.sin(xs)), (XS,)
 
 
 def a_batch() -> Any:
@@ -149,10 +124,6 @@ def random_numbers() -> Any:
     return draw, (jax.random.key(0),)
 
 
-def sorting() -> Any:
-    return lambda x: jnp.sort(x @ W) + jnp.percentile(x, 30) + jnp.unique(x, size=4), (W,)
-
-
 def a_loop_in_c() -> Any:
     """Not seen: `itertools` calls the function."""
 
@@ -173,15 +144,10 @@ def a_recursion() -> Any:
 
 PROGRAMS = [
     linear_algebra,
-    a_loop_of_three,
     a_loop_of_seven,
     three_loops_of_three,
     a_scan,
-    a_fori_loop,
     a_scan_whose_unroll_is_one,
-    a_while_loop_of_jax,
-    a_map_of_jax,
-    an_associative_scan,
     a_batch,
     a_hessian,
     part_of_the_program,
@@ -191,7 +157,6 @@ PROGRAMS = [
     a_few_leaves,
     many_places,
     random_numbers,
-    sorting,
     a_loop_in_c,
     a_recursion,
 ]

@@ -81,6 +81,21 @@ def test_no_loop(make: Callable[[], Any]) -> None:
     assert sum(origin.share for origin in origins) <= 1
 
 
+def test_the_share() -> None:
+    """It is that of JAX's operations in the loop, with those of loops inside it."""
+
+    def solve(x: Any) -> Any:
+        for _ in range(9):
+            x = jnp.sin(x)
+            for _ in range(2):
+                x = jnp.cos(jnp.exp(x))
+        return jnp.tanh(jnp.abs(-jnp.sin(jnp.cos(x))))
+
+    (origin,) = origins_of(lambda: (solve, (1.0,)))
+    assert origin.site.line == solve.__code__.co_firstlineno + 1
+    assert (origin.runs, origin.share) == (9, 45 / 52)  # with a function and its return
+
+
 def test_loops_around_each_other(tmp_path: Path) -> None:
     """Loops of functions that call each other have an end."""
     file = tmp_path / "loops.py"

@@ -34,10 +34,6 @@ def its_gradient() -> Any:
     return jax.grad(forward), (W, XS)
 
 
-def its_jacobian() -> Any:
-    return jax.jacfwd(forward), (W, XS)
-
-
 def its_batches() -> Any:
     return jax.vmap(jax.grad(forward), (None, 0)), (W, jnp.ones((3, 12, 4)))
 
@@ -148,13 +144,6 @@ def a_reduction() -> Any:
     return fold, (XS[0], XS)
 
 
-def a_map() -> Any:
-    def each(xs: Any) -> Any:
-        return sum(map(lambda x: jnp.tanh(x @ W).sum(), xs))  # noqa: C417  # runs 12: map
-
-    return each, (XS,)
-
-
 def leaves_of_a_tree() -> Any:
     def update(tree: Any) -> Any:
         return jax.tree.map(lambda x: jnp.tanh(x @ W) * jnp.cos(x), tree)  # runs 12: none
@@ -188,15 +177,6 @@ def layers_as_pairs() -> Any:
         return x
 
     return net, ([(W, XS[0])] * 12, W)
-
-
-def layers_as_dicts() -> Any:
-    def net(params: Any, x: Any) -> Any:
-        for layer in params:  # runs 12: layers
-            x = jax.nn.relu(x @ layer["w"] + layer["b"])
-        return x
-
-    return net, ([{"w": W, "b": XS[0]}] * 12, W)
 
 
 def layers_of_other_shapes() -> Any:
@@ -269,7 +249,6 @@ def below_a_scan() -> Any:
 PROGRAMS = [
     one_program,
     its_gradient,
-    its_jacobian,
     its_batches,
     below_an_inner_jit,
     checkpointed_cells,
@@ -282,12 +261,10 @@ PROGRAMS = [
     random_keys,
     optimizer_steps,
     a_reduction,
-    a_map,
     leaves_of_a_tree,
     an_unrolled_scan,
     an_unrolled_scan_of_a_loop,
     layers_as_pairs,
-    layers_as_dicts,
     layers_of_other_shapes,
     layers_of_equinox,
     blocks_of_flax,

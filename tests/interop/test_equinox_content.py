@@ -25,10 +25,6 @@ class M(Module):
     f: Any = lw.static_field(by="content")
 
 
-class Heir(M):
-    y: Any = 1.0
-
-
 USES: dict[str, Callable[[Any], Any]] = {
     "leaves": jax.tree.leaves,
     "jit": jax.jit(lambda m: m.f(m.x)),
@@ -38,17 +34,16 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 
 @works(LOOKS)
-@pytest.mark.parametrize("cls", [M, Heir])
 @pytest.mark.parametrize("use", USES)
-def test_a_change_in_place(cls: Callable[..., Any], use: str) -> None:
+def test_a_change_in_place(use: str) -> None:
     """A module whose function changed is refused wherever it is flattened; a new one is not."""
     rates = [7.0]
-    changed = cls(1.0, scaled_by(rates))
+    changed = M(1.0, scaled_by(rates))
     USES[use](changed)
     rates[0] = 8.0
     with pytest.raises(lw.errors.StaticMutatedError, match=r"\.f.*changed in place"):
         USES[use](changed)
-    fresh = cls(1.0, changed.f)
+    fresh = M(1.0, changed.f)
     USES[use](fresh)
     assert jax.jit(lambda m: m.f(m.x))(fresh) == 8
 

@@ -1,18 +1,18 @@
 """Exported functions over pytree classes: what comes back, and what is refused, by field."""
 
-import dataclasses
-import enum
 import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax import export
+from tests.objects.samples import Color, Pair
+from tests.property.zoo import Config, Identity
 
 import leafwise as lw
 from leafwise.errors import PortableError
@@ -24,22 +24,6 @@ register_serialization()  # once is enough, and twice is the same
 T = TypeVar("T")
 
 
-class Mode(enum.Enum):
-    A = 1
-    B = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    rate: float = 0.5
-    sizes: tuple[int, ...] = (1, 2)
-
-
-class Pair(NamedTuple):
-    one: int
-    two: Any
-
-
 @lw.pytree
 class Base:
     w: jax.Array
@@ -49,8 +33,8 @@ class Base:
 @lw.pytree
 class Child(Base, Generic[T]):
     b: Any = 0.0
-    mode: Mode = lw.static_field(default=Mode.A)
-    config: Any = lw.static_field(default=Config())
+    mode: Color = lw.static_field(default=Color.RED)
+    config: Any = lw.static_field(default=Config(0.5))
 
 
 @lw.pytree(many_statics=True)
@@ -80,7 +64,7 @@ def step(net: Any, x: Any) -> Any:
 
 
 def full() -> Any:
-    child = Child(jnp.ones(3), jnp.tanh, jnp.ones(2), Mode.B, Config(float("nan"), (True, 2)))
+    child = Child(jnp.ones(3), jnp.tanh, jnp.ones(2), Color.BLUE, Config((float("nan"), (True, 2))))
     layers = {
         "a": [child, Base(jnp.ones(1))],
         "b": (Many(jnp.ones(2), "b"), None, Plain(1.0, -0.0)),
@@ -110,7 +94,7 @@ def test_the_gradient_is_exported_as_well() -> None:
     found = jax.grad(again.call)(child)
     assert type(found) is Child
     assert found.w.tolist() == [0.0, 4.0, 8.0]
-    assert found.mode is Mode.A
+    assert found.mode is Color.RED
 
 
 def test_another_static_is_refused_with_field_and_both_values() -> None:
@@ -120,13 +104,9 @@ def test_another_static_is_refused_with_field_and_both_values() -> None:
         again.call(Many(jnp.ones(2), "b"), 1.0)
 
 
-class Mutable:
-    pass
-
-
 @pytest.mark.parametrize(
     "static",
-    [lambda x: x, Mutable(), lw.StaticArray(jnp.ones(3)), (1, (lambda: 0,))],
+    [lambda x: x, Identity("a"), lw.StaticArray(jnp.ones(3)), (1, (lambda: 0,))],
     ids=["lambda", "identity", "array", "nested"],
 )
 def test_a_static_that_means_nothing_elsewhere_is_refused_by_field(static: Any) -> None:
@@ -191,23 +171,17 @@ def test_a_class_that_was_named_by_hand_keeps_that() -> None:
     assert type(again.call(Own(1.0), 1.0)[0]) is Own
 
 
-WRITE = """
+SETUP = """
 import sys
 from pathlib import Path
 import jax
 from jax import export
 import tests.interop.test_export as specimens
-net, x = specimens.full(), jax.numpy.float32(2)
-Path(sys.argv[1]).write_bytes(export.export(specimens.step)(net, x).serialize(vjp_order=1))
+net, x, file = specimens.full(), jax.numpy.float32(2), Path(sys.argv[1])
 """
+WRITE = "file.write_bytes(export.export(specimens.step)(net, x).serialize(vjp_order=1))"
 READ = """
-import sys
-from pathlib import Path
-import jax
-from jax import export
-import tests.interop.test_export as specimens
-net, x = specimens.full(), jax.numpy.float32(2)
-again = export.deserialize(Path(sys.argv[1]).read_bytes())
+again = export.deserialize(file.read_bytes())
 assert again.in_tree == jax.tree.structure(((net, x), {}))
 one, two = again.call(net, x), specimens.step(net, x)
 assert jax.tree.all(jax.tree.map(jax.numpy.array_equal, one, two))
@@ -221,7 +195,7 @@ def test_another_process_with_another_hash_seed_reads_it(tmp_path: Path) -> None
     root = Path(__file__).parents[2]
     for seed, source in (("1", WRITE), ("2", READ), ("3", READ)):
         done = subprocess.run(
-            [sys.executable, "-c", source, str(tmp_path / "step.bin")],
+            [sys.executable, "-c", SETUP + source, str(tmp_path / "step.bin")],
             env={
                 **os.environ,
                 "PYTHONHASHSEED": seed,

@@ -201,6 +201,12 @@ def test_each_page_leads_on() -> None:
         assert "md-footer__inner" in page.classes("nav"), page.name
 
 
+def test_the_pages_stay_short() -> None:
+    """The README and the pages have at most 42,500 words: what is added replaces something."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *DOCS.rglob("*.md"))]
+    assert sum(len(text.split()) for text in texts) <= 42_500
+
+
 def test_no_source_is_published() -> None:
     """The scripts that draw the pictures stay at home."""
     assert list(SITE.rglob("*.py")) == []

@@ -14,6 +14,7 @@ import re
 import sys
 import types
 import typing
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -133,18 +134,14 @@ class Unknown:
         """Do nothing; typing requires its arguments to be callable."""
 
 
-class _Namespace(dict[str, Any]):
+class _Namespace(ChainMap[str, Any]):
     """The names an annotation can use; an unknown one is recorded instead of raising."""
 
-    def __init__(self, scopes: list[Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._scopes = scopes
+    def __init__(self, scopes: list[Any]) -> None:
+        super().__init__(*scopes)
         self.unknown: list[str] = []
 
     def __missing__(self, name: str) -> Any:
-        for scope in self._scopes:
-            with contextlib.suppress(KeyError):
-                return scope[name]
         self.unknown.append(name)
         return Unknown()
 
@@ -206,9 +203,6 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     """Return the annotation of a field, evaluated if it is a string.
 
     Names that cannot be found (imported for type checkers only) become placeholders.
-
-    Raises:
-        DefinitionError: It says ``Static`` through a name that cannot be found.
     """
     if not isinstance(annotation, str):
         return annotation
@@ -329,16 +323,12 @@ def named_by(annotation: Any) -> Any:
 
 def _value_of(alias: Any) -> Any:
     """Return what an alias is; from Python 3.14 on with references for names not defined yet."""
-    try:
-        try:
+    with contextlib.suppress(Exception):  # evaluated now; any code can stand there
+        with contextlib.suppress(NameError):
             return alias.__value__
-        except NameError:
-            if not hasattr(alias, "evaluate_value"):
-                raise
-            form = annotationlib.Format.FORWARDREF
-            return annotationlib.call_evaluate_function(alias.evaluate_value, form, owner=alias)
-    except Exception:  # noqa: BLE001  # evaluated now; any code can stand there
-        return Unknown()
+        form = annotationlib.Format.FORWARDREF
+        return annotationlib.call_evaluate_function(alias.evaluate_value, form, owner=alias)
+    return Unknown()
 
 
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
@@ -391,11 +381,9 @@ def has_buried_mark(annotation: Any, seen: Sequence[Any] = ()) -> bool:
     *_, inner = _layers(annotation, seen)
     if typing.get_origin(inner) is Literal:
         return False
-    for part in typing.get_args(inner):  # those of Callable start with a list
-        parts: list[Any] = part if isinstance(part, list) else [part]
-        if any(has_mark(argument) or has_buried_mark(argument, seen) for argument in parts):
-            return True
-    return False
+    args = typing.get_args(inner)  # those of Callable start with a list
+    parts: list[Any] = [each for arg in args for each in (arg if isinstance(arg, list) else [arg])]
+    return any(has_mark(part) or has_buried_mark(part, seen) for part in parts)
 
 
 def without_marks(annotation: Any) -> str:
@@ -459,9 +447,7 @@ def is_text(annotation: Any) -> bool:
 
 def _is_array_type(kind: Any) -> bool:
     origin = typing.get_origin(kind) or kind
-    if not isinstance(origin, type):
-        return False
-    if issubclass(origin, StaticArray):
+    if not isinstance(origin, type) or issubclass(origin, StaticArray):
         return False
     return issubclass(origin, jax.Array | np.ndarray) or hasattr(origin, "array_type")
 

@@ -17,15 +17,14 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classes import construct
 from leafwise._classes.annotations import annotate_constructor, written_annotations
 from leafwise._classes.spec import ClassSpec, FieldSpec, declaration, is_static_metadata
+from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
 from leafwise.errors import DefinitionError, LeafwiseError
-
-PENDING: Final = "__leafwise_pending__"
-"""The attribute that holds statics assigned during construction, by name."""
 
 RESERVED: Final = "_lw_"
 """What every helper's name in generated code starts with, and no field's name may."""
@@ -75,9 +74,6 @@ def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-_HASH_NODE: Final = f"{KEY}.hash_node"
-"""Where the extra child of a class with ``many_statics`` is read."""
-
 _BIND: Final = object.__setattr__.__get__
 """Binding it to an instance once is faster than passing the instance each time."""
 
@@ -99,17 +95,11 @@ def make_init(
     spec: ClassSpec,
     initvars: "list[dataclasses.Field[Any]]",
     types: dict[str, Any],
-    foreign: Callable[[type], None],
     finish: Callable[[Any, type], None],
 ) -> Any:
     """Return the constructor of a class that has none of its own.
 
-    Args:
-        spec: The class.
-        initvars: Its `dataclasses.InitVar`s, with the fields in declaration order.
-        types: What it takes for each field and `dataclasses.InitVar`.
-        foreign: Called when a subclass runs this constructor.
-        finish: Completes an instance whose ``__post_init__`` may have set fields.
+    An instance whose ``__post_init__`` may have set fields is completed by `finish`.
     """
     cls = spec.cls
     self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
@@ -120,20 +110,19 @@ def make_init(
         "_lw_bind": _BIND,
         "_lw_table": spec.table,
         "_lw_key_of": key_of,
-        "_lw_foreign": foreign,
+        "_lw_foreign": construct.check_decorated,
         "_lw_finish": finish,
         "_lw_Error": LeafwiseError,
         "_lw_factory": FACTORY,
     }
     fields = {field.name: field for field in spec.fields}
-    order = list(cls.__dict__["__dataclass_fields__"].values())
-    names = {definition.name for definition in initvars}
-    parameters = [d for d in order if d.init and (d.name in fields or d.name in names)]
+    names = {*fields, *(definition.name for definition in initvars)}
+    order = [d for d in cls.__dict__["__dataclass_fields__"].values() if d.name in names]
+    parameters = [definition for definition in order if definition.init]
     signature = _signature(cls, parameters, namespace)
     prepare: list[str] = []
     for definition in order:
-        if definition.name in fields or definition.name in names:
-            prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
+        prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
     attributes = [f.name for f in spec.fields if f.definition.init or f.has_default]
     dynamic = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.dynamic_names]
     static = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.static_names]
@@ -172,19 +161,16 @@ def _signature(
     keywords: list[str] = []
     defaulted: str | None = None
     for definition in parameters:
-        name, text = definition.name, definition.name
-        has_default = True
+        name = text = definition.name
         if definition.default is not missing:
             namespace[f"_lw_default_{name}"] = definition.default
             text = f"{name}=_lw_default_{name}"
         elif definition.default_factory is not missing:
             text = f"{name}=_lw_factory"
-        else:
-            has_default = False
         if definition.kw_only:
             keywords.append(text)
             continue
-        if not has_default and defaulted is not None:
+        if text == name and defaulted is not None:
             owner, _ = written_annotations(cls)[defaulted]
             of = "" if owner is cls else f" of {owner.__name__}"
             static = is_static_metadata(definition.metadata) is True
@@ -193,7 +179,7 @@ def _signature(
                 f"{cls.__name__}.{name}: non-default argument {name!r} follows default argument "
                 f"{defaulted!r}{of}\n  fix: declare it `{code}`{'' if of else ', or above'}"
             )
-        defaulted = name if has_default else None
+        defaulted = None if text == name else name
         positional.append(text)
     return positional + (["*", *keywords] if keywords else [])
 
@@ -227,44 +213,27 @@ def _dict_setter(spec: ClassSpec) -> Any:
     One dict is faster than one attribute at a time, by a third of an unflatten. It is larger
     than what CPython shares between instances, and reading from it is up to a quarter slower.
     """
-
-    def find(name: str) -> Any:
-        return next((b.__dict__[name] for b in spec.cls.__mro__ if name in b.__dict__), None)
-
-    if any(hasattr(type(find(name)), "__set__") for name in (*spec.dynamic_names, KEY)):
+    found = [in_class(spec.cls, name) for name in (*spec.dynamic_names, KEY)]
+    if any(hasattr(type(member), "__set__") for member in found):
         return None
-    return getattr(find("__dict__"), "__set__", None)
+    return getattr(in_class(spec.cls, "__dict__"), "__set__", None)
 
 
 class Functions:
-    """Flatten and unflatten of one class, as registered with JAX.
+    """Flatten and unflatten of one class, as registered with JAX."""
 
-    Args:
-        spec: The class.
-        unfinished: Returns children and key of an instance that is being constructed,
-            or raises if a field has no value.
-        verify: Reads the statics of an instance again, while `check_statics` is on.
-        check: Compares its statics by content with what they were, if it has any.
-    """
-
-    def __init__(
-        self,
-        spec: ClassSpec,
-        unfinished: Callable[[Any], tuple[tuple[Any, ...], Any]],
-        verify: Callable[[Any], None],
-        check: Callable[[Any], None],
-    ) -> None:
+    def __init__(self, spec: ClassSpec) -> None:
         self.spec = spec
-        names = [*spec.dynamic_names, *([_HASH_NODE] if spec.hash_node else [])]
+        names = [*spec.dynamic_names, *([f"{KEY}.hash_node"] if spec.hash_node else [])]
         paths = tuple(map(jax.tree_util.GetAttrKey, names))
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
             "_lw_new": functools.partial(object.__new__, spec.cls),  # faster than passing the class
             "_lw_bind": _BIND,
             "_lw_set_dict": _dict_setter(spec),
-            "_lw_unfinished": unfinished,
-            "_lw_verify": verify,
-            "_lw_check": check,
+            "_lw_unfinished": functools.partial(construct.unfinished, spec),
+            "_lw_verify": construct.verify_statics,
+            "_lw_check": construct.verify_content_statics,
             "_lw_paths": paths,
             "_lw_zip": zip,
             "_lw_tuple": tuple,
@@ -339,16 +308,12 @@ class Functions:
         self.flatten.__code__, self.flatten_with_keys.__code__ = codes
 
 
-def make_properties(
-    spec: ClassSpec,
-    read_pending: Callable[[Any, str], Any],
-    write_static: Callable[[Any, str, Any], None],
-) -> dict[str, property]:
+def make_properties(spec: ClassSpec) -> dict[str, property]:
     """Return a property for each static field, which reads the instance's key, if it has one."""
     namespace: dict[str, Any] = {
         "__name__": spec.cls.__module__,
         "_lw_cls": spec.cls,
-        "_lw_read_pending": read_pending,
+        "_lw_read_pending": construct.read_pending,
         "_lw_get": object.__getattribute__,
     }
     lines: list[str] = []
@@ -359,13 +324,13 @@ def make_properties(
     properties: dict[str, property] = {}
     for index, name in enumerate(spec.static_names):
         get = _named(spec.cls, name, namespace.pop(f"get_{index}"))
-        put = _named(spec.cls, name, _setter(name, write_static))
+        put = _named(spec.cls, name, _setter(name))
         properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
     return properties
 
 
-def _setter(name: str, write_static: Callable[[Any, str, Any], None]) -> Callable[[Any, Any], None]:
-    return lambda self, value: write_static(self, name, value)
+def _setter(name: str) -> Callable[[Any, Any], None]:
+    return lambda self, value: construct.write_static(self, name, value)
 
 
 def _key_of_self(cls: type) -> str:

@@ -2,22 +2,18 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
-from leafwise._classes.codegen import PENDING
-from leafwise._classes.refusals import maker_of
+from leafwise._classes.refusals import has_maker
 from leafwise._classes.spec import ClassSpec, is_decorated
+from leafwise._objects.attributes import items_in
 from leafwise._objects.classes import is_tree_node
 from leafwise._objects.methods import BoundMethod
-from leafwise._statics.key import KEY, StaticKey, key_of, table_of
-from leafwise.errors import (
-    DefinitionError,
-    FrozenInstanceError,
-    TreeError,
-)
+from leafwise._statics.key import KEY, StaticKey, key_of, table_of, verify, verify_content
+from leafwise.errors import DefinitionError, FrozenInstanceError, TreeError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+PENDING: Final = "__leafwise_pending__"
+"""The attribute that holds statics assigned during construction, by name."""
 
 
 def set_attribute(self: Any, name: str, value: object) -> None:
@@ -91,11 +87,12 @@ class Unset:
         # A field that is set is an attribute of the instance, which Python finds first.
         if instance is None:
             return self
-        raise AttributeError(
-            f"{type(instance).__name__!r} object has no attribute {self.name!r}",
-            name=self.name,
-            obj=instance,
-        )
+        raise _no_attribute(instance, self.name)
+
+
+def _no_attribute(self: object, name: str) -> AttributeError:
+    text = f"{type(self).__name__!r} object has no attribute {name!r}"
+    return AttributeError(text, name=name, obj=self)
 
 
 def read_pending(self: object, name: str) -> Any:
@@ -107,9 +104,7 @@ def read_pending(self: object, name: str) -> Any:
     default = type(self).__dict__["__dataclass_fields__"][name].default
     if default is not dataclasses.MISSING:  # a dataclass, too, finds it on the class
         return default
-    raise AttributeError(
-        f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
-    )
+    raise _no_attribute(self, name)
 
 
 def write_static(self: Any, name: str, value: object) -> None:
@@ -161,7 +156,7 @@ def _guard(subclass: Any) -> None:
     written = owner.__dict__["__init__"]
     if is_decorated(owner) or hasattr(written, WRITTEN):
         return
-    if owner is not subclass and maker_of(subclass) is not None:
+    if owner is not subclass and has_maker(subclass):
         return  # it will be a dataclass of another library, which would keep what we put here
 
     @functools.wraps(written)
@@ -189,12 +184,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
 
 def _refuse_way_back(cls: type, name: str, value: Any, self: Any) -> None:
     """Refuse a child that is the instance or its method, or a list or mapping that has one."""
-    parts: Iterable[Any] = [value]
-    if type(value) in (list, tuple):
-        parts = value
-    elif type(value) is dict:
-        parts = value.values()
-    for part in parts:
+    for part in items_in(value):
         is_method = type(part) is BoundMethod and part.__self__ is self
         if part is not self and not is_method:
             continue
@@ -246,3 +236,15 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
     children = tuple(getattr(self, name) for name in spec.dynamic_names)
     key = current_key(spec, self)
     return (children if key.hash_node is None else (*children, key.hash_node)), key
+
+
+def verify_statics(self: Any) -> None:
+    """Read the statics of an instance again, while `check_statics` is on."""
+    if is_constructed(self):
+        verify(object.__getattribute__(self, KEY))
+
+
+def verify_content_statics(self: Any) -> None:
+    """Compare the statics by content of an instance with what they were."""
+    if is_constructed(self):
+        verify_content(object.__getattribute__(self, KEY))

@@ -68,13 +68,7 @@ OTHER_MARKS: Final = ("__jax_dataclasses_static_field__", "__static__")
 """What ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""
 
 
-if TYPE_CHECKING:
-    _Field = dataclasses.Field[Any]
-else:
-    _Field = dataclasses.Field
-
-
-class DeclaredField(_Field):
+class DeclaredField(dataclasses.Field[Any]):
     """A field that sets the owner of its `Converter`."""
 
     __slots__ = ()

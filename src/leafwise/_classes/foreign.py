@@ -5,8 +5,9 @@ Each static is replaced by the one object that equal instances share, so that co
 statics themselves adds nothing to comparing the keys.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
 from leafwise._objects.attributes import dict_of
@@ -25,22 +26,20 @@ from leafwise._statics.key import (
 )
 from leafwise.errors import StaticMutatedError
 
-if TYPE_CHECKING:
-    import dataclasses
-
 
 class LazyOwner:
     """A class whose static fields are known only once the class is finished."""
 
     def __init__(
-        self, cls: type, find: Callable[[type], "tuple[dataclasses.Field[Any], ...]"]
+        self, cls: type, find: Callable[[type], tuple[dataclasses.Field[Any], ...]]
     ) -> None:
         self.cls = cls
         self._find = find
 
     @cached_property
-    def _fields(self) -> "tuple[dataclasses.Field[Any], ...]":
-        return self._find(self.cls)
+    def _options(self) -> dict[str, FieldOptions]:
+        fields = self._find(self.cls)
+        return {field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in fields}
 
     @property
     def static_names(self) -> tuple[str, ...]:
@@ -48,14 +47,11 @@ class LazyOwner:
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return tuple(field.name for field in self._fields)
+        return tuple(self._options)
 
     @cached_property
     def content_names(self) -> frozenset[str]:
-        options = {
-            field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in self._fields
-        }
-        return frozenset(name for name, each in options.items() if each.by == "content")
+        return frozenset(name for name, each in self._options.items() if each.by == "content")
 
 
 def key_in(instance: object) -> StaticKey | None:

@@ -46,9 +46,9 @@ def attach_init(
             if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
         ]
         kinds = parameter_types(cls, scopes)
-        cls.__init__ = make_init(spec, initvars, kinds, construct.check_decorated, _finish)
+        cls.__init__ = make_init(spec, initvars, kinds, _finish)
     else:
-        cls.__init__ = _inherited(cls)
+        cls.__init__ = _completing(cls, _inherited(cls))
     if late := [field.name for field in spec.fields if field.is_late]:
         cls.__init__ = _looking_again(cls, cls.__init__, late)
 
@@ -78,13 +78,7 @@ def _completing(cls: Any, written: Any) -> Any:
 def _inherited(cls: Any) -> Any:
     @functools.wraps(cls.__init__)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        try:
-            super(cls, self).__init__(*args, **kwargs)
-            if type(self) is cls:
-                _finish(self, cls)
-        except LeafwiseError as error:
-            __tracebackhide__ = True
-            raise error.without_own_frames()  # noqa: B904  # the same error
+        super(cls, self).__init__(*args, **kwargs)
 
     return __init__
 
@@ -131,11 +125,14 @@ def _check_written(cls: Any, written: Any) -> None:
             )
 
 
-def rebuild(cls: type, values: dict[str, Any]) -> Any:
-    """Return an instance with these values of all fields; its constructor does not run."""
+def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] = ()) -> Any:
+    """Return an instance with these values of all fields; its constructor does not run.
+
+    What a pickle has by its `homes` is imported from there.
+    """
     self: Any = object.__new__(cls)
     spec = spec_of(cls)
-    for name, value in values.items():
+    for name, value in {**values, **{name: import_from(home) for name, home in homes}}.items():
         object.__setattr__(self, name, value)
     construct.check_all_set(spec, self)
     construct.store_key(spec, self)
@@ -145,8 +142,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
 def check_names(obj: Any, changes: Iterable[str]) -> None:
     """Refuse changes of what is not a field of a dataclass."""
     names = [definition.name for definition in dataclasses.fields(obj)]
-    known = {*names, *obj.__dataclass_fields__}
-    unknown = [name for name in changes if name not in known]
+    unknown = [name for name in changes if name not in obj.__dataclass_fields__]
     if unknown:
         kind = type(obj).__name__
         near = difflib.get_close_matches(unknown[0], names, 1)
@@ -181,10 +177,9 @@ def reduce_instance(self: Any) -> tuple[Any, ...]:
     if not is_decorated(type(self)):  # a subclass that another library has made a pytree
         return object.__new__, (type(self),), dict(vars(self))
     values = field_values(self)
-    for name in spec_of(type(self)).static_names:
-        home = _home_of(values[name])
-        values[name] = values[name] if home is None else _Imported(home)
-    return rebuild, (type(self), values)
+    names = spec_of(type(self)).static_names
+    homes = {name: home for name in names if (home := _home_of(values[name])) is not None}
+    return rebuild, (type(self), values | dict.fromkeys(homes), tuple(homes.items()))
 
 
 def _home_of(value: Any) -> str | None:
@@ -197,16 +192,6 @@ def _home_of(value: Any) -> str | None:
     from leafwise._statics.portable import name_of  # noqa: PLC0415  # for few values
 
     return name_of(value)
-
-
-class _Imported:
-    """Stands in a pickle for what is imported where that is loaded."""
-
-    def __init__(self, home: str) -> None:
-        self.home = home
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return import_from, (self.home,)
 
 
 def import_from(home: str) -> Any:
@@ -345,10 +330,6 @@ def represent(self: Any) -> str:
     return text if local else text + redefined_mark(type(self))
 
 
-def _class_name(cls: type) -> str:
-    return cls.__name__ if is_decorated(cls) else cls.__qualname__.rpartition("<locals>.")[2]
-
-
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     """Return how to print what wadler-lindig would print in another way."""
     import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
@@ -356,15 +337,15 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     if value.__class__ is not type(value):  # a proxy: it would be printed as what it is not
         return wl.TextDoc(shorten(value))
     if is_a(value, type):
-        return wl.TextDoc(_class_name(value))
+        name = value.__qualname__.rpartition("<locals>.")[2]
+        return wl.TextDoc(value.__name__ if is_decorated(value) else name)
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
         return wl.TextDoc(repr(value))
-    if is_tracer(value):
-        return wl.array_summary(value.shape, str(value.dtype), "traced")
-    if is_a(value, jax.Array):
-        return wl.array_summary(value.shape, str(value.dtype), None)
+    kind = "traced" if is_tracer(value) else None
     if is_a(value, jax.ShapeDtypeStruct):
-        return wl.array_summary(value.shape, str(value.dtype), "struct")
+        kind = "struct"
+    if kind is not None or is_a(value, jax.Array):
+        return wl.array_summary(value.shape, str(value.dtype), kind)
     return None
 
 
@@ -387,8 +368,6 @@ def pformat(tree: Any, *, width: int = _WIDTH) -> str:
 
 # How instances show in IPython, rich and treescope, none of which is imported here.
 
-_NARROWEST: Final = 20
-
 
 def attach_display(cls: Any) -> None:
     """Give a class with our ``__repr__`` the display methods that it does not define."""
@@ -410,7 +389,7 @@ def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IP
     if cycle:
         printer.text(f"{type(self).__name__}(...)")
         return
-    room = max(printer.max_width - printer.indentation, _NARROWEST)
+    room = max(printer.max_width - printer.indentation, 20)
     for index, line in enumerate(pformat(self, width=room).split("\n")):
         if index:
             printer.break_()

@@ -4,9 +4,10 @@ Classes of leafwise apply the options in their constructor, through `FieldSpec.p
 applies them through the `Converter` that it finds in the field's metadata.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -18,9 +19,6 @@ from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, plain_form
 from leafwise._statics.reached import reached
 from leafwise.errors import DefinitionError, FieldCheckError
-
-if TYPE_CHECKING:
-    import dataclasses
 
 OPTIONS: Final = "leafwise"
 """The metadata entry with a field's `FieldOptions`."""
@@ -56,12 +54,7 @@ class FieldOptions(NamedTuple):
         return self.converter is not None or self.check is not None or self.freeze
 
     def prepare(self, where: str, value: Any) -> Any:
-        """Return the value to store in the field `where`: converted, frozen and checked.
-
-        Raises:
-            FieldCheckError: The check returned False.
-            Exception: Whatever converter or check raise, with a note naming the field.
-        """
+        """Return the value to store in the field `where`: converted, frozen and checked."""
         doing = "converter"
         try:
             if self.converter is not None:
@@ -123,7 +116,7 @@ class Converter:
     __slots__ = ("definition", "keyed", "options", "owner", "static")
 
     def __init__(
-        self, definition: "dataclasses.Field[Any]", options: FieldOptions, *, static: bool
+        self, definition: dataclasses.Field[Any], options: FieldOptions, *, static: bool
     ) -> None:
         self.owner = "field"  # until the class is made
         self.definition = definition
@@ -147,7 +140,10 @@ class Converter:
         elif not self.static or plain_form(0, (value,)) is not None:
             return value
         else:
-            _validate(value, where)
+            reading = Fold(AS_KEY).add(value, where)
+            reading.raise_findings()
+            if reading.reaches:
+                reached([(where, value)])
         if not self.keyed:
             return value
         # equinox takes a table or a scalar of numpy for a JAX array, and warns of it.
@@ -163,10 +159,3 @@ class Converter:
         kind = Any if self.options.freeze else self.definition.type
         parameter = inspect.Parameter("value", inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
         return inspect.Signature([parameter])
-
-
-def _validate(value: Any, path: str) -> None:
-    canon = Fold(AS_KEY).add(value, path)
-    canon.raise_findings()
-    if canon.reaches:
-        reached([(path, value)])

@@ -11,18 +11,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform
 
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import annotations_of, caller_scopes
-from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_by_name
-from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
+from leafwise._classes.codegen import RESERVED, make_properties, read_by_name
+from leafwise._classes.construct import PENDING, WRITTEN, Unset, guard_subclasses
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class
 from leafwise._classes.registry import install, register_class, spec_of
-from leafwise._classes.spec import (
-    MARK,
-    ClassSpec,
-    FieldSpec,
-    is_decorated,
-    resolve_fields,
-)
+from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
+from leafwise._objects.code import contents
 from leafwise._objects.methods import bind_methods
 from leafwise._statics.key import KEY
 from leafwise.errors import DefinitionError, LeafwiseError
@@ -136,7 +131,6 @@ def pytree(
 
 
 def check_frozen(*, frozen: bool) -> None:
-    """Refuse ``frozen=False``."""
     if not frozen:
         raise DefinitionError(
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
@@ -162,8 +156,8 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
-    names = [f.name for f in fields]
-    reserved = next((name for name in names if name.startswith((RESERVED, "__leafwise"))), None)
+    own_names = RESERVED, "__leafwise"
+    reserved = next((f.name for f in fields if f.name.startswith(own_names)), None)
     if reserved is not None:
         raise DefinitionError(
             f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
@@ -192,11 +186,11 @@ def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Pytree
     if options.slots:
         if "__slots__" in cls.__dict__:
             raise TypeError(f"{cls.__name__} already specifies __slots__")
-        return _with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
-    return cls if cls.__dictoffset__ else _with_slots(cls, [], (KEY, PENDING))
+        return _with_slots(cls, [f.name for f in fields if not f.static])
+    return cls if cls.__dictoffset__ else _with_slots(cls, [])
 
 
-def _with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
+def _with_slots(cls: type, fields: list[str]) -> Any:
     """Return a copy of a class whose fields live in slots, as `dataclasses` makes one."""
     # Unlike there, zero-argument `super()` and `__class__` keep working in its methods.
     # `__init_subclass__` runs a second time, without the class's keywords.
@@ -209,22 +203,18 @@ def _with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
         if isinstance(nearest.get(name), types.MemberDescriptorType | None)  # else it is hidden
     }
     declared = _slots_of(cls)
-    wanted = dict.fromkeys((*declared, *fields, *hidden, "__weakref__"))
-    has_weakref = any(base.__weakrefoffset__ for base in bases)
-    slots = tuple(
-        name
-        for name in wanted
-        if name not in inherited and not (name == "__weakref__" and has_weakref)
-    )
+    if any(base.__weakrefoffset__ for base in bases):
+        inherited.add("__weakref__")
+    wanted = dict.fromkeys((*declared, *fields, KEY, PENDING, "__weakref__"))
+    slots = tuple(name for name in wanted if name not in inherited)
     namespace = {
         name: value
         for name, value in cls.__dict__.items()
         if name not in fields and name not in declared and name not in ("__dict__", "__weakref__")
     }
     namespace["__slots__"] = slots
-    qualname = cls.__qualname__
     made = type(cls)(cls.__name__, cls.__bases__, namespace)
-    made.__qualname__ = qualname
+    made.__qualname__ = cls.__qualname__
     for value in namespace.values():
         _point_to(value, cls, made)
     return made
@@ -244,17 +234,10 @@ def _point_to(value: Any, old: type, new: type) -> None:
         function = getattr(function, "__func__", function)  # noqa: PLW2901  # class, static
         function = getattr(function, "func", function)  # noqa: PLW2901  # cached_property
         while isinstance(function, types.FunctionType):
-            _point_cells(function, old, new)
+            for cell in function.__closure__ or ():
+                if contents(cell) is old:
+                    cell.cell_contents = new
             function = getattr(function, "__wrapped__", None)  # noqa: PLW2901  # decorated
-
-
-def _point_cells(function: types.FunctionType, old: type, new: type) -> None:
-    for cell in function.__closure__ or ():
-        try:
-            if cell.cell_contents is old:
-                cell.cell_contents = new
-        except ValueError:  # not bound yet
-            continue
 
 
 def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
@@ -342,8 +325,7 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:
     """Make static fields properties that read the key, whatever the base classes declare."""
-    properties = make_properties(spec, construct.read_pending, construct.write_static)
-    for name, static in properties.items():
+    for name, static in make_properties(spec).items():
         setattr(cls, name, static)
     for base in filter(is_decorated, cls.__mro__[1:]):
         for index, name in enumerate(spec_of(base).static_names):

@@ -39,11 +39,8 @@ def check_class(cls: Any) -> None:
 
 def native_base(cls: type) -> type:
     """Return the nearest class among its bases, and itself, that is not written in Python."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP)
-
-
-_HEAP: Final = 1 << 9
-"""The flag of a class that Python code made."""
+    made_by_python = 1 << 9  # a flag
+    return next(base for base in cls.__mro__ if not base.__flags__ & made_by_python)
 
 
 _BASES: Final = {
@@ -68,14 +65,11 @@ def library_of(cls: type) -> str:
     return next((library for mark, library in _MARKS.items() if mark in marks), "")
 
 
-def maker_of(cls: Any) -> Any:
-    """Return the base class of a library that makes each subclass what it is, or None."""
+def has_maker(cls: Any) -> bool:
+    """Return whether a base class of a library makes each subclass what it is."""
     own = ("builtins", "typing", _library(cls))
-    for base in cls.__mro__[1:]:
-        makes = "__init_subclass__" in vars(base) and not is_decorated(base)
-        if makes and _library(base) not in own:
-            return base
-    return None
+    makers = (base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base))
+    return any(_library(base) not in own and not is_decorated(base) for base in makers)
 
 
 def _library(cls: type) -> str:

@@ -1,7 +1,6 @@
 """The classes of this process: their specs, and their functions that JAX calls."""
 
 import dataclasses
-import functools
 import inspect
 import os
 import weakref
@@ -15,16 +14,15 @@ from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
-from leafwise._objects.classes import REDEFINED, ClassMap, is_tree_node, notify_registered
-from leafwise._objects.locks import new_lock
-from leafwise._statics.key import (
-    KEY,
-    StaticKey,
-    key_of,
-    table_of,
-    verify,
-    verify_content,
+from leafwise._objects.classes import (
+    REDEFINED,
+    ClassMap,
+    declared_fields,
+    is_tree_node,
+    notify_registered,
 )
+from leafwise._objects.locks import new_lock
+from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
@@ -35,37 +33,22 @@ _CHECKED: Final[ClassMap[Callable[..., None]]] = ClassMap()
 
 def install(spec: ClassSpec) -> None:
     """Generate the class's functions and register it with JAX."""
-    _SPECS[spec.cls] = spec
-    spec.table.set_owner(spec, spec_of)
-    _register(spec)
-    _note_redefinition(spec)
-    notify_registered(spec.cls)
-
-
-def _register(spec: ClassSpec) -> None:
     cls = spec.cls
+    _SPECS[cls] = spec
+    spec.table.set_owner(spec, spec_of)
     if not spec.static_names:
         spec.empty_key = key_of(spec.table, ())  # the table does not keep it alive
-    functions = Functions(spec, functools.partial(construct.unfinished, spec), _verify, _check)
+    functions = Functions(spec)
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
     follow_checking(cls, functions.set_checked)
+    _note_redefinition(cls)
+    notify_registered(cls)
 
 
-def _verify(self: Any) -> None:
-    if construct.is_constructed(self):
-        verify(object.__getattribute__(self, KEY))
-
-
-def _check(self: Any) -> None:
-    if construct.is_constructed(self):
-        verify_content(object.__getattribute__(self, KEY))
-
-
-def _note_redefinition(spec: ClassSpec) -> None:
+def _note_redefinition(cls: type) -> None:
     """Make two classes of one name distinct in JAX's messages."""
-    cls = spec.cls
     name = (cls.__module__, cls.__qualname__)
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None
@@ -223,7 +206,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         )
     if is_tree_node(cls) and not issubclass(cls, tuple):
         raise DefinitionError(_already(cls))
-    declared = _declared(cls)
+    declared = declared_names(cls)
     if declared is not None and set(declared) != set(names):
         lost = [field for field in declared if field not in names]
         unknown = [field for field in names if field not in declared]
@@ -240,11 +223,8 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         )
 
 
-def _declared(cls: Any) -> list[str] | None:
+def declared_names(cls: Any) -> list[str] | None:
     """Return all fields of a class that declares them, or None."""
-    if dataclasses.is_dataclass(cls):
-        return [field.name for field in dataclasses.fields(cls)]
-    if issubclass(cls, tuple):
-        return list(getattr(cls, "_fields", ()))
-    attributes = getattr(cls, "__attrs_attrs__", None)
-    return None if attributes is None else [attribute.name for attribute in attributes]
+    if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__"):
+        return [field.name for field in declared_fields(cls)]
+    return list(getattr(cls, "_fields", ())) if issubclass(cls, tuple) else None

@@ -20,14 +20,10 @@ from typing import Any, ClassVar, Final, NamedTuple
 import jax
 
 from leafwise._classes import annotations
-from leafwise._classes.annotations import (
-    resolve,
-    resolve_known,
-    written_annotations,
-)
+from leafwise._classes.annotations import resolve, resolve_known, written_annotations
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._objects.call_site import defining_site
+from leafwise._objects.call_site import inner_frame
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
@@ -45,23 +41,14 @@ def is_decorated(cls: type) -> bool:
 
 
 class FieldSpec(NamedTuple):
-    """One field, resolved.
+    """One field, resolved."""
 
-    Attributes:
-        owner: The name of the class, for messages.
-        name: The field's name.
-        static: Whether it is aux_data rather than a child.
-        options: Its `FieldOptions`.
-        definition: The `dataclasses.Field`.
-        is_late: Whether its annotation is a name that is not defined yet, and may say ``Static``.
-    """
-
-    owner: str
+    owner: str  # the name of the class, for messages
     name: str
     static: bool
     options: FieldOptions
     definition: "dataclasses.Field[Any]"
-    is_late: bool = False
+    is_late: bool = False  # its annotation is a name not defined yet, and may say ``Static``
 
     @property
     def has_default(self) -> bool:
@@ -79,14 +66,11 @@ class ClassSpec:
     """A pytree class, resolved: what code generation and registration read.
 
     Attributes:
-        cls: The class.
-        fields: All fields in order, static and dynamic.
         dynamic_names: The fields that are children, in order.
         static_names: The fields that stand behind the key, in order.
         content_names: Those of them that are compared by content.
         uncompared: The fields with ``compare=False``, which ``==`` passes over. The key does not.
         any_uncompared: Whether any class has such fields.
-        table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
         hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
@@ -141,14 +125,13 @@ def declaration(
     if more == "freeze=True":
         kind = _frozen(kind)
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-    default, factory = definition.default, definition.default_factory
-    parts = {
-        "default": default,
-        "default_factory": factory,
-        "converter": options.converter or dataclasses.MISSING,
-        "check": options.check or dataclasses.MISSING,
-    }
     missing = dataclasses.MISSING
+    parts = {
+        "default": definition.default,
+        "default_factory": definition.default_factory,
+        "converter": options.converter or missing,
+        "check": options.check or missing,
+    }
     codes = {key: _as_code(value) for key, value in parts.items() if value is not missing}
     arguments = [f"{key}={code}" for key, code in codes.items() if code]
     inside = ", ".join([*arguments, *([more] if more else [])])
@@ -186,9 +169,6 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     """Return the fields of a class that has just become a dataclass.
 
     The metadata of a field that an annotation makes static is completed, in a copy.
-
-    Raises:
-        DefinitionError: Contradictory, ambiguous or impossible declarations, all named.
     """
     problems: list[str] = []
     fields: list[FieldSpec] = []
@@ -319,7 +299,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
         return
     kind = annotations.without_marks(definition.type)
     text = written_default(cls, name, value)
-    site = defining_site(inspect.currentframe())
+    frame = inner_frame(inspect.currentframe())
     what, fixes = "is a function", [f"`{name}: lw.Static[{kind}] = {text}`"]
     if functions[0] is value:
         fixes.append(f"for arrays in it: `{name}: {kind} = jax.tree_util.Partial({text})`")
@@ -332,7 +312,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
         f"{cls.__name__}.{name}: its default {what}, and the field is dynamic: no function "
         f"under jax.jit takes it\n  got: {got(value)}\n  fix: {fix}"
     )
-    file, line = (site.file, site.line) if site is not None else ("<unknown>", 1)
+    file, line = ("<unknown>", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     warnings.warn_explicit(message, DynamicFunctionWarning, file, line)
 
 
@@ -414,8 +394,7 @@ def _misfit(
         ]
     if not static and annotations.is_text(annotation):
         frozen = _frozen(kind)
-        missing = definition.default is dataclasses.MISSING
-        code = "" if missing else _as_code(definition.default)
+        code = _as_code(definition.default)
         value = f" = {code}" if code else ""
         return [
             f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"

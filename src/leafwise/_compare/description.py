@@ -19,10 +19,9 @@ from leafwise._statics.key import StaticKey, content_names, verify
 from leafwise._statics.portable import (
     Json,
     PortableReader,
+    by_step,
     dump,
-    format_both,
     format_json,
-    parts_of,
 )
 from leafwise._trees.leaves import LeafKind
 from leafwise._trees.nodes import Node, TreeWalk
@@ -67,7 +66,7 @@ def describe_signature(
     root = signature.root
     for name, value in zip(root.names, root.values, strict=True):
         by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
-        described.add_static(value_of(value), signature.show(name), by_content)
+        described.add_static(value_of(value), signature.show(name), by_content=by_content)
     for step, child in zip(root.steps, root.children, strict=True):
         described.add(child, signature.show(step))
     return described.record
@@ -104,7 +103,8 @@ class Described:
             verify(node.aux)
         self._put(path, "class", self._class(node, path))
         for name, value in zip(node.names, node.values, strict=True):
-            self.add_static(value, path + name, node.compared_by(name) == "content")
+            by_content = node.compared_by(name) == "content"
+            self.add_static(value, path + name, by_content=by_content)
         if _has_own_data(node):
             self.add_static(node.aux, f"{path}.<static>")
         for index, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
@@ -126,12 +126,11 @@ class Described:
             keys = keys[1]  # behind the factory of a defaultdict
         if not isinstance(keys, tuple) or (node.cls is dict and set(map(type, keys)) <= {str}):
             return name
-        return {"class": name, "keys": self._reader.read(keys, path)}
+        return {"class": name, "parts": {"keys": self._reader.read(keys, path)}}
 
-    def add_static(self, value: Any, path: str, by_content: bool = False) -> None:  # noqa: FBT001, FBT002  # one switch
+    def add_static(self, value: Any, path: str, *, by_content: bool = False) -> None:
         """Add a static, which stands at `path`."""
-        read = self._reader.read_by_content if by_content else self._reader.read
-        self._put(path, "static", read(value, path))
+        self._put(path, "static", self._reader.read(value, path, by_content=by_content))
 
     def _leaf(self, leaf: Any, path: str) -> None:
         entry = self._leaf_entry(leaf)
@@ -213,33 +212,22 @@ def _compare(
     if one is not None and other is not None and one.keys() == other.keys():
         if "static" in one:
             for where, mine, its in _inside(path, one["static"], other["static"]):
-                yield where, *format_both(mine, its)
+                yield where, *_format_both(mine, its, format_json)
             return
-        same = fits(one["array"], other["array"]) if "array" in one else dump(one) == dump(other)
-        if same:
+        if fits(one["array"], other["array"]) if "array" in one else dump(one) == dump(other):
             return
-    texts = _format_entry(one), _format_entry(other)
-    yield path, *(texts if texts[0] != texts[1] else (dump(one), dump(other)))
+    yield path, *_format_both(one, other, _format_entry)
 
 
 def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield where two statics differ, as deep as both consist of the same parts in one order."""
+    """Yield where two statics differ, as deep as both consist of the same parts."""
     if dump(one) == dump(other):
         return
-    mine, its = parts_of(one), parts_of(other)
-    if not mine or not its or [each for each, _, _ in mine] != [each for each, _, _ in its]:
-        yield path, one, other
-        return
-    for (_, step, part), (_, _, same) in zip(mine, its, strict=True):
-        yield from _inside(path + step, part, same)
-
-
-def in_one_order(value: Json) -> Json:
-    """Return JSON in which the members of sets have one order."""
-    if isinstance(value, dict):
-        made = {key: in_one_order(each) for key, each in value.items()}
-        return made | ({"members": sorted(made["members"], key=dump)} if "members" in made else {})
-    return [in_one_order(each) for each in value] if isinstance(value, list) else value
+    mine, its = by_step(one), by_step(other)
+    found: list[tuple[str, Json, Json]] = []
+    if mine and mine.keys() == its.keys() and one["class"] == other["class"]:
+        found = [each for step in its for each in _inside(path + step, mine[step], its[step])]
+    yield from found or [(path, one, other)]  # where only the order differs, all of it
 
 
 def is_below(path: str, above: str) -> bool:
@@ -247,25 +235,25 @@ def is_below(path: str, above: str) -> bool:
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
 
 
-def is_at_or_below(path: str, above: str) -> bool:
-    """Return whether a path is another one, or leads through it."""
-    return path == above or is_below(path, above)
-
-
 # ------------------------------------------------------------------------ formatting
 
 
+def _format_both(one: Json, other: Json, to_text: Callable[[Json], str]) -> tuple[str, str]:
+    """Return both as text, or as JSON where that looks the same."""
+    texts = to_text(one), to_text(other)
+    return texts if texts[0] != texts[1] else (dump(one), dump(other))
+
+
 def _format_entry(item: dict[str, Json] | None) -> str:
-    if item is None:
-        return "nothing"
-    ((kind, entry),) = item.items()
-    if kind == "static":
-        return f"the static {format_json(entry)}"
-    if kind == "array":
-        return format_array(entry)
-    if isinstance(entry, str):
-        return entry
-    return f"{entry['class']} with keys {format_json(entry['keys'])}"
+    match item:
+        case {"static": entry}:
+            return f"the static {format_json(entry)}"
+        case {"array": entry}:
+            return format_array(entry)
+        case {"class": entry}:
+            return entry if isinstance(entry, str) else format_json(entry)
+        case _:
+            return "nothing"
 
 
 def format_array(entry: Json) -> str:

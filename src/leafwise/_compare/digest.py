@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -28,14 +28,14 @@ from leafwise._compare.signature import Signature
 from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
 from leafwise._objects.code import is_importable, is_installed_module, names_of
-from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.parts import kind_of
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
 from leafwise.errors import PortableError
 
-_VERSION: Final = "leafwise digest 1"
+_VERSION: Final = "leafwise digest 2"
 """To be raised when the same tree gets another digest."""
 
 
@@ -85,10 +85,11 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
     record = described.record
     if isinstance(tree, StaticKey):
         record[", key of"] = {"static": reader.class_name(tree.owner.cls)}
-    if reader.refused:
+    if reader.opaque:
         lines = [
-            f"{described.root}{path}: {why}\n  got: {what}\n  fix: {fix}"
-            for path, what, why, fix in reader.refused
+            f"{described.root}{path}: {why}\n  got: {got(value)}\n  fix: {fix}"
+            for path, value in reader.opaque
+            for why, fix in [_why_and_fix(value)]
         ]
         raise PortableError("\n".join(lines))
     return record | reader.class_entries()
@@ -103,7 +104,7 @@ def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
 
     reader = DigestReader(in_order=True)
     found = describe_signature(signature, entry, reader) | reader.class_entries()
-    return found, {path: what for path, what, *_ in reader.refused}
+    return found, {path: got(value) for path, value in reader.opaque}
 
 
 def describe_values(values: Mapping[str, Any]) -> Record:
@@ -114,7 +115,7 @@ def describe_values(values: Mapping[str, Any]) -> Record:
         reader = DigestReader(in_order=True)
         with contextlib.suppress(Exception):  # the user's own code
             entry = reader.read(value, path)
-            if not reader.refused:
+            if not reader.opaque:
                 found[path] = {"static": entry}
                 continue
             one = describe_tree(value, lambda leaf: aval_entry(to_leaf(leaf)), None, path)
@@ -152,13 +153,11 @@ def _devices(sharding: Any) -> str:
 
 
 class DigestReader(PortableReader):
-    """Reads statics for a digest; what means nothing to another process is refused, by path."""
+    """Reads statics for a digest, which has more of them than the names that lead to them."""
 
     def __init__(self, *, in_order: bool = False) -> None:
-        super().__init__()
+        super().__init__(in_order=in_order)
         self.definitions: dict[str, Json] = {}
-        self.refused: list[tuple[str, str, str, str]] = []
-        self._in_order = in_order
         self._names: dict[type, str] = {}
         self._by_content = False
 
@@ -180,39 +179,45 @@ class DigestReader(PortableReader):
 
     def _definition(self, cls: Any, name: str) -> Json | None:
         """Return what a class is, apart from its code: its fields in order, and its options."""
+        parts = _fields_of(cls)
         if issubclass(cls, Enum):
-            members = {
-                f".{each}": self._found(it.value, "", "an object")
-                for each, it in cls.__members__.items()
-            }
-            return {"class": name, "content": [*members], "parts": members}
-        fields = _fields_of(cls)
-        if fields is None:
+            members = cls.__members__.items()
+            parts = {each: self._found(it.value, "", "an object") for each, it in members}
+        if parts is None:
             return None
-        parts = {f".{each}": kind for each, kind in fields.items()}
-        return {"class": name, "content": [*fields, *_options_of(cls)], "parts": parts}
+        in_order = {"class": "names", "parts": [*parts, *_options_of(cls)]}
+        return {"class": name, "parts": {"": in_order, **{f".{k}": v for k, v in parts.items()}}}
 
     def _found(self, value: Any, path: str, name: str) -> Json:
         """Return the JSON of a value, or a name for it if it means nothing to another process."""
-        opaque, refused = len(self.opaque), len(self.refused)
+        opaque = len(self.opaque)
         found = self._read(value, path)
-        if len(self.refused) == refused:
+        if len(self.opaque) == opaque:
             return found
-        del self.opaque[opaque:], self.refused[refused:]
-        return {"name": name}
+        del self.opaque[opaque:]
+        return {"class": "name", "parts": [name]}
 
     # ------------------------------------------------------------------------ values
+
+    def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:
+        """Return the JSON of a static; objects count by their attributes if it is by content."""
+        before, self._by_content = self._by_content, self._by_content or by_content
+        try:
+            return super().read(value, path)
+        finally:
+            self._by_content = before
 
     def _read(self, value: Any, path: str) -> Json:
         is_followed = self._by_content or type(value) is types.FunctionType
         if is_followed and id(value) in self._containing:  # it holds itself
-            return {"again": class_name(type(value))}
+            return {"class": "again", "parts": [class_name(type(value))]}
         return super()._read(value, path)
 
     def _read_other(self, value: Any, path: str) -> Json:
-        for base, parts_of in _OF_DEVICES.items():
+        for base, names in _OF_DEVICES.items():
             if isinstance(value, base):
-                return {"class": self._class_of(value), "parts": self._steps(parts_of(value), path)}
+                parts = [(f".{name}", getattr(value, name)) for name in names]
+                return self._by_step(self.class_name(type(value)), parts, path)
         if isinstance(value, StaticKey):
             return self._key(value, path)
         if isinstance(value, jax.tree_util.PyTreeDef):
@@ -220,77 +225,65 @@ class DigestReader(PortableReader):
         return super()._read_other(value, path)
 
     def _key(self, key: StaticKey, path: str) -> Json:
-        read = {True: self.read_by_content, False: self._read}
-        names = key.owner.static_names
+        by_content = content_names(key.owner)
         parts = {
-            f".{name}": read[name in content_names(key.owner)](value, f"{path}.{name}")
-            for name, value in zip(names, key.values, strict=True)
+            f".{name}": self.read(value, f"{path}.{name}", by_content=name in by_content)
+            for name, value in zip(key.owner.static_names, key.values, strict=True)
         }
         return {"class": self.class_name(key.owner.cls), "parts": parts}
 
     def _treedef(self, treedef: Any, path: str) -> Json:
         cls, aux = treedef.node_data() or (None, None)
-        children = enumerate(treedef.children())
-        parts = [(".aux_data", aux), *((f"[{place}]", child) for place, child in children)]
         kind = "" if cls is None else self.class_name(cls)
-        leaves = treedef.num_leaves
-        return {"class": "treedef", "content": [kind, leaves], "parts": self._steps(parts, path)}
-
-    def _members(self, parts: Sequence[Part], path: str) -> list[Json]:
-        found = self._read_all(parts, path)
-        return found if self._in_order else sorted(found, key=dump)
+        children = [(f"[{place}]", child) for place, child in enumerate(treedef.children())]
+        own = [(".class", kind), (".num_leaves", treedef.num_leaves), (".aux_data", aux)]
+        return self._by_step("treedef", [*own, *children], path)
 
     def named(self, value: Any, path: str) -> Json:
         """Return the name that leads to a function, class or module, or what a function holds."""
         if isinstance(value, type):
             if native_base(value) is value and value.__module__ == "builtins":
-                return {"type": value.__qualname__}  # NoneType, which `builtins` does not have
+                return {"class": "name", "parts": [f"builtins:{value.__qualname__}"]}
             self.class_name(value)
         elif type(value) is types.FunctionType and not is_importable(value):
             module, name = names_of(value)
             version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
-            parts = self._steps(kind_of(value).parts(value), path)
-            return {"class": f"function {module}:{name}", "content": [str(version)], "parts": parts}
+            parts = [(".__version__", str(version)), *kind_of(value).parts(value)]
+            return self._by_step(f"function {module}:{name}", parts, path)
         return super().named(value, path)
 
     def method(self, value: Any, path: str) -> Json:
         """Return a bound method's receiver and name."""
         if self._by_content:
-            return {"class": "method", "parts": self._steps(kind_of(value).parts(value), path)}
+            return self._by_step("method", kind_of(value).parts(value), path)
         return super().method(value, path)
 
     def _opaque(self, value: Any, path: str) -> Json:
         cls = type(value)
         is_object = self._by_content and compares_by_identity(cls) and not has_hidden_state(cls)
         if is_object and not is_installed_module(cls.__module__):
-            parts = kind_of(value).parts(value)
-            found = [self._found(part, path + step, class_name(type(part))) for step, part in parts]
-            inside = zip([step for step, _ in parts], found, strict=True)
-            return {"class": self.class_name(cls), "parts": dict(inside)}
-        self.refused.append((path, got(value), *self._why_and_fix(value)))
+            parts = {
+                step: self._found(part, path + step, class_name(type(part)))
+                for step, part in kind_of(value).parts(value)
+            }
+            return {"class": self.class_name(cls), "parts": parts}
         return super()._opaque(value, path)
 
-    def _why_and_fix(self, value: Any) -> tuple[str, str]:
-        cls: type = type(value)
-        name = cls.__qualname__.rpartition(".")[2]
-        if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
-            kind = "class" if isinstance(value, type) else "function"
-            fix = "define it with a name of its own at the top level of a module"
-            return f"no name leads another process to this {kind}", fix
-        if compares_by_identity(cls):
-            why = f"{name} compares by identity, which means nothing to another process"
-            fix = f"@dataclass(frozen=True)\n  class {name}: ..."
-            return why, f"let what it holds be its fields:\n  {fix}"
-        why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
-        return why, f"let {name} be a frozen dataclass of values that are static, too"
 
-    def read_by_content(self, value: Any, path: str) -> Json:
-        """Return the JSON of a static by content: objects count by their attributes."""
-        before, self._by_content = self._by_content, True
-        try:
-            return self.read(value, path)
-        finally:
-            self._by_content = before
+def _why_and_fix(value: Any) -> tuple[str, str]:
+    """Return why a value means nothing to another process, and what to do."""
+    cls: type = type(value)
+    name = cls.__qualname__.rpartition(".")[2]
+    if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
+        kind = "class" if isinstance(value, type) else "function"
+        fix = "define it with a name of its own at the top level of a module"
+        return f"no name leads another process to this {kind}", fix
+    if compares_by_identity(cls):
+        why = f"{name} compares by identity, which means nothing to another process"
+        fix = f"@dataclass(frozen=True)\n  class {name}: ..."
+        return why, f"let what it holds be its fields:\n  {fix}"
+    why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
+    return why, f"let {name} be a frozen dataclass of values that are static, too"
 
 
 def _sha(made: Json) -> str:
@@ -300,7 +293,7 @@ def _sha(made: Json) -> str:
 # ------------------------------------------------------------------------ classes
 
 
-def _fields_of(cls: Any) -> dict[str, str] | None:
+def _fields_of(cls: Any) -> dict[str, Json] | None:
     """Return the fields of a class in order, each with its annotation and options as text."""
     if dataclasses.is_dataclass(cls):
         return {field.name: _field(field) for field in dataclasses.fields(cls)}
@@ -343,20 +336,10 @@ def _annotation(kind: Any) -> str:
 # ------------------------------------------------------------------------ devices
 
 
-def _of_mesh(mesh: Any) -> list[Part]:
-    parts = [(f".{each}", getattr(mesh, each)) for each in ("axis_names", "axis_sizes")]
-    devices = mesh.devices.flat if isinstance(mesh, jax.sharding.Mesh) else ()
-    kinds = tuple(map(str, mesh.axis_types))
-    return [*parts, (".axis_types", kinds), (".devices", tuple(devices))]
-
-
-def _of_device(device: Any) -> list[Part]:
-    return [(f".{each}", getattr(device, each)) for each in ("platform", "id", "process_index")]
-
-
-_OF_DEVICES: Final[dict[Any, Callable[[Any], list[Part]]]] = {
-    jax.sharding.Mesh: _of_mesh,
-    jax.sharding.AbstractMesh: _of_mesh,
-    jax.Device: _of_device,
+_AXES: Final = ("axis_names", "axis_sizes", "axis_types")
+_OF_DEVICES: Final[dict[Any, Sequence[str]]] = {
+    jax.sharding.Mesh: (*_AXES, "devices"),
+    jax.sharding.AbstractMesh: _AXES,
+    jax.Device: ("platform", "id", "process_index"),
 }
-"""What describes devices, which do not pickle."""
+"""The attributes that describe devices, which do not pickle."""

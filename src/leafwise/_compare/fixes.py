@@ -27,17 +27,11 @@ from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 from leafwise._trees.equality import first_difference, jax_equal, pairs_of_parts, same_entry
-from leafwise._trees.leaves import LeafKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leafwise._trees.leaves import Leaf
-
-
-def note(text: str) -> Advice:
-    """Return advice that only says what differs."""
-    return Advice(text)
 
 
 def fix(text: str, act: Act | None = None) -> Advice:
@@ -61,6 +55,33 @@ class StaticFacts(NamedTuple):
     made: str = ""
 
 
+class Side(NamedTuple):
+    """What words a dtype: a leaf in one of two calls, and the number that it is, if known."""
+
+    call: str
+    leaf: "Leaf"
+    number: object = None
+
+    def converted(self, dtype: Any, name: str) -> Fix:
+        """Return how this call makes a strongly typed array, from the number or the name."""
+        kind = "bool_" if str(dtype) == "bool" else str(dtype)
+        getattr(jnp, kind)  # raises where there is none
+        if self.leaf.shape:
+            return self.wrapped(f".astype(jnp.{kind})", name, f"`{{}}.astype(jnp.{kind})`")
+        text = repr(self.number)
+        is_code = self.number is not None and len(text) < _LONGEST_NUMBER and text[-1] not in "nf"
+        return self.wrapped(f"jnp.{kind}", text if is_code else name)
+
+    def wrapped(self, function: str, argument: str, words: str = "") -> Fix:
+        """Return the fix that wraps the argument in a function in this call."""
+        code = (function, "") if self.call == "the earlier call" else ("", function)
+        words = words or f"`{function}({{}})`"
+        return Fix(f"{words} in {self.call}", Act.CONVERT, code, (argument,))
+
+
+_LONGEST_NUMBER: Final = 30  # longer ones, NaN and infinity are not written into code
+
+
 def _unhashable(reason: Reason) -> Advice:
     kind = type(reason.after)
     if kind in {list, dict, set}:
@@ -73,10 +94,8 @@ def _failing_comparison(reason: Reason) -> Advice:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         dynamic = Fix("make it dynamic, or a `lw.StaticArray`", Act.MAKE_DYNAMIC)
         return Advice("arrays that are compared", dynamic)
-    correct = Fix(
-        f"correct `{type(value).__qualname__}.__eq__`, or make it dynamic", Act.MAKE_DYNAMIC
-    )
-    return Advice("comparing it raises", correct)
+    correct = f"correct `{type(value).__qualname__}.__eq__`, or make it dynamic"
+    return Advice("comparing it raises", Fix(correct, Act.MAKE_DYNAMIC))
 
 
 def _argument(reason: Reason) -> Advice:
@@ -107,7 +126,7 @@ def _shape(reason: Reason) -> Advice:
 def _aux_data(reason: Reason) -> Advice:
     path, one, other = first_difference(reason.before, reason.after)
     if not path and jax_equal(one, other) is not False:
-        return note("the node's aux_data differs")
+        return Advice("the node's aux_data differs")
     advice, path = _differing(reason, StaticFacts(None, ""), "")
     where = f"at {path} of its aux_data" if path else "its aux_data"
     change = advice.change or f"{_short(one)} -> {_short(other)}"
@@ -116,30 +135,20 @@ def _aux_data(reason: Reason) -> Advice:
 
 def _dtype(reason: Reason) -> Advice:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
-    before, after, *numbers = reason.details
-    one_number, other_number = numbers or (None, None)
+    earlier, later = sides = reason.details
     name = _name_in_code(reason.path)
-    kinds = [leaf.stored for leaf in (before, after)]
-    # JAX's own Python scalars, which it makes of those in operations outside `jit`, have a dtype.
-    if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR} and all(
-        isinstance(kind, type) for kind in kinds
-    ):
-        is_wider = _common_dtype(before, after) == after.dtype
-        wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
-        number = one_number if is_wider else other_number
-        text, form = (name, "") if number is None else (repr(wide(number)), "`{}`")
-        return Advice("", _wrapped(wide.__name__, text, which, form))
     try:
-        dtype = _common_dtype(before, after)
-        fixes = [
-            _converted(leaf, dtype, name, number, which)
-            for leaf, number, which in (
-                (before, one_number, "the earlier call"),
-                (after, other_number, "this call"),
-            )
-            if leaf.dtype != dtype or leaf.weak_type
-        ]
-    except (AttributeError, TypeError):  # such as that of keys
+        dtype = _common_dtype(earlier.leaf, later.leaf)
+        # `step(1)`, then `step(1.0)`; JAX makes Python scalars with a dtype outside `jit`.
+        if all(isinstance(side.leaf.stored, type) for side in sides):
+            narrow, wide = (earlier, later) if dtype == later.leaf.dtype else (later, earlier)
+            kind = wide.leaf.stored
+            if narrow.number is None:
+                return Advice("", narrow.wrapped(kind.__name__, name))
+            return Advice("", narrow.wrapped(kind.__name__, repr(kind(narrow.number)), "`{}`"))
+        others = [side for side in sides if side.leaf.dtype != dtype or side.leaf.weak_type]
+        fixes = [side.converted(dtype, name) for side in others]
+    except (AttributeError, TypeError, ValueError):  # of keys
         return fix("keep one dtype: each has a program")
     words, _, code, names = zip(*fixes, strict=True)
     functions = tuple(map("".join, zip(*code, strict=True)))
@@ -149,37 +158,11 @@ def _dtype(reason: Reason) -> Advice:
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
     """Return the dtype that both calls can have; a weak one gives way."""
     weak, other = (before, after) if before.weak_type else (after, before)
-    if weak.weak_type and not other.weak_type and _category(weak) <= _category(other):
+    kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+    mine, its = ([jnp.issubdtype(leaf.dtype, kind) for kind in kinds] for leaf in (weak, other))
+    if weak.weak_type and not other.weak_type and mine.index(True) <= its.index(True):
         return other.dtype
     return jnp.promote_types(before.dtype, after.dtype)
-
-
-def _category(leaf: "Leaf") -> int:
-    kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
-    fitting = (place for place, kind in enumerate(kinds) if jnp.issubdtype(leaf.dtype, kind))
-    return next(fitting, len(kinds))
-
-
-def _converted(leaf: "Leaf", dtype: Any, name: str, number: object, which: str) -> Fix:
-    """Return how a call makes a strongly typed array of a leaf, from its value or its name."""
-    kind = "bool_" if str(dtype) == "bool" else str(dtype)
-    getattr(jnp, kind)  # raises where there is none
-    if leaf.shape:
-        return _wrapped(f".astype(jnp.{kind})", name, which, f"`{{}}.astype(jnp.{kind})`")
-    text = repr(number)
-    is_code = number is not None and len(text) < _LONGEST_NUMBER and text[-1] not in "nf"
-    return _wrapped(f"jnp.{kind}", text if is_code else name, which)
-
-
-def _wrapped(function: str, argument: str, which: str, words: str = "") -> Fix:
-    """Return the fix that wraps an argument in a function, in one of two calls."""
-    code = (function, "") if which == "the earlier call" else ("", function)
-    words = words or f"`{function}({{}})`"
-    return Fix(f"{words} in {which}", Act.CONVERT, code, (argument,))
-
-
-_LONGEST_NUMBER: Final = 30
-"""Longer ones, NaN and infinity are not written into code."""
 
 
 def _name_in_code(path: str) -> str:
@@ -190,11 +173,8 @@ def _name_in_code(path: str) -> str:
 
 
 def _weak_type(reason: Reason) -> Advice:
-    before, after, *numbers = reason.details
-    weak = before if before.weak_type else after
-    which = "the earlier call" if weak is before else "this call"
-    number = (numbers or (None, None))[weak is not before]
-    return Advice("", _converted(weak, weak.dtype, _name_in_code(reason.path), number, which))
+    weak = next(side for side in reason.details if side.leaf.weak_type)
+    return Advice("", weak.converted(weak.leaf.dtype, _name_in_code(reason.path)))
 
 
 def _config(reason: Reason) -> Advice:
@@ -215,13 +195,13 @@ def _unsound(reason: Reason) -> Advice:
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change += f" ({names[1]}, {names[0]})"
-    return note(f"shared, but unsound: {change}; the first one's program answers")
+    return Advice(f"shared, but unsound: {change}; the first one's program answers")
 
 
 def _static(reason: Reason) -> Advice:
     """Word a static, by its `StaticFacts`."""
     if not reason.details.path and (reason.before is MISSING or reason.after is MISSING):
-        return note("only one of the two calls has this static")
+        return Advice("only one of the two calls has this static")
     advice, path = _differing(reason, reason.details, reason.path)
     path = _with_names(reason.before, path)
     if not path:
@@ -241,39 +221,41 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
     if by != "content" and not are_recreated(before, after):
         path, one, other = first_difference(before, after)
     are_functions = is_function(one) and is_function(other)
-    if are_functions and (by == "content" or not are_recreated(one, other)):
+    if are_functions and (by == "content" or not are_recreated(one, other)):  # `sin`, then `cos`
         return Advice("another function", Fix(act=Act.NOTHING)), path
-    if by == "content":
+    if by == "content":  # `lambda x: x * rate` with `rate` 1, then 2
         return _static_fix(one, other), path
     holder, way = _recreated_holder(before, path, one, other)
-    if holder is not None:
+    if holder is not None:  # `optax.sgd(0.1)` in each call
         changes = changed_parts(before, after, name if way else "", facts.reads)
-        advice = recreated_object(public_name(type(holder)), changes)
-        path = "" if changes else way
-    elif are_functions:
+        advice, path = recreated_object(public_name(type(holder)), changes), "" if changes else way
+    elif are_functions:  # `lambda x: x * rate`, or `jax.jit(f)`, in each call
         changes = changed_parts(one, other, reads=facts.reads)
         wrapped = None if changes else _wrapped_again(one, other, facts.made)
         advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
-    elif compares_by_identity(type(other)) and type(one) is type(other) and not is_a(other, Enum):
-        changes = changed_parts(one, other, name and name + path, facts.reads)
-        return recreated_instance(one, other, changes, facts.made), path
-    elif facts.cls is not object and is_a(other, float) and not math.isnan(other):
-        return _array_for_number(reason.path), path  # under `equinox.filter_jit`
     else:
-        return _static_fix(one, other, _trained(reason.path)), path
+        return _changed_value(one, other, reason, facts, name and name + path), path
     if by == "identity" and not changes:  # one with the same content is equal where that counts
         words = f'{advice.fix.words}, or declare the field `lw.static_field(by="content")`'
         advice = advice._replace(fix=advice.fix._replace(words=words))
     return advice, path
 
 
-def _array_for_number(path: str) -> Advice:
-    """Word a number that is static: one that calls return must not become weakly typed."""
-    name, model = _name_in_code(path), _trained(path)
-    function = f"jnp.{jnp.result_type(float)}" if model else "jnp.asarray"
-    words = f"`{function}({{}})`: a Python number is static there{_NOT_TRAINED * len(model)}"
-    act, code = (None, ()) if model else (Act.CONVERT, (function, function))
-    return Advice("", Fix(words, act, code, (name, *model)))
+def _changed_value(one: Any, other: Any, reason: Reason, facts: StaticFacts, name: str) -> Advice:
+    """Word two values that are no functions of one definition, by their name."""
+    # `Sampler(0.5)` in each call
+    if compares_by_identity(type(other)) and type(one) is type(other) and not is_a(other, Enum):
+        changes = changed_parts(one, other, name, facts.reads)
+        return recreated_instance(one, other, changes, facts.made)
+    # `step(0.5)`, then `step(0.25)`, under `equinox.filter_jit`
+    if facts.cls is not object and is_a(other, float) and not math.isnan(other):
+        name, model = _name_in_code(reason.path), _trained(reason.path)
+        # One that calls return must not become weakly typed.
+        function = f"jnp.{jnp.result_type(float)}" if model else "jnp.asarray"
+        words = f"`{function}({{}})`: a Python number is static there{_NOT_TRAINED * len(model)}"
+        act, code = (None, ()) if model else (Act.CONVERT, (function, function))
+        return Advice("", Fix(words, act, code, (name, *model)))
+    return _static_fix(one, other, _trained(reason.path))  # `depth=2`, then `depth=3`
 
 
 def _trained(path: str) -> tuple[str, ...]:
@@ -505,7 +487,7 @@ def _cleared_by_call(reason: Reason) -> Advice:
 
 
 def _unread(reason: Reason) -> Advice:
-    return note(f"the arguments could not be read: {reason.after}")
+    return Advice(f"the arguments could not be read: {reason.after}")
 
 
 class Cause(Enum):
@@ -515,8 +497,8 @@ class Cause(Enum):
     INVALID = fix("pass an array or a number, or mark it static")
     DELETED = fix("use what the call that donated it returned")
     ABSTRACT = fix("call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct")
-    NOT_CALLED = note("the earlier call cannot have been made with this")
-    OTHER_TYPE = note("only JAX knows whether it takes a value of this type")
+    NOT_CALLED = Advice("the earlier call cannot have been made with this")
+    OTHER_TYPE = Advice("only JAX knows whether it takes a value of this type")
     UNHASHABLE = member(_unhashable)
     FAILING_COMPARISON = member(_failing_comparison)
     # Which arguments there are.
@@ -532,7 +514,7 @@ class Cause(Enum):
     # Statics and captures.
     STATIC = member(_static)
     UNSOUND = member(_unsound)
-    OWN_EQUALITY = note(
+    OWN_EQUALITY = Advice(
         "equal by its own `==`, though attributes differ: the first one's program answers"
     )
     AUX_DATA = member(_aux_data)
@@ -555,28 +537,28 @@ class Cause(Enum):
     )
     COMMITTED = fix("commit it in every call, by `jax.device_put`, or in none")
     DEVICES = fix("put all arguments on the same devices with `jax.device_put`")
-    TRACED = note("only traced so far, inside another function: compiled once on its own")
+    TRACED = Advice("only traced so far, inside another function: compiled once on its own")
     SLOWER_CALL = fix("none needed: one slower call, the program is shared")
     DATA_MOVES = fix("none needed: one slower call, the data moves")
     # What is not among the arguments.
     CONFIG = member(_config)
-    JIT_IS_OFF = note("jit is off (`jax_disable_jit`): the function runs as plain Python")
-    NO_DIFFERENCE = note(
+    JIT_IS_OFF = Advice("jit is off (`jax_disable_jit`): the function runs as plain Python")
+    NO_DIFFERENCE = Advice(
         "the arguments are those of an earlier call: another `jit` of the function has other "
         "options, a cache was cleared or is full, or the earlier call failed"
     )
-    AHEAD_OF_TIME = note("lowered ahead of time; if it is compiled already, nothing is done")
-    SHARDED = note(
+    AHEAD_OF_TIME = Advice("lowered ahead of time; if it is compiled already, nothing is done")
+    SHARDED = Advice(
         "the function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
         "argument, compiles again, or refuses it"
     )
-    UNKNOWN_ENTRY = note(
+    UNKNOWN_ENTRY = Advice(
         "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
     )
-    CLEARED = note("there are no dispatch entries: the caches were cleared, or cannot be used")
+    CLEARED = Advice("there are no dispatch entries: the caches were cleared, or cannot be used")
     CLEARED_BY_CALL = member(_cleared_by_call)
-    UNSEEN_CALLS = note("this version of JAX does not show what it does for a call")
-    UNSEEN_CONTEXT = note("this version of JAX does not show all that a trace depends on")
+    UNSEEN_CALLS = Advice("this version of JAX does not show what it does for a call")
+    UNSEEN_CONTEXT = Advice("this version of JAX does not show all that a trace depends on")
     UNREAD = member(_unread)
 
     def word(self, reason: Reason) -> Advice:
@@ -587,7 +569,7 @@ class Cause(Enum):
         try:
             return wording(reason)
         except Exception:  # noqa: BLE001  # code of the values' own classes; a text must come out
-            return note("values whose own code raised")
+            return Advice("values whose own code raised")
 
     def values(self, reason: Reason) -> tuple[str, str] | None:
         """Return the values of a static as text, where both texts would be one."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from leafwise._compare.fixes import Cause, StaticFacts
+from leafwise._compare.fixes import Cause, Side, StaticFacts
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._display.words import count
@@ -138,13 +138,12 @@ class TreeComparison:
             return []
         # The fix is made of both leaves, and of the numbers that they are.
         numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
-        return [
-            reason._replace(
-                path=self.after.leaf_paths[its],
-                details=(*reason.details, *numbers) if reason.details else (),
-            )
-            for reason in self.known[key]
-        ]
+        reasons: list[Reason] = []
+        for reason in self.known[key]:
+            sides = zip(reason.details, numbers, strict=False)
+            details = tuple(side._replace(number=number) for side, number in sides)
+            reasons.append(reason._replace(path=self.after.leaf_paths[its], details=details))
+        return reasons
 
     def _static_leaf_reasons(self, one: Leaf, other: Leaf, place: int) -> Iterator[Reason]:
         """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
@@ -293,13 +292,13 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
     if mine.shape != its.shape:
         shapes = mine.shape, its.shape
         reasons.append(Reason(path, ReasonKind.SHAPE, retrace, *shapes, Cause.SHAPE))
-    leaves = mine, its
+    sides = Side("the earlier call", mine), Side("this call", its)
     if mine.dtype != its.dtype:
         dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
-        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, leaves))
+        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, sides))
     elif mine.weak_type != its.weak_type:
         texts = Verbatim(mine), Verbatim(its)
-        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, leaves))
+        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, sides))
     axes = varying_axes(mine.aval), varying_axes(its.aval)
     if axes[0] != axes[1]:
         reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))

@@ -50,11 +50,7 @@ class Internal(Enum):
     EXPORTED = "the classes that it exports", "export._export.deserialization_registry", ""
 
     def is_known(self, probe: "Callable[[], Mapping[Internal, bool]]") -> bool:
-        """Return whether it can be read, as the first call has found.
-
-        Args:
-            probe: Reads what it has put in, and returns whether that is right.
-        """
+        """Return whether it can be read, as the first call has found by a probe."""
         if self not in ANSWERS:
             # This one may be inside a trace, of which JAX reports less.
             thread = threading.Thread(target=_ask, args=(probe,), name="leafwise asks JAX")

@@ -21,12 +21,10 @@ from leafwise._jax.compat import JIT, Internal, inside
 from leafwise._jax.events import LOCK
 from leafwise._jax.operations import read_operations
 
-_TPU: Final = "LIBTPU_INIT_ARGS"
 _LARGE: Final = 32
 """Constants of more elements are shown by a digest."""
 
 _ELIDED: Final = "__elided__"
-_CONSTANT: Final = "stablehlo.constant"
 _REGION: Final = re.compile(r"\s*(?:[}^#]|cond \{|reducer\(|$)")
 """The beginnings of lines that are no operation."""
 
@@ -62,7 +60,8 @@ class Compile(NamedTuple):
 
             def locate(operation: Any) -> Any:
                 at = next(operations, len(lines) - 1)
-                uses = list(operation.results[0].uses) if operation.name == _CONSTANT else []
+                is_constant = operation.name == "stablehlo.constant"
+                uses = list(operation.results[0].uses) if is_constant else []
                 found[at] = str(uses[-1].owner.location if uses else operation.location)
                 if _ELIDED in lines[at] and operation.name in lines[at]:
                     lines[at] = lines[at].replace(_ELIDED, f"sha256:{_digest(operation)}")
@@ -82,7 +81,8 @@ class Compile(NamedTuple):
         numbers in each.
         """
         devices = list(self.devices.flat)
-        flags = [*os.environ.get("XLA_FLAGS", "").split(), *os.environ.get(_TPU, "").split()]
+        names = "XLA_FLAGS", "LIBTPU_INIT_ARGS"
+        flags = [flag for name in names for flag in os.environ.get(name, "").split()]
         found = {
             "jax": f"{jax.__version__}, jaxlib {vars(jaxlib).get('__version__')}",
             "XLA_FLAGS": " ".join(sorted(each for each in flags if "dump" not in each)),
@@ -169,8 +169,7 @@ def _probe() -> dict[Internal, bool]:
         stop_listening_to_compiles(read)
     # JAX 0.8 gives an inner function the lines that called it when it was first traced.
     own = [made.__code__.co_firstlineno + 1, leafwise_probe.__code__.co_firstlineno + 1]
-    is_right = own in lines
-    return {Internal.COMPILES: answers == [True], Internal.LOCATIONS: is_right}
+    return {Internal.COMPILES: answers == [True], Internal.LOCATIONS: own in lines}
 
 
 def stop_listening_to_compiles(listener: Listener) -> None:

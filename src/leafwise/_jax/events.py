@@ -66,12 +66,11 @@ def subscribe(subscriber: Subscriber) -> None:
         if not _subscribers:
             _stop_listening()  # in a child process whose parent was just here
             jax.monitoring.register_event_duration_secs_listener(_on_duration)
-            jax.monitoring.register_event_listener(_on_event)
+            jax.monitoring.register_event_listener(record_cache_event)
         _subscribers = (*_subscribers, subscriber)
 
 
 def unsubscribe(subscriber: Subscriber) -> None:
-    """Stop calling `subscriber`."""
     global _subscribers  # noqa: PLW0603  # replaced, as in `subscribe`
     with LOCK:
         left = tuple(each for each in _subscribers if each is not subscriber)
@@ -82,7 +81,7 @@ def unsubscribe(subscriber: Subscriber) -> None:
 
 
 def _stop_listening() -> None:
-    for listener, name in ((_on_duration, "event_duration"), (_on_event, "event")):
+    for listener, name in ((_on_duration, "event_duration"), (record_cache_event, "event")):
         unregister: Any = getattr(jax.monitoring, f"unregister_{name}_listener", None)
         if unregister is None:  # before JAX 0.8.1
             private = importlib.import_module("jax._src.monitoring")
@@ -101,10 +100,6 @@ def is_tracing() -> bool:
     except ValueError:  # it can be used outside alone
         return True
     return False
-
-
-def _on_event(event: str, **_: str | int) -> None:
-    record_cache_event(event)
 
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:

@@ -13,10 +13,7 @@ from leafwise._jax.frames import exclude_file
 
 exclude_file(__file__)
 
-_CHECKS: Final = (
-    ("conditionals", "_check_branch_outputs"),
-    ("loops", "_check_carry_type"),
-)
+_CHECKS: Final = (("conditionals", "_check_branch_outputs"), ("loops", "_check_carry_type"))
 MakeTree: TypeAlias = Callable[[], Any]
 Note: TypeAlias = Callable[[str, list[str], MakeTree, MakeTree], None]
 """Takes the operation, the names of two branches or none, and what makes both trees."""

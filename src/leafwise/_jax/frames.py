@@ -11,6 +11,7 @@ other names nothing is found.
 
 import contextlib
 import threading
+import traceback
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -89,11 +90,7 @@ def frames_of(error: BaseException) -> list[types.FrameType]:
     below, cause = error.__traceback__, error.__cause__
     if cause is not None and _is_unfiltered(cause):
         below = cause.__traceback__
-    frames: list[types.FrameType] = []
-    while below is not None:
-        frames.append(below.tb_frame)
-        below = below.tb_next
-    return frames[::-1]
+    return [frame for frame, _ in traceback.walk_tb(below)][::-1]
 
 
 class Refusal(NamedTuple):

@@ -56,7 +56,7 @@ def is_on() -> bool:
     return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
 
 
-def record_cache_event(event: str) -> None:
+def record_cache_event(event: str, **_: str | int) -> None:
     """Record a cache event from `jax.monitoring`. JAX emits it before the compile it belongs to."""
     if event in (_ASKED, _HIT, _WRITTEN):
         _thread.events.add(event)

@@ -52,12 +52,8 @@ def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
         return _left
-    state = _state()
+    state = inside("distributed").global_state
     return Processes(int(state.process_id), int(state.num_processes), state.client)
-
-
-def _state() -> Any:
-    return inside("distributed").global_state
 
 
 def exchange(
@@ -127,7 +123,7 @@ def leave() -> None:
         if here is None or here is _left:
             return
         _left = dataclasses.replace(here, client=None)
-    _state().client = None
+    inside("distributed").global_state.client = None
 
     def shut() -> None:
         with contextlib.suppress(Exception):  # the others do not come
@@ -168,8 +164,6 @@ _REASONS_TIMEOUT: Final = 60.0
 
 _LONGEST_TEXT: Final = 3 << 20
 """What is sent in one message, which gRPC limits to 4 MiB."""
-
-_TURNS: Final = 12
 
 
 Pairs = Iterable[tuple[str, str, str]]
@@ -219,10 +213,7 @@ def check_same(  # noqa: PLR0917
 
 def error_answer(error: BaseException) -> dict[str, str]:
     """Return what `exchange_json` sends to the others in place of an answer."""
-    return {"error": f"{type(error).__name__}: {message_of(error)}"[:_MOST_OF_ERROR]}
-
-
-_MOST_OF_ERROR: Final = 4000
+    return {"error": f"{type(error).__name__}: {message_of(error)}"[:4000]}
 
 
 def raise_errors(
@@ -261,7 +252,7 @@ def exchange_in_groups(
     """
     text, limit = "", _LONGEST_TEXT // len(groups)
     if any(here.index == group[0] for group in groups):
-        records = (json.dumps(make(turn)).encode() for turn in range(_TURNS))
+        records = (json.dumps(make(turn)).encode() for turn in range(12))
         packed = (base64.b85encode(zlib.compress(record)).decode() for record in records)
         text = next((record for record in packed if len(record) <= limit), "")
     try:
@@ -273,12 +264,7 @@ def exchange_in_groups(
 
 
 def exchange_json(  # noqa: PLR0917
-    here: Processes,
-    name: str,
-    value: dict[str, str],
-    timeout: float,
-    words: Words,
-    start: int = 0,
+    here: Processes, name: str, value: dict[str, str], timeout: float, words: Words, start: int = 0
 ) -> dict[int, dict[str, str]]:
     """Return what all processes have sent under a name."""
     try:

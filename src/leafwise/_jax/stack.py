@@ -139,12 +139,7 @@ def _traces(where: tuple[str, str, types.FrameType]) -> bool:
 
 
 def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
-    """Return what JAX is doing, from a frame below JAX's own outwards.
-
-    Args:
-        start: The frame.
-        lowers: Whether it lowers or compiles, rather than traces.
-    """
+    """Return what JAX is doing, from a frame below JAX's own outwards: it `lowers`, or traces."""
     is_shown = shows_work() if lowers else shows_traces()
     work = _work(start) if is_shown else Work(is_known=False)
     if work.inputs is None or work.role or work.is_inside:
@@ -233,12 +228,10 @@ def functions_inside() -> set[tuple[str, int]] | None:
 
 def _functions_inside() -> set[tuple[str, int]]:
     frame: Any = inside("core").trace_ctx.trace.frame
-    equations = [
-        eqn() if isinstance(eqn, types.FunctionType) else eqn for eqn in frame.tracing_eqns
-    ]
     places: set[tuple[str, int]] = set()
-    for equation in equations:
-        places.update(_functions_of(equation))
+    for equation in frame.tracing_eqns:
+        is_reference = isinstance(equation, types.FunctionType)
+        places.update(_functions_of(equation() if is_reference else equation))
     return places
 
 
@@ -247,9 +240,8 @@ def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
         for each in value if isinstance(value, tuple | list) else (value,):
             jaxpr: Any = getattr(each, "jaxpr", each)
             if hasattr(jaxpr, "eqns"):
-                file, _, line = (
-                    str(jaxpr.debug_info.func_src_info).partition(" at ")[2].rpartition(":")
-                )
+                source = str(jaxpr.debug_info.func_src_info).partition(" at ")[2]
+                file, _, line = source.rpartition(":")
                 if line.isdigit():
                     yield file, int(line)
                 for inner in jaxpr.eqns:

@@ -107,11 +107,6 @@ def site_of(frame: types.FrameType | None) -> Site | None:
     return _line_of(user_frame(frame))
 
 
-def defining_site(frame: types.FrameType | None) -> Site | None:
-    """Return the innermost line that is neither ours nor JAX's, in whatever file."""
-    return _line_of(inner_frame(frame))
-
-
 def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
     """Return the innermost frame of the user's own files; where there is none, the outermost."""
     outer = None

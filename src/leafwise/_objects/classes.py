@@ -5,6 +5,7 @@ class than its own, and which may raise. A class may raise as well, through its 
 `ClassMap` knows classes by identity, and keeps none of them alive.
 """
 
+import dataclasses
 import functools
 import sys
 import types
@@ -105,6 +106,13 @@ def is_alias(value: Any) -> bool:
     return module_of(cls) == "typing" and hasattr(value, "__args__")
 
 
+def declared_fields(cls: Any) -> tuple[Any, ...]:
+    """Return the fields of a dataclass or of a class of attrs; of others there are none."""
+    if dataclasses.is_dataclass(cls):
+        return dataclasses.fields(cls)
+    return tuple(getattr(cls, "__attrs_attrs__", ()))
+
+
 class ClassMap(Generic[V]):
     """A mapping from classes, each by its identity.
 
@@ -118,7 +126,6 @@ class ClassMap(Generic[V]):
         self._entries: dict[int, tuple[weakref.ref[type], V]] = {}
 
     def get(self, cls: type) -> V | None:
-        """Return the value of a class, or None."""
         entry = self._entries.get(id(cls))
         return entry[1] if entry is not None and entry[0]() is cls else None
 

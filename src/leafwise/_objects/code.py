@@ -33,7 +33,6 @@ class Block(contextlib.ContextDecorator):
     _code: ClassVar[str]  # as it is written
 
     def __call__(self, func: _F) -> _F:
-        """Decorate a function with this block."""
         kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
         if any(is_kind(func) for is_kind in kinds):
             why, where = "it runs after its call has returned", "inside it"
@@ -54,14 +53,16 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     consts = code.co_consts
     inner = [facts_of(const) for const in consts if isinstance(const, types.CodeType)]
     rebinds = {name for facts in inner for name in facts.rebinds if name not in code.co_cellvars}
-    unused = sys.version_info >= (3, 14) and not code.co_flags & _HAS_DOCSTRING
+    has_docstring = code.co_flags & getattr(inspect, "CO_HAS_DOCSTRING", 0)
+    unused = sys.version_info >= (3, 14) and not has_docstring
     for instruction in dis.get_instructions(code):
         unused &= instruction.opcode not in dis.hasconst or instruction.arg != 0
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
             rebinds |= {instruction.argval}.intersection(code.co_freevars)
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             rebinds.add(f"global {instruction.argval}")
-    sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(facts.sees_all for facts in inner)
+    readers = {"globals", "eval", "exec", "vars", "locals"}
+    sees_all = not readers.isdisjoint(code.co_names) or any(facts.sees_all for facts in inner)
     constants = [facts_of(const).form if is_a(const, types.CodeType) else const for const in consts]
     if unused:  # Python 3.14 leaves the first one in its place: of `{"a", "b"}` the "a"
         constants[:1] = [None][: len(constants)]
@@ -69,12 +70,6 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
     )
     return CodeFacts(form, tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename))
-
-
-_HAS_DOCSTRING: Final = 0x4000000
-"""The flag, since Python 3.13, of a function whose first constant is its docstring."""
-
-_SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 
 
 def parameters(code: types.CodeType) -> tuple[str, ...]:

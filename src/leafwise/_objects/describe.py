@@ -5,7 +5,6 @@ comes from, an object that is compared by identity its address, and a text that 
 of the whole.
 """
 
-import contextlib
 import dataclasses
 import datetime as dt
 import functools
@@ -14,7 +13,7 @@ import operator
 import struct
 import types
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -32,7 +31,7 @@ from leafwise._objects.attributes import (
     record_fields,
 )
 from leafwise._objects.classes import is_a, module_of, read
-from leafwise._objects.code import is_importable
+from leafwise._objects.code import contents, is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
@@ -94,16 +93,14 @@ def _described(value: Any, options: DescribeOptions) -> str:
     # The names of our own classes say nothing to a reader: a function under `lw.jit` is jitted.
     what = "jitted function" if module_of(kind).startswith("leafwise._jit") else kind.__qualname__
     text = f"<{what} {name}>" if type(name) is str else shorten(value)
-    shows_address = cast("Any", kind).__repr__ is object.__repr__ or kind is memoryview
-    if shows_address and not compares_by_identity(kind):
+    has_plain_repr = cast("Any", kind).__repr__ is object.__repr__
+    is_itself = compares_by_identity(kind)
+    if (has_plain_repr or kind is memoryview) and not is_itself:  # it would show an address
         text = f"<{_class_name(kind, options)}{options.mark}>"
     if options.short:
-        plain = cast("Any", kind).__repr__ is object.__repr__ and name is MISSING
-        return f"<{kind.__name__}>" if plain else text
-    suffix = "" if is_importable(kind) else f" of {_class_name(kind, options)}"
-    if compares_by_identity(kind):
-        return _at(text + suffix, value)
-    return text + suffix
+        return f"<{kind.__name__}>" if has_plain_repr and name is MISSING else text
+    text += "" if is_importable(kind) else f" of {_class_name(kind, options)}"
+    return _at(text, value) if is_itself else text
 
 
 def _at(text: str, value: Any) -> str:
@@ -170,18 +167,11 @@ def _function(value: Any, options: DescribeOptions) -> str:
     if not is_a(value, types.FunctionType) and kind_of(value).values(value):  # [].append
         return f"{describe(value.__self__, options)}.{value.__name__}"
     if options.by_content and is_a(value, types.FunctionType):
-        shown = [f", {name}={_cut(item, options)}" for name, item in _plain_cells(value)]
+        pairs = zip(value.__code__.co_freevars, map(contents, value.__closure__ or ()), strict=True)
+        plain = [(name, item) for name, item in pairs if is_a(item, (*_PLAIN, float))]
+        shown = [f", {name}={_cut(item, options)}" for name, item in plain]
         return f"<function {value.__qualname__}{''.join(shown)}, #{options.digest:08x}>"
     return _named(value, f"<function {value.__qualname__}>", options)
-
-
-def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the variables that a function closes over and whose values are short."""
-    names = function.__code__.co_freevars
-    for name, cell in zip(names, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not assigned yet
-            if is_a(cell.cell_contents, (*_PLAIN, float)):
-                yield name, cell.cell_contents
 
 
 def _method(value: types.MethodType | BoundMethod, options: DescribeOptions) -> str:

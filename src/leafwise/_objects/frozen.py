@@ -45,31 +45,21 @@ class FrozenMapping(Mapping[K, V_co]):
         cls, items: Mapping[str, V_co], /, **kwargs: V_co
     ) -> "FrozenMapping[str, V_co]": ...
     def __new__(cls, /, *args: Any, **kwargs: Any) -> Any:
-        """Copy the items.
-
-        Args:
-            *args: As for `dict`.
-            **kwargs: As for `dict`.
-        """
         self = super().__new__(cls)
         object.__setattr__(self, "_items", dict(*args, **kwargs))
         object.__setattr__(self, "_hash", None)
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse."""
         raise AttributeError(f"a FrozenMapping cannot be changed (setting {name!r})")
 
     def __getitem__(self, key: K) -> V_co:
-        """Return the value of `key`."""
         return self._items[key]
 
     def __iter__(self) -> Iterator[K]:
-        """Iterate over the keys in insertion order."""
         return iter(self._items)
 
     def __len__(self) -> int:
-        """Return the number of items."""
         return len(self._items)
 
     def __or__(self, other: Mapping[K, Any]) -> "FrozenMapping[K, Any]":
@@ -83,7 +73,6 @@ class FrozenMapping(Mapping[K, V_co]):
         return cast("int", self._hash)
 
     def __repr__(self) -> str:
-        """Return code that makes this mapping."""
         return f"FrozenMapping({self._items!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -174,7 +163,6 @@ class StaticArray(np.ndarray[Any, Any]):
         return _plain(self)[_plain(index)]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether dtype, shape and bytes are the same."""
         if self is other:
             return True
         return (
@@ -185,7 +173,6 @@ class StaticArray(np.ndarray[Any, Any]):
         )
 
     def __ne__(self, other: object) -> bool:
-        """Return whether dtype, shape or bytes differ."""
         return not self == other
 
     # The base class has no hash, so both type checkers object to this one.
@@ -216,7 +203,6 @@ class StaticArray(np.ndarray[Any, Any]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any] | None) -> "StaticArray":
-        """Return itself, as nothing can change it."""
         return self
 
 

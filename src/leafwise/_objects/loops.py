@@ -37,10 +37,7 @@ class Loop(NamedTuple):
     @property
     def is_call(self) -> bool:
         """Whether a function is called that calls another one again and again."""
-        return self.kind not in _STATEMENTS
-
-
-_STATEMENTS: Final = ("for", "while", "comprehension")
+        return self.kind not in ("for", "while", "comprehension")
 
 
 class _Body(NamedTuple):
@@ -53,13 +50,9 @@ class _Body(NamedTuple):
 
 @functools.cache
 def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
-    """Return the loops that a function is in, the innermost first.
+    """Return the loops that a function is in, by the expression that it evaluates.
 
-    Args:
-        file: The file of the function.
-        line: The line of the expression that it evaluates, from 1.
-        column: Its column, in bytes from 0.
-        calls: Whether the expression calls a function whose operations are asked about.
+    The innermost is first; the expression itself is one if it `calls` what runs in a loop.
     """
     bodies, callers = _loops_of(file, *_block(file, line)) or _loops_of(file, 1, None) or ([], {})
     at = line, column
@@ -105,7 +98,10 @@ def _loops_of(
         return None
     for node in ast.walk(tree):
         loop, repeated = _repeated(node, file)
-        bodies += [_span(nodes, loop) for nodes in repeated]
+        for nodes in repeated:
+            first, last = nodes[0], nodes[-1]
+            stop = last.end_lineno or 0, last.end_col_offset or 0
+            bodies.append(_Body((first.lineno, first.col_offset), stop, loop))
         if isinstance(node, ast.Call) and (kind := _repeating(node)):
             callers[node.lineno, node.col_offset] = Loop(file, node.lineno, kind)
     return bodies, callers
@@ -139,12 +135,6 @@ def _repeating(call: ast.Call) -> str:
         return _UNROLL
     name = _dotted(call.func)
     return name if _MAPPING.fullmatch(name) else ""
-
-
-def _span(nodes: list[ast.expr] | list[ast.stmt], loop: Loop | None) -> _Body:
-    first, last = nodes[0], nodes[-1]
-    end = last.end_lineno or 0, last.end_col_offset or 0
-    return _Body((first.lineno, first.col_offset), end, loop)
 
 
 def _repeated_parts(

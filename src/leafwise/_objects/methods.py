@@ -77,12 +77,10 @@ class BoundMethod(functools.partial[Any]):
 
     @property
     def __self__(self) -> Any:
-        """The instance."""
         return self.args[0]
 
     @property
     def __func__(self) -> Callable[..., Any]:
-        """The function, as the class has it."""
         return self.func
 
     @property
@@ -106,12 +104,10 @@ class BoundMethod(functools.partial[Any]):
         return functools.partial(found, self.__self__) if name in _TAKE_ARGUMENTS else found
 
     def __repr__(self) -> str:
-        """Return the repr of a bound method."""
         name = getattr(self.func, "__qualname__", repr(self.func))
         return f"<bound method {name} of {self.__self__!r}>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether it is the same method of the same object."""
         if not isinstance(other, BoundMethod):
             return NotImplemented
         return self.__self__ is other.__self__ and bool(self.func == other.func)
@@ -186,7 +182,6 @@ class JittedFunction:
         return getattr(self._leafwise_jax, name)
 
     def __repr__(self) -> str:
-        """Return the repr of JAX's object."""
         return repr(self._leafwise_jax)
 
 

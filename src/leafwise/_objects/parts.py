@@ -112,11 +112,6 @@ def _itself(value: Any) -> Content:
     return (ById(value),)
 
 
-def _attributes(*names: str) -> Callable[[Any], Content]:
-    read: Any = operator.attrgetter(*names)
-    return read if len(names) > 1 else lambda value: (read(value),)
-
-
 def _members(base: Any, *names: str) -> Callable[[Any], Content]:
     """Return what reads some attributes as a builtin has them: a subclass may have others."""
     found = [getattr(base, name) for name in names]
@@ -248,9 +243,11 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
 def _attribute_parts(name: str, *names: str) -> Kind:
     """Return a kind whose parts are some attributes."""
-    read = _attributes(*names)
-    steps = [f".{attribute}" for attribute in names]
-    return Kind(name, values=read, steps=lambda _: steps)
+    return Kind(
+        name,
+        values=lambda value: [getattr(value, each) for each in names],
+        steps=lambda _: [f".{each}" for each in names],
+    )
 
 
 def _partial(value: Any) -> Content:
@@ -360,8 +357,6 @@ def _with_attributes(
 
 # --------------------------------------------------------------------------- the table
 
-_target: Final[Any] = weakref.ReferenceType.__call__
-
 _BASES: Final[Mapping[type, Kind]] = {
     np.void: Kind("void", _number),  # its items can be assigned
     np.generic: _plain(_number),  # before the builtins that some scalars derive from
@@ -389,14 +384,11 @@ _BASES: Final[Mapping[type, Kind]] = {
     dict: _mapping("dict", dict),
     functools.partial: Kind("partial", _partial, _partial_values, _partial_steps),
     np.dtype: Kind(
-        "dtype",
-        lambda value: (repr(value), value.isalignedstruct),
-        _dtype_values,
-        _dtype_steps,
+        "dtype", lambda value: (repr(value), value.isalignedstruct), _dtype_values, _dtype_steps
     ),
     np.ndarray: Kind("array", _array, _array_values, _array_steps),
     weakref.ReferenceType: Kind(
-        "reference", values=lambda value: [_target(value)], steps=lambda _: ["()"]
+        "reference", values=lambda value: [weakref.ref.__call__(value)], steps=lambda _: ["()"]
     ),
 }
 """The classes whose subclasses are read as they are, with the attributes that they add."""
@@ -417,17 +409,13 @@ _KINDS: Final[Mapping[type, Kind]] = {
         Kind("function", _function, _function_values, _function_steps)
     ),
     **dict.fromkeys(
-        (types.MethodType, BoundMethod),
-        _attribute_parts("method", "__func__", "__self__"),
+        (types.MethodType, BoundMethod), _attribute_parts("method", "__func__", "__self__")
     ),
     **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType), _BUILTIN),
     types.CellType: Kind(
         "cell", values=lambda value: [contents(value)], steps=lambda _: [".cell_contents"]
     ),
-    **dict.fromkeys(
-        (staticmethod, classmethod),
-        _attribute_parts("wrapper", "__func__"),
-    ),
+    **dict.fromkeys((staticmethod, classmethod), _attribute_parts("wrapper", "__func__")),
     property: _attribute_parts("wrapper", "fget", "fset", "fdel"),
     **dict.fromkeys(
         (operator.itemgetter, operator.attrgetter, operator.methodcaller),

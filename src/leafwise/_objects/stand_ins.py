@@ -1,6 +1,6 @@
 """Objects that stand for a value: for none, for one that compares by identity, for its text."""
 
-from typing import Final, Self
+from typing import Final
 
 
 class _Missing:
@@ -38,9 +38,6 @@ class Verbatim(str):
     """Text that stands for a value: its repr is itself, so that it is shown without quotes."""
 
     __slots__ = ()
-
-    def __new__(cls, value: object) -> Self:
-        return super().__new__(cls, value)
 
     def __repr__(self) -> str:
         return str(self)

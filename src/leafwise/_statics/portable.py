@@ -2,7 +2,12 @@
 
 Two values have equal JSON exactly if they would share a jit cache key, but for names: classes,
 functions and members of enums are known by the name that leads to them, whatever it leads to.
-The JSON of a value is its class, and the content and parts that `leafwise._objects.parts` finds.
+
+None, booleans, text, and integers that JSON keeps are themselves. All else is
+``{"class": name, "parts": parts}``, with the content and the parts that `leafwise._objects.parts`
+finds: by the steps to them where all have distinct ones, or else in a list, content first. What
+derives from a builtin container, or is another mapping, has the items as its part ``""``.
+
 What has no name (a lambda, a local function, an object that compares by identity) is *opaque*:
 its JSON names its type, and it is noted. An object with its own ``==`` is what it is pickled as.
 """
@@ -26,19 +31,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._objects.attributes import compares_by_identity, has_generated_eq, record_fields
+from leafwise._objects.attributes import (
+    compares_by_identity,
+    has_generated_eq,
+    of_partial,
+    record_fields,
+)
 from leafwise._objects.classes import REDEFINED, is_tree_node
 from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.parts import Content, Kind, Part, kind_of
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import got
 from leafwise._statics.form import consists_of_parts
-from leafwise._statics.key import KEY
 
 Json: TypeAlias = Any
-"""What `json.dumps` writes: None, bool, int, str, and lists and dicts of these."""
+"""What `json.dumps` writes: None, bool, int, str, and ``{"class": ..., "parts": ...}``."""
 
 _OF_JAX: Final = (
     *("jax.numpy", "jax.nn", "jax.nn.initializers", "jax.lax", "jax.random"),
@@ -64,55 +72,54 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 def class_name(cls: type) -> str:
     """Return ``module:qualname`` of a class, by which another process knows it."""
+    # Their subclasses have other names in other versions.
+    cls = next((base for base in (jax.Array, np.dtype) if issubclass(cls, base)), cls)
     name = name_of(cls) or f"{cls.__module__}:{cls.__qualname__.removesuffix(f' ({REDEFINED})')}"
     return name.removeprefix("builtins:")
 
 
 def name_of(value: Any) -> str | None:
     """Return the ``module:qualname`` that leads to a function or class, or None."""
-    if value is type(None):  # which no name in `builtins` leads to
-        return "builtins:NoneType"
+    if value is type(None) or value is ... or value is NotImplemented:  # which say no name
+        return f"builtins:{getattr(value, '__name__', value)}"
     module, name = names_of(value)
     homes = (*_HOMES.get(module.partition(".")[0], ()), module)
     return next((f"{home}:{name}" for home in homes if find_by_name(home, name) is value), None)
 
 
 class PortableReader:
-    """Reads static values; the `opaque` ones are listed with their paths, as text."""
+    """Reads static values; the `opaque` ones are listed with their paths.
 
-    def __init__(self) -> None:
-        self.opaque: list[tuple[str, str]] = []
+    The members of a set come as a loop meets them if `in_order`, and otherwise in the order of
+    their JSON, which does not depend on hashes.
+    """
+
+    def __init__(self, *, in_order: bool = False) -> None:
+        self.opaque: list[tuple[str, Any]] = []
+        self._in_order = in_order
         self._containing: set[int] = set()
 
-    def read(self, value: Any, path: str) -> Json:
-        """Return the JSON of `value`, which stands at `path`; opaque if it is nested too deeply."""
+    def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:  # noqa: ARG002
+        """Return the JSON of `value`, which stands at `path`; opaque if it is nested too deeply.
+
+        A reader for digests has more to say of what a key compares by content.
+        """
         try:
             return self._read(value, path)
         except RecursionError:
             return self._opaque(value, path)
 
-    def read_by_content(self, value: Any, path: str) -> Json:
-        """Return the JSON of a static that a key compares by content: functions are opaque."""
-        return self.read(value, path)
-
     def class_name(self, cls: type) -> str:
         """Return the name of a class that is met."""
         return class_name(cls)
-
-    def _class_of(self, value: Any) -> str:
-        """Return the class of a value, by what it is called whatever version there is of it."""
-        if isinstance(value, jax.Array):
-            return "jax:Array"
-        return "numpy:dtype" if isinstance(value, np.dtype) else self.class_name(type(value))
 
     def _read(self, value: Any, path: str) -> Json:
         cls: type = type(value)
         if value is None or cls in (bool, str):
             return value
         if cls is int:
-            return value if value.bit_length() < _LONGEST_INT else {"int": hex(value)}
-        if cls in _TEXTS:
-            return _TEXTS[cls](value)
+            is_short = value.bit_length() < _LONGEST_INT
+            return value if is_short else {"class": "int", "parts": [hex(value)]}
         if id(value) in self._containing:
             return self._opaque(value, path)
         self._containing.add(id(value))
@@ -123,18 +130,23 @@ class PortableReader:
 
     def _read_other(self, value: Any, path: str) -> Json:
         cls: type = type(value)
-        for bases, method in _WAYS:
-            if issubclass(cls, bases):
-                return getattr(self, method)(value, path)
-        if typing.get_origin(value) in _UNIONS:  # equal in any order, and in both spellings
+        if issubclass(cls, _NAMED):
+            return self.named(value, path)
+        if issubclass(cls, enum.Enum):
+            return self.member(value, path)
+        if issubclass(cls, types.MethodType | BoundMethod):
+            return self.method(value, path)
+        if typing.get_origin(value) in (
+            typing.Union,
+            types.UnionType,
+        ):  # equal in any order, and in both spellings
             members = [(f"[{member}]", member) for member in typing.get_args(value)]
-            return {"class": "typing:Union", "members": self._members(members, path)}
-        if cls is tuple:
-            return self._read_all(kind_of(value).parts(value), path)
-        if consists_of_parts(cls) or issubclass(cls, _CONTAINERS):
+            found = sorted(self._read_all(members, path), key=dump)
+            return {"class": "typing:Union", "parts": found}
+        if consists_of_parts(cls) or issubclass(cls, _OF_PARTS):
             return self._parts(value, path)
         if (name := name_of(value)) is not None:
-            return {"name": name}
+            return {"class": "name", "parts": [name]}
         if compares_by_identity(cls):
             return self._opaque(value, path)
         return self._pickled(value, path)
@@ -142,95 +154,81 @@ class PortableReader:
     def _read_all(self, parts: Sequence[Part], path: str) -> list[Json]:
         return [self._read(value, path + step) for step, value in parts]
 
+    def _by_step(self, name: str, parts: Sequence[Part], path: str) -> Json:
+        """Return the JSON of a class and its parts, but for those that are absent."""
+        parts = [part for part in parts if part[1] is not MISSING]
+        found, steps = self._read_all(parts, path), [step for step, _ in parts]
+        is_distinct = len(set(steps)) == len(steps) and steps != [""]
+        by_step = dict(zip(steps, found, strict=True))
+        return {"class": name, "parts": by_step if is_distinct else found}
+
     def _parts(self, value: Any, path: str) -> Json:
-        """Return the JSON of what consists of parts: its class, and what there is of the rest."""
-        kind = kind_of(value)
-        found, parts = kind.read(value)
-        content = list(found)
-        made: dict[str, Json] = {"class": self._class_of(value)}
-        count = content.pop(0) if kind.name in _COUNTED or not kind.is_ordered else 0
-        if kind.name in {"dict", "mapping"}:
-            keys, items = (self._read_all(parts[n : n + count], path) for n in (0, count))
-            made["pairs"] = [list(pair) for pair in zip(keys, items, strict=True)]
-            parts = parts[2 * count :]
-        elif not kind.is_ordered:  # in an order that does not depend on hashes
-            made["members"] = self._members(parts[:count], path)
-            parts = parts[count:]
-        elif count and parts[0][0] == "[0]":
-            made["items"] = self._read_all(parts[:count], path)
-            parts = parts[count:]
-        # The names of attributes stand in the steps to them.
-        for step, _ in reversed(parts):
-            if not content or type(content[-1]) is not str or step != f".{content[-1]}":
-                break
-            content.pop()
-        for base, plain, places in _READABLE:
-            if issubclass(type(value), base):
-                content[:places] = plain(value)
-                break
-        if content:
-            made["content"] = self._read(tuple(content), path)
-        parts = [(step, part) for step, part in parts if not _keeps_hash(value, step[1:], part)]
-        if parts:
-            made["parts"] = self._steps(parts, path)
-        return made
+        """Return the JSON of what consists of parts: those of its kind, and its attributes."""
+        name, kind = self.class_name(type(value)), kind_of(value)
+        base, attributes = kind.attributes or (kind, lambda _: ())
+        try:
+            content, parts = _content_and_parts(base, value)
+        except Exception:  # noqa: BLE001  # an array that was deleted, a zone read from a file
+            return self._opaque(value, path)
+        says_all = base.name == "object" and content
+        own = [
+            (f".{attribute}", item)
+            for attribute, item in (() if says_all else attributes(value))
+            if not _keeps_hash(value, attribute, item)
+        ]
+        if base.name in _CONTAINERS and content:
+            return self._container(name, base, content, [*parts, *own], path)
+        if len(content) > 1:  # which is in a list, with attributes by name
+            content = (*content, *(step for step, _ in own))
+        return self._by_step(name, [*(("", item) for item in content), *parts, *own], path)
 
-    def _members(self, parts: Sequence[Part], path: str) -> list[Json]:
-        return sorted(self._read_all(parts, path), key=dump)
-
-    def _steps(self, parts: Sequence[Part], path: str) -> Json:
-        """Return parts by the steps to them, as a dict where that says all."""
-        # A key of leafwise follows from what stands beside it.
-        parts = [pair for pair in parts if pair[1] is not MISSING and pair[0] != f".{KEY}"]
-        steps = [step for step, _ in parts]
-        found = list(zip(steps, self._read_all(parts, path), strict=True))
-        return dict(found) if len(set(steps)) == len(steps) else [list(pair) for pair in found]
+    def _container(
+        self, name: str, kind: Kind, content: Content, parts: list[Part], path: str
+    ) -> Json:
+        """Return the JSON of a container: a builtin one, or one that has the items of that."""
+        count, *limit = content
+        builtin = {"deque": "list", "mapping": "dict"}.get(kind.name, kind.name)
+        end = 2 * count if builtin == "dict" else count
+        found = self._read_all(parts[:end], path)
+        if builtin == "dict":
+            pairs = zip(found[:count], found[count:], strict=True)
+            found = [{"class": "tuple", "parts": list(pair)} for pair in pairs]
+        elif not (kind.is_ordered or self._in_order):
+            found.sort(key=dump)
+        items = {"class": builtin, "parts": found}
+        if name == builtin:
+            return items
+        rest = self._by_step(name, [*((".maxlen", most) for most in limit), *parts[end:]], path)
+        return {"class": name, "parts": {"": items, **rest["parts"]}}
 
     def method(self, value: Any, path: str) -> Json:
         """Return a bound method's receiver and name."""
         name = getattr(value, "__name__", "")
         if getattr(value.__self__, name, None) != value:
             return self._opaque(value, path)
-        return {"method": name, "of": self._read(value.__self__, f"{path}.__self__")}
+        return self._by_step("method", [(".__self__", value.__self__), (".__name__", name)], path)
 
     def named(self, value: Any, path: str) -> Json:
         """Return the name that leads to a function, class or module."""
         name = value.__name__ if isinstance(value, types.ModuleType) else name_of(value)
-        kind = "type" if isinstance(value, type) else "name"
-        return self._opaque(value, path) if name is None else {kind: name}
+        return self._opaque(value, path) if name is None else {"class": "name", "parts": [name]}
 
     def member(self, value: enum.Enum, path: str) -> Json:
-        """Return the name of a member of an enum."""
-        kind, name = self.class_name(type(value)), cast("str | None", value._name_)
-        if name is None:  # a combination of flags that has no name
-            return {"enum": kind, "value": self._read(value._value_, f"{path}.value")}
-        return {"enum": f"{kind}.{name}"}
-
-    def dtype(self, value: np.dtype[Any], path: str) -> Json:
-        """Return the repr of a dtype, which says all of one that has no parts."""
-        if (value.metadata, value.names, value.subdtype) != (None, None, None):
-            return self._parts(value, path)
-        # Two types of integers may have one size, and so one repr.
-        is_usual = value.kind not in "iu" or np.dtype(value.name).char == value.char
-        return {"dtype": repr(value)} | ({} if is_usual else {"char": value.char})
-
-    def known(self, value: Any, path: str) -> Json:
-        """Return the JSON of what says by its own names what it is."""
-        read = next(read for base, read in _KNOWN.items() if issubclass(type(value), base))
-        try:
-            content = read(value)
-        except Exception:  # noqa: BLE001  # an array that was deleted, a zone read from a file
-            return self._opaque(value, path)
-        return {"class": self._class_of(value), "content": self._read(content, path)}
+        """Return the names of a member of an enum, or of the flags that are combined in it."""
+        cls, names = self.class_name(type(value)), cast("str | None", value._name_)
+        if names is None:  # a combination of flags that has no name
+            return {"class": cls, "parts": [self._read(value._value_, f"{path}.value")]}
+        return {"class": "name", "parts": [f"{cls}.{name}" for name in names.split("|")]}
 
     def _pickled(self, value: Any, path: str) -> Json:
         """Return what an object with its own ``==`` is pickled as: so its class describes it."""
         cls: type = type(value)
+        name = self.class_name(cls)
         is_tree = is_tree_node(cls)  # a module of equinox, whose fields are all
         if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
-            parts = [(f".{name}", getattr(value, name, MISSING)) for name in compared]
-            return {"class": self._class_of(value), "parts": self._steps(parts, path)}
+            parts = [(f".{field}", getattr(value, field, MISSING)) for field in compared]
+            return self._by_step(name, parts, path)
         try:
             reduce = copyreg.dispatch_table.get(cls)
             reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
@@ -242,18 +240,16 @@ class PortableReader:
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
             names = sorted(state, key=str)
-            state = {
-                name: state[name] for name in names if not _keeps_hash(value, name, state[name])
-            }
+            state = {key: state[key] for key in names if not _keeps_hash(value, key, state[key])}
         recipe = (function, tuple(arguments), state, *(part and tuple(part) for part in items))
-        return {"class": self.class_name(cls), "pickled": self._read(recipe, path)}
+        return {"class": name, "parts": self._read(recipe, path)["parts"]}
 
     def _opaque(self, value: Any, path: str) -> Json:
         """Note that a value has no description; return its type."""
-        self.opaque.append((path, got(value)))
+        self.opaque.append((path, value))
         module, name = names_of(value)
-        named = {"name": f"{module}:{name}"} if name else {}
-        return {"opaque": class_name(type(value))} | named
+        names = [f"{module}:{name}"] if name else []
+        return {"class": "opaque", "parts": [class_name(type(value)), *names]}
 
 
 def _keeps_hash(value: Any, name: object, item: object) -> bool:
@@ -266,23 +262,15 @@ def _keeps_hash(value: Any, name: object, item: object) -> bool:
         return False
 
 
-_TEXTS: Final[dict[type, Callable[[Any], Json]]] = {
-    float: lambda value: {"float": describe(value)},
-    complex: lambda value: {"complex": [describe(value.real), describe(value.imag)]},
-    bytes: lambda value: {"bytes": repr(value)},
-    type(...): lambda _: {"name": "builtins:Ellipsis"},
-    type(NotImplemented): lambda _: {"name": "builtins:NotImplemented"},
-}
-
-
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 def _array(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """Return what is short of an array; its dtype is a part of it, and so are objects."""
     plain = value.view(np.ndarray)
-    return (plain.shape, *(() if plain.dtype.hasobject else (_digest(plain.tobytes()),)))
+    has_objects = plain.dtype.hasobject
+    data = tuple(plain.ravel().tolist()) if has_objects else _digest(plain.tobytes())
+    return plain.dtype, plain.shape, data
 
 
 def _jax_array(value: jax.Array) -> tuple[Any, ...]:
@@ -302,8 +290,17 @@ def _zone(value: zoneinfo.ZoneInfo) -> tuple[Any, ...]:
     return (value.key,)
 
 
-# By their own names where what is inside, or is pickled, differs from version to version.
-_KNOWN: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+def _dtype(value: np.dtype[Any]) -> tuple[str, ...] | None:
+    """Return the repr of a dtype that has no parts."""
+    if (value.metadata, value.names, value.subdtype) != (None, None, None):
+        return None
+    # Two types of integers may have one size, and so one repr.
+    is_usual = value.kind not in "iu" or np.dtype(value.name).char == value.char
+    return (repr(value),) if is_usual else (repr(value), value.char)
+
+
+_READABLE: Final[dict[type, Callable[[Any], tuple[Any, ...] | None]]] = {
+    # By their own names where what is inside, or is pickled, differs from version to version.
     jax.Array: _jax_array,
     pathlib.PurePath: lambda value: (str(value),),
     zoneinfo.ZoneInfo: _zone,
@@ -312,85 +309,94 @@ _KNOWN: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     jax.ShapeDtypeStruct: lambda value: (
         *(value.shape, str(value.dtype), bool(value.weak_type), value.sharding),
     ),
+    np.dtype: _dtype,
+    np.ndarray: _array,
+    np.generic: lambda value: (str(value), repr(value.dtype), value.tobytes()),
+    bytes: lambda value: (bytes.__repr__(value),),
+    float: lambda value: (describe(float.__float__(value)),),
+    complex: lambda value: (value.real, value.imag),
+    decimal.Decimal: lambda value: (decimal.Decimal.__str__(value),),
 }
+"""What says as much as the content and parts of a kind, and is readable."""
 
-_WAYS: Final[tuple[tuple[Any, str], ...]] = (
-    ((type, types.FunctionType, types.ModuleType), "named"),
-    (enum.Enum, "member"),
-    ((types.MethodType, BoundMethod), "method"),
-    (np.dtype, "dtype"),
-    (tuple(_KNOWN), "known"),
+
+def _content_and_parts(kind: Kind, value: Any) -> tuple[Content, list[Part]]:
+    """Return the content and the parts of a kind, readable where that says the same."""
+    if kind.name == "partial":
+        return (), list(zip((".func", ".args", ".keywords"), of_partial(value), strict=True))
+    for base, read in _READABLE.items():
+        if issubclass(type(value), base) and (content := read(value)) is not None:
+            return content, []
+    content, parts = kind.read(value)
+    is_named = kind.name == "tuple" and parts and parts[0][0] != "[0]"
+    return () if is_named else content, parts
+
+
+_NAMED: Final = (type, types.FunctionType, types.ModuleType, type(...), type(NotImplemented))
+
+_OF_PARTS: Final = (
+    *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, *_READABLE),
 )
-"""The methods of a `PortableReader` that read values of some classes."""
+"""Classes, next to those that keys compare by parts, whose parts say all."""
 
-_UNIONS: Final = (typing.Union, types.UnionType)
-_CONTAINERS: Final = (
-    *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, np.ndarray),
-)
-_COUNTED: Final = {"tuple", "list", "deque", "dict", "mapping"}
-"""The kinds, next to those without order, whose content begins with the number of their items."""
-
-# What says the same as so many items of the content, and is readable.
-_READABLE: Final[tuple[tuple[type, Callable[[Any], tuple[Any, ...]], int], ...]] = (
-    (np.ndarray, _array, 3),
-    (np.generic, lambda value: (str(value),), 0),
-    (float, lambda value: (float.__float__(value),), 1),
-    (complex, lambda value: (complex.__complex__(value),), 2),
-    (decimal.Decimal, lambda value: (decimal.Decimal.__str__(value),), 1),
-)
+_CONTAINERS: Final = {"tuple", "list", "deque", "set", "frozenset", "dict", "mapping"}
+"""The kinds whose content begins with the number of their items."""
 
 
-def parts_of(value: Json) -> list[tuple[str, str, Json]]:
-    """Return the parts of the JSON of a container or record, in order; none of other values.
+def by_step(value: Json) -> dict[str, Json]:
+    """Return the parts of JSON by the steps to them; none if it has to be seen as a whole."""
+    match value:
+        case {"class": _, "parts": dict(parts)}:
+            return parts
+        case {"class": "dict", "parts": [*pairs]}:
+            found = [pair["parts"] for pair in pairs]
+            return {f"[{format_json(key)}]": item for key, item in found}
+        case {"class": "tuple" | "list", "parts": [*parts]}:
+            return {f"[{place}]": part for place, part in enumerate(parts)}
+        case _:
+            return {}
 
-    Each has a text that says which part it is, and the way to it.
-    """
+
+def in_one_order(value: Json) -> Json:
+    """Return JSON in which the members of sets have one order."""
     if isinstance(value, list):
-        items: list[Any] = value
-        return [("", f"[{index}]", item) for index, item in enumerate(items)]
-    if not isinstance(value, dict) or "class" not in value:
-        return []
-    rest: dict[str, Any] = dict(value)
-    parts = [("", f"[{n}]", item) for n, item in enumerate(rest.pop("items", []))]
-    parts += [(dump(key), f"[{format_json(key)}]", item) for key, item in rest.pop("pairs", [])]
-    if isinstance(rest.get("parts"), dict):
-        parts += [(step, step, part) for step, part in rest.pop("parts").items()]
-    return [(dump(rest), "", None), *parts]
-
-
-def format_both(one: Json, other: Json) -> tuple[str, str]:
-    """Return two values as `format_json` does, or as JSON where that looks the same."""
-    texts = format_json(one), format_json(other)
-    return texts if texts[0] != texts[1] else (dump(one), dump(other))
+        return [in_one_order(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: in_one_order(each) for key, each in value.items()}
+    is_set = found.get("class") in ("set", "frozenset")
+    return found | ({"parts": sorted(found["parts"], key=dump)} if is_set else {})
 
 
 def format_json(value: Json) -> str:
     """Return JSON of a static as it would be written in Python, or nearly so."""
-    if isinstance(value, list):
-        items: list[Any] = value
-        inside = ", ".join(map(format_json, items))
-        return f"({inside},)" if len(items) == 1 else f"({inside})"
-    if not isinstance(value, dict):
-        return repr(value)
-    content: dict[str, Any] = dict(value)
-    if "opaque" in content:
-        return f"opaque {content.get('name', content['opaque'])}"
-    if "class" not in content:
-        kind, only = next(iter(content.items()), ("", ""))
-        return str(only) if len(content) == 1 else f"{kind}{dump(content)}"
-    return _format_parts(content.pop("class"), content)
+    match value:
+        case {"class": "float" | "int" | "bytes" | "numpy:dtype", "parts": [text]}:
+            return str(text)
+        case {"class": "name", "parts": [*names]}:
+            return "|".join(names)
+        case {"class": "opaque", "parts": [*_, name]}:
+            return f"opaque {name}"
+        case {"class": "dict", "parts": [*pairs]}:
+            found = [": ".join(map(format_json, pair["parts"])) for pair in pairs]
+            return f"{{{', '.join(found)}}}"
+        case {"class": name, "parts": dict(parts)}:
+            given = [format_json(parts[""])] if "" in parts else []
+            named = [
+                f"{step.removeprefix('.')}={format_json(parts[step])}" for step in parts if step
+            ]
+            return f"{name}({', '.join(given + named)})"
+        case {"class": name, "parts": [*parts]}:
+            start, end = _BRACKETS.get(name, (f"{name}(", ")"))
+            comma = "," if name == "tuple" and len(parts) == 1 else ""
+            return f"{start}{', '.join(map(format_json, parts))}{comma}{end}"
+        case _:
+            return repr(value)
 
 
-def _format_parts(name: Any, content: dict[str, Any]) -> str:
-    given = [format_json(item) for item in content.pop("content", [])]
-    given += [format_json(item) for item in content.pop("items", [])]
-    if "pairs" in content:
-        pairs = [f"{format_json(key)}: {format_json(item)}" for key, item in content.pop("pairs")]
-        given.append(f"{{{', '.join(pairs)}}}")
-    if "members" in content:
-        given.append(f"{{{', '.join(map(format_json, content.pop('members')))}}}")
-    if isinstance(content.get("parts"), dict):
-        parts = content.pop("parts").items()
-        given += [f"{step.removeprefix('.')}={format_json(part)}" for step, part in parts]
-    given += [f"{kind}={format_json(item)}" for kind, item in content.items()]
-    return f"{name}({', '.join(given)})"
+_BRACKETS: Final = {
+    "tuple": ("(", ")"),
+    "list": ("[", "]"),
+    "set": ("{", "}"),
+    "frozenset": ("frozenset({", "})"),
+}

@@ -33,7 +33,7 @@ class LeafKind(StrEnum):
     REF = "ref"
     """A mutable array."""
     OTHER = "other"
-    """A value that JAX sometimes takes and sometimes refuses: a masked array."""
+    """A value of another type that JAX takes."""
     STATIC = "static"
     """A leaf that `equinox.filter_jit` keeps out of the trace."""
     INVALID = "invalid"
@@ -134,11 +134,12 @@ class LeafRecorder:
                 return Leaf(LeafKind.JAX_ARRAY, aval, value.dtype, sharding, sharding is not None)
             if kind in _ON_DEVICE:
                 if value.is_deleted() and not self._abstract:
-                    return Leaf(LeafKind.INVALID, aval, value=_DELETED)
+                    deleted = "an array that was deleted or donated"
+                    return Leaf(LeafKind.INVALID, aval, value=deleted)
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
             refusal = f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"
-            return _sometimes_taken(value) or Leaf(LeafKind.INVALID, None, value=refusal)
+            return Leaf(LeafKind.INVALID, None, value=refusal)
         return Leaf(kind, aval, getattr(value, "dtype", type(value)))
 
 
@@ -200,7 +201,6 @@ def same_dispatch(one: Leaf, other: Leaf) -> bool:
     return (one.kind is python) == (other.kind is python)
 
 
-_DELETED: Final = "an array that was deleted or donated"
 _SMALL: Final = -(2**31)
 """An integer beyond this needs 64 bits: it may be refused."""
 
@@ -222,11 +222,7 @@ LEAF_TYPES: Final = _KINDS.keys()
 
 def _kind_of(value: Any) -> LeafKind:
     kind: type = type(value)
-    found = LeafKind.OTHER
-    for base, name in _BASES:
-        if is_a(value, base):
-            found = name
-            break
+    found = next((name for base, name in _BASES if is_a(value, base)), LeafKind.OTHER)
     if found is LeafKind.JAX_ARRAY and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         found = LeafKind.PRNG_KEY
     if module_of(kind).partition(".")[0] in _KEPT_ALIVE:
@@ -236,10 +232,9 @@ def _kind_of(value: Any) -> LeafKind:
     return found
 
 
-_REF: Final[type] = getattr(jax, "Ref", type(None))
 _BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
     (core.Tracer, LeafKind.TRACER),
-    (_REF, LeafKind.REF),
+    (getattr(jax, "Ref", type(None)), LeafKind.REF),
     (jax.Array, LeafKind.JAX_ARRAY),
     (np.generic, LeafKind.NUMPY_SCALAR),
     (np.ndarray, LeafKind.NUMPY_ARRAY),
@@ -251,15 +246,3 @@ _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
 
 
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
-
-
-def _sometimes_taken(value: Any) -> Leaf | None:
-    """Return the record of an array that JAX takes only after a plain one: masked, say."""
-    if not is_a(value, np.ndarray):
-        return None
-    try:
-        plain = np.asarray(value).view(np.ndarray)
-        aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
-    except Exception:  # noqa: BLE001  # not of any dtype that JAX has
-        return None
-    return Leaf(LeafKind.OTHER, aval, value.dtype)

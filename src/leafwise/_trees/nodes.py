@@ -31,8 +31,7 @@ class Node:
     """One node of a pytree, without the data of its leaves."""
 
     __slots__ = (
-        *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop"),
-        "values",
+        *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop", "values"),
     )
 
     def __init__(  # noqa: PLR0917  # made for each node: positions are faster
@@ -123,16 +122,11 @@ class FlatTree:
 
     @cached_property
     def paths(self) -> list[Steps]:
-        """The paths of all leaves."""
         return [path for path, part in walk(self.root) if isinstance(part, int)]
-
-    def name(self, steps: Steps) -> str:
-        """Return ``Model.encoder.w``, for a message."""
-        return name_in(self.tree, steps)
 
     def name_of(self, leaf: int) -> str:
         """Return ``Model.encoder.w`` for a leaf, by its place."""
-        return self.name(self.paths[leaf])
+        return name_in(self.tree, self.paths[leaf])
 
 
 class TreeWalk:

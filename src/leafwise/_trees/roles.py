@@ -12,7 +12,7 @@ from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
 from leafwise._classes.refusals import native_base
-from leafwise._classes.registry import registered_names, spec_of
+from leafwise._classes.registry import declared_names, field_names, registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
 from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
@@ -40,16 +40,12 @@ class FieldNames(NamedTuple):
 def field_order(instance: Any) -> list[str]:
     """Return the attributes that an instance is declared to hold, in order."""
     cls = type(instance)
-    if dataclasses.is_dataclass(cls):
+    declared = declared_names(cls)
+    if declared is not None:
         aside = {KEY, *compat.dropped_fields(cls)}
-        return [field.name for field in dataclasses.fields(cls) if field.name not in aside]
-    if isinstance(instance, tuple):
-        return list(getattr(cls, "_fields", ()))
+        return [name for name in declared if name not in aside]
     if isinstance(instance, enum.Enum):
         return []  # what a member holds is Python's own
-    declared = getattr(cls, "__attrs_attrs__", None)
-    if declared is not None:
-        return [attribute.name for attribute in declared]
     registered = registered_names(cls)
     if registered is not None:
         return [*registered[1], *registered[0]]
@@ -72,24 +68,17 @@ def field_names_of(instance: Any) -> FieldNames:
     in its place becomes a leaf.
     """
     cls = type(instance)
-    registered = registered_names(cls)
-    if registered is not None:
-        return FieldNames(*registered)
-    if is_decorated(cls):
-        spec = spec_of(cls)
-        return FieldNames(spec.static_names, spec.dynamic_names)
+    known = field_names(cls)
+    if known is not None:
+        return FieldNames(*known)
     names = [name for name in field_order(instance) if _is_held(instance, name)]
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
     rest = (name for name in names if name not in dynamic)
-    if not any(hasattr(cls, name) for name in _DECLARATIONS):
+    if declared_names(cls) is None:
         parameters = _parameters(cls)
         rest = (name for name in rest if name in parameters or is_kept(instance, name))
     return FieldNames(tuple(rest), dynamic)
-
-
-_DECLARATIONS: Final = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
-"""What a class has that declares what its instances hold."""
 
 
 @per_class

@@ -17,7 +17,7 @@ from leafwise._classes.instance import check_names
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import attributes, has_generated_init
-from leafwise._objects.classes import is_a, per_class
+from leafwise._objects.classes import declared_fields, is_a, per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
 from leafwise._trees.combine import unflatten_one
@@ -100,16 +100,13 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
 
 def _paths(tree: Any) -> Iterator[Steps]:
     """Yield the paths to all that can be changed, outer ones first."""
-    level: list[tuple[Steps, Any]] = [((), tree)]
-    while level:
-        below: list[tuple[Steps, Any]] = []
-        for path, value in level:
-            yield path
-            parts = parts_of(value)
-            if parts is not None:
-                steps = [(*path, step) for step in parts.steps]
-                below += zip(steps, parts.values, strict=True)
-        level = below
+    todo: collections.deque[tuple[Steps, Any]] = collections.deque([((), tree)])
+    while todo:
+        path, value = todo.popleft()
+        yield path
+        parts = parts_of(value)
+        if parts is not None:
+            todo += zip([(*path, step) for step in parts.steps], parts.values, strict=True)
 
 
 def replace(obj: T, /, **changes: Any) -> T:
@@ -203,16 +200,10 @@ def _plain_parts(value: Any) -> Parts | None:
         return _parts((f"[{key!r}]", item) for key, item in value.items())
     if kind is functools.partial:
         return _parts((f".{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
-    names = [field.name for field in _fields(kind) if hasattr(value, field.name)]
+    names = [field.name for field in declared_fields(kind) if hasattr(value, field.name)]
     if not names or isinstance(value, enum.Enum):
         return None
     return _parts((f".{name}", getattr(value, name)) for name in names)
-
-
-def _fields(kind: Any) -> tuple[Any, ...]:
-    """Return the fields of a dataclass or of an attrs class; of others there are none."""
-    declared: Any = getattr(kind, "__attrs_attrs__", ())
-    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else tuple(declared)
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
@@ -244,7 +235,12 @@ def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
         return kind(**arguments)
     if is_decorated(kind):
         return instance.exchange(value, names)
-    return _with_attributes(value, names) if parts.opened is None else None
+    if parts.opened is not None:
+        return None
+    result = object.__new__(kind)
+    for name, item in {**dict(attributes(value)), **names}.items():
+        object.__setattr__(result, name, item)
+    return result
 
 
 @per_class
@@ -255,7 +251,7 @@ def _parameters(kind: Any) -> dict[str, str]:
     argument that is not a field, a `dataclasses.InitVar` without a default; or if a metaclass
     does more than call it, as for equinox, which runs ``__check_init__`` after it.
     """
-    fields = _fields(kind)
+    fields = declared_fields(kind)
     if is_decorated(kind):
         generated = not spec_of(kind).has_own_init
     else:
@@ -295,15 +291,6 @@ def _with_children(
     for base in node.cls.__mro__:
         if (check := base.__dict__.get("__check_init__")) is not None:
             check(result)
-    return result
-
-
-def _with_attributes(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a copy without running a constructor that was written by hand."""
-    kind: Any = type(value)
-    result = object.__new__(kind)
-    for name, item in {**dict(attributes(value)), **names}.items():
-        object.__setattr__(result, name, item)
     return result
 
 

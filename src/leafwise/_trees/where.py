@@ -9,11 +9,12 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
+from leafwise._objects.classes import declared_fields
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise._trees.combine import mismatch
@@ -24,6 +25,7 @@ from leafwise._trees.paths import (
     Steps,
     format_children,
     format_node,
+    name_in,
     nowhere,
     parse,
     place_of,
@@ -45,15 +47,12 @@ class Where:
         raise NotImplementedError
 
     def __and__(self, other: "Where") -> "Where":
-        """Return the selection of what both select."""
         return Joined(self, _condition(other), both=True)
 
     def __or__(self, other: "Where") -> "Where":
-        """Return the selection of what one of them selects."""
         return Joined(self, _condition(other), both=False)
 
     def __invert__(self) -> "Where":
-        """Return the selection of everything else."""
         return Not(self)
 
     def __bool__(self) -> bool:
@@ -82,7 +81,6 @@ class AtPath(Where):
         return f"where({self.text!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return for each leaf whether it stands there."""
         search = _Search(self.steps, len(flat.leaves))
         search.visit(flat.root, (), 0)
         if not search.hit:
@@ -94,7 +92,7 @@ class AtPath(Where):
         here = part.steps if isinstance(part, Node) else ()
         paths = (steps for steps, _ in walk(flat.root))
         if isinstance(part, int):
-            why = f"{flat.name(path)} is a leaf, which has no parts"
+            why = f"{name_in(flat.tree, path)} is a leaf, which has no parts"
         elif self.steps[wrong] in part.names:
             why = f"{part.cls.__name__}{self.steps[wrong]} is static, so that it has no leaves"
         else:
@@ -148,14 +146,9 @@ class OfClass(Where):
 
     def select(self, flat: FlatTree) -> list[bool]:
         flags = [isinstance(leaf, self.kind) for leaf in flat.leaves]
-        todo = [flat.root]
-        while todo:
-            part = todo.pop()
-            if isinstance(part, Node):
-                if issubclass(part.cls, self.kind):
-                    _mark(flags, part)
-                else:
-                    todo += part.children
+        for _, part in walk(flat.root):
+            if isinstance(part, Node) and issubclass(part.cls, self.kind):
+                _mark(flags, part)
         return flags
 
 
@@ -199,18 +192,13 @@ class ByMetadata(Where):
         return f"where({self.key}={self.value!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return for each leaf whether that entry is the value."""
         flags = [False] * len(flat.leaves)
         known: set[str] = set()
-        todo = [flat.root]
-        while todo:  # outer nodes first, so that inner ones override them
-            part = todo.pop()
-            if isinstance(part, int):
-                continue
-            todo += part.children
-            fields = field_metadata(part.cls)
-            for step, child in zip(part.steps, part.children, strict=True) if fields else ():
-                entries = fields.get(step, _NO_ENTRIES)
+        nodes = [part for _, part in walk(flat.root) if isinstance(part, Node)]
+        for node in nodes:  # outer ones first, so that inner ones override them
+            fields = field_metadata(node.cls)
+            for step, child in zip(node.steps, node.children, strict=True) if fields else ():
+                entries = fields.get(step, {})
                 known.update(key for key in entries if isinstance(key, str))
                 if self.key in entries:
                     _mark(flags, child, flag=bool(entries[self.key] == self.value))
@@ -223,14 +211,9 @@ class ByMetadata(Where):
         return flags
 
 
-_NO_ENTRIES: Final[Mapping[Any, Any]] = {}
-
-
 def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
     """Return the metadata of a class's fields, by the steps to them; empty where none has any."""
-    declared: Any = getattr(cls, "__attrs_attrs__", ())
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else declared
-    return {f".{field.name}": field.metadata for field in fields if field.metadata}
+    return {f".{field.name}": field.metadata for field in declared_fields(cls) if field.metadata}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -243,7 +226,6 @@ class LikeTree(Where):
         return f"where({_named(self.prefix)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        """Return for each leaf what stands in its place, or above."""
         # A bound method of a pytree is a function and a tree. Only for a tree of its own type can
         # it be a tree of bools.
         if callable(self.prefix) and type(self.prefix) is not type(flat.tree):

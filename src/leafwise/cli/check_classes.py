@@ -106,17 +106,25 @@ def run_checks(
     visible = sys.stderr.isatty()
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     results: list[ClassResult] = []
+    known: set[WarningKey] = set()
     interrupted = False
     is_done = threading.Event()
     with console.status("checking") as status:
+
+        def add(result: ClassResult) -> None:
+            results.append(result)
+            status.stop()  # it would be in between
+            on_result(result)
+            status.start()
+
         if not visible:
             threading.Thread(target=_name_class, args=(status, is_done), daemon=True).start()
         try:
-            for result in _results(targets, options, lambda place: status.update(Text(place))):
-                results.append(result)
-                status.stop()  # it would be in between
-                on_result(result)
-                status.start()
+            for name, reason in targets.unloaded.items():
+                add(ClassResult(name, error=reason, is_module=True))
+            for number, target in enumerate(targets.targets, 1):
+                status.update(Text(f"{number} of {len(targets.targets)}: {target.name}"))
+                add(check_class(target, options, known))
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -148,17 +156,6 @@ def _late(result: ClassResult) -> str:
     texts = {f"laws were {law.message}" for law in result.laws if NO_TIME in law.message}
     texts |= {f"not changed: {cut(', '.join(fields), _WIDTH)}"} if fields else set()
     return "; ".join(sorted(texts))
-
-
-def _results(
-    targets: FoundTargets, options: CheckOptions, on_class: Callable[[str], None]
-) -> Iterator[ClassResult]:
-    for name, reason in targets.unloaded.items():
-        yield ClassResult(name, error=reason, is_module=True)
-    known: set[WarningKey] = set()
-    for number, target in enumerate(targets.targets, 1):
-        on_class(f"{number} of {len(targets.targets)}: {target.name}")
-        yield check_class(target, options, known)
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
@@ -212,7 +209,14 @@ def check_class(
             if target.optional:
                 return dataclasses.replace(result, left_out=problem)
             return dataclasses.replace(result, error=problem)
-        rows = _change_fields(example, options) if options.fields else []
+        rows: list[FieldChange] = []
+        try:
+            with time_limit(options.left):
+                if options.fields:
+                    rows.extend(check_fields(example, options.only, options.half))
+        except TooLong:
+            late, why = CheckVerdict.NOT_CHECKED, f"{cls.__name__}: {options.timeout_message}"
+            rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
         laws = try_laws(cls, options, example.base, known) if options.laws else []
     if options.strict:
         rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
@@ -242,17 +246,6 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
         is_refused = example is not None and not target.optional
     return example, problem, is_refused
-
-
-def _change_fields(example: Example, options: CheckOptions) -> list[FieldChange]:
-    rows: list[FieldChange] = []
-    try:
-        with time_limit(options.left):
-            rows.extend(check_fields(example, options.only, options.half))
-    except TooLong:
-        late, why = CheckVerdict.NOT_CHECKED, f"{example.cls.__name__}: {options.timeout_message}"
-        rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
-    return rows
 
 
 def _strict(result: Any) -> Any:
@@ -364,10 +357,6 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
 # ------------------------------------------------------------------------ limited time
 
 
-_WALL: Final = 10
-"""How many times as long a block may take by the clock as on the processor."""
-
-
 class TooLong(BaseException):  # not an Exception, which a user's code may catch
     """What was to be done in a limited time was not."""
 
@@ -381,7 +370,7 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
         return
     clocks = [
         (signal.ITIMER_PROF, signal.SIGPROF, seconds),
-        (signal.ITIMER_REAL, signal.SIGALRM, _WALL * seconds),
+        (signal.ITIMER_REAL, signal.SIGALRM, 10 * seconds),  # which a block may wait for something
     ]
     # Another clock is somebody else's, such as that of pytest-timeout.
     clocks = [clock for clock in clocks if not signal.getitimer(clock[0])[0]]

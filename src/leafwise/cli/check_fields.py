@@ -4,12 +4,14 @@ import enum
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+import typing
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import jax
 from hypothesis import strategies as st
 
+from leafwise._classes.annotations import unwrap
 from leafwise._compare.changes import is_function
 from leafwise._compare.jax_errors import as_static
 from leafwise._display.reasons import Outcome
@@ -28,23 +30,25 @@ from leafwise.testing._laws.libraries import WITH_HASH, is_own, library_of
 from leafwise.testing._laws.run import NO_TIME, find
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import ObservedCall, SubjectProbe
-from leafwise.testing.strategies._annotations import InstancePlan, accepts_none
-from leafwise.testing.strategies._constructor import FieldContext, is_abstract, is_user_registered
+from leafwise.testing.strategies._annotations import InstancePlan
+from leafwise.testing.strategies._constructor import (
+    FieldContext,
+    is_abstract,
+    is_user_registered,
+    parameter_for,
+)
 from leafwise.testing.strategies._edit_positions import (
     EditPosition,
     Role,
     edit_positions,
     is_below,
     owner_at,
-    parameter_for,
-    parameters,
     rebuilt,
 )
 from leafwise.testing.strategies._edits import (
     LEAF_EDITS,
     Edit,
     EditKind,
-    Options,
     by_annotation,
     edits_of,
     make_edit,
@@ -76,7 +80,7 @@ class Example:
     @cached_property
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
-        return list(edit_positions(self.base, self._arguments))
+        return list(edit_positions(self.base, arguments=self._arguments))
 
     @cached_property
     def probe(self) -> SubjectProbe:
@@ -255,10 +259,9 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     """Yield another value of a static, and an equal one of another type."""
     position = next((position for position in example.positions if position.path == name), None)
     if position is None or position.make is None:
-        takes = parameter_for(parameters(example.cls), name)
         is_new = position is None
         why = "computed, and in no program" if is_new else "not a parameter of the constructor"
-        yield "value", _NOT_CHANGED if takes else why
+        yield "value", _NOT_CHANGED if parameter_for(example.cls, name) else why
         return
 
     def is_other(edit: Edit[Any]) -> bool:
@@ -275,21 +278,13 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         annotated = by_annotation(position)
         if annotated is not None:
             options = {value: [(position, annotated)]}
-        yield _find_edit(options, is_other)
+        yield find(edits_of(options), is_other)
     except CannotBuildError as error:
         yield "value", without_addresses(str(error)).splitlines()[0]
     except LookupError:
         yield "value", "no other value was found"
     edits = (make_edit(twin, position, other) for other in twins(position.value))
     yield from itertools.islice(filter(None, edits), 1)
-
-
-def _find_edit(options: Options, wanted: Callable[[Edit[Any]], bool]) -> Edit[Any]:
-    """Return the simplest of some edits that is wanted; LookupError if there is none."""
-    if not options:
-        raise LookupError
-    edit: Edit[Any] = find(edits_of(options), wanted)
-    return edit
 
 
 _REFUSED: Final = ": the class refuses it"
@@ -304,8 +299,8 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     position = next((leaf for leaf in leaves if is_numeric(leaf.value)), None)
     if position is not None:
         yield from _leaf_edits(position)
-        parameter = parameter_for(parameters(example.cls), name)
-        if parameter is None or not accepts_none(parameter.kind):
+        parameter = parameter_for(example.cls, name)
+        if parameter is None or type(None) not in typing.get_args(unwrap(parameter.kind)):
             return
     kind = EditKind.CONTAINER
     options = options_of([position for position in inside if position.path == name], [kind])
@@ -315,7 +310,7 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         return bool(before != jax.tree_util.tree_structure(getattr(edit.edited, name)))
 
     try:
-        yield _find_edit(options, is_other)
+        yield find(edits_of(options), is_other)
     except LookupError:
         text = f"{short_repr(getattr(example.base, name))} has no leaf that could be changed"
         yield "structure", text

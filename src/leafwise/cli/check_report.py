@@ -26,8 +26,6 @@ _STYLES: Final = {
 _MANY: Final = 20
 """Of more classes, those that are right are only counted."""
 _COLUMNS: Final = {"fields": 6, "changes": 7, "laws": 5}
-_RESULT_WIDTH: Final = 24
-"""How wide the results are at least."""
 
 
 class CheckPrinter:
@@ -91,7 +89,8 @@ class CheckPrinter:
     def _print_line(self, result: ClassResult) -> None:
         self._lines += 1
         table = _table(show_header=self._lines == 1)
-        left = self._console.width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS) - _RESULT_WIDTH
+        results = 24  # characters at least
+        left = self._console.width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS) - results
         longest = max(map(len, [*self._names, "class"]))
         table.add_column("class", overflow="fold", width=max(10, min(longest, left)))
         for title, width in _COLUMNS.items():
@@ -223,9 +222,6 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
 # ------------------------------------------------------------------------ laws
 
 
-_BASIC: Final = ("round-trip", "identity-map", "treedef-equality")
-
-
 def _faults(result: ClassResult) -> list[list[LawResult]]:
     """Return the laws that are broken or not checked, those of one fault together."""
     groups: list[list[LawResult]] = []
@@ -249,7 +245,8 @@ def _explains(first: LawResult, other: LawResult) -> bool:
 
 def _breaks_all(law: LawResult) -> bool:
     """Return whether a law is broken without which no other holds."""
-    return law.law in _BASIC and law.verdict is CheckVerdict.VIOLATION
+    is_basic = law.law in ("round-trip", "identity-map", "treedef-equality")
+    return is_basic and law.verdict is CheckVerdict.VIOLATION
 
 
 def _broken(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[Text]:

@@ -181,16 +181,12 @@ _ASIDE: Final = {"__main__", "conftest", "noxfile", "setup", "test", "tests", "_
 _NO_SOURCE: Final = {"build", "dist", "node_modules", "site-packages"}
 
 
-def _is_aside(name: str) -> bool:
-    """Return whether a module or folder is one of tests, or runs a program when it is imported."""
-    return name in _ASIDE or name.startswith("test_") or name.endswith("_test")
-
-
 def _files_below(folder: Path) -> Iterator[Path]:
     """Yield the Python files in a folder and below, those that can be imported."""
     entries = folder.iterdir() if folder.is_dir() else ()
     for path in sorted(entries, key=lambda path: (path.is_dir(), path.name)):
-        if _is_aside(path.stem) or path.name.startswith("."):
+        name = path.stem  # of tests, or of what runs a program when it is imported
+        if name in _ASIDE or name.startswith(("test_", ".")) or name.endswith("_test"):
             continue
         if path.is_dir():
             is_source = path.name not in _NO_SOURCE or (path / "__init__.py").exists()

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leafwise._compare.description import Record, differences, in_one_order
+from leafwise._compare.description import Record, differences
 from leafwise._compare.program import Operation, first_differences
 from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
 from leafwise._display.words import count
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
-from leafwise._statics.portable import dump
+from leafwise._statics.portable import dump, in_one_order
 from leafwise.cli.program_recorder import unpacked
 from leafwise.cli.recorded import VERSION
 
@@ -321,12 +321,8 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]
     mine, its = one.program, other.program
     if mine is not None and its is not None:
         for path, *texts in _changes(mine.options, its.options):
-            if path not in _OF_PROCESS:
+            if path not in ("jax", "XLA_FLAGS"):  # which are compared for the whole run
                 yield RunDifference("option", path, *texts)
-
-
-_OF_PROCESS: Final = ("jax", "XLA_FLAGS")
-"""The options of a compile that are compared for the whole run."""
 
 
 def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:

@@ -38,6 +38,7 @@ from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.code import names_of
+from leafwise._objects.text import got
 from leafwise._statics.portable import dump
 from leafwise._trees.leaves import LeafRecorder
 from leafwise.errors import message_of
@@ -181,7 +182,7 @@ def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
             refused[name] = f"{type(error).__name__}: {message_of(error)}"
             continue
         record |= described.record
-        refused |= {path: without_addresses(what) for path, what, *_ in reader.refused}
+        refused |= {path: without_addresses(got(value)) for path, value in reader.opaque}
     return record, refused
 
 

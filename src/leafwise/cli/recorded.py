@@ -96,7 +96,11 @@ def make_report(
         ended="",
         functions=functions_of(events),
         events=events,
-        warnings=_faults(processes),
+        warnings=[
+            f"not recorded, of {process.name or 'this process'}: {text}"
+            for process in processes
+            for text in process.every("fault")
+        ],
         findings=findings(events),
         first=first_findings(events),
         left_out=left_out,
@@ -152,14 +156,6 @@ def _programs(
             program.site = program.site and program.site.shortened()
             programs.append(program)
     return of_processes, sorted(programs, key=lambda program: program.end)
-
-
-def _faults(processes: Sequence[Process]) -> list[str]:
-    """Return what went wrong in the recording of processes."""
-    faults = [(process, text) for process in processes for text in process.every("fault")]
-    return [
-        f"not recorded, of {process.name or 'this process'}: {text}" for process, text in faults
-    ]
 
 
 def _audit(processes: Sequence[Process]) -> AuditRecord | None:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._compare import description
-from leafwise._compare.description import Described, Record, differences, is_at_or_below
+from leafwise._compare.description import Described, Record, differences, is_below
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, dump
@@ -29,7 +29,7 @@ T = TypeVar("T")
 ROOT: Final = "tree"
 """The name of a tree that is itself one array: its key path is empty."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the format: raised when an older leafwise could misread what is written."""
 
 _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
@@ -151,16 +151,13 @@ def fits(saved: Json, target: Json) -> bool:
     return dump(saved) == dump(target)
 
 
-_KINDS: Final = {np.bool_: "bool", np.integer: "int", np.floating: "float"}
-
-
-def _scalar_kind(entry: Json) -> str | None:
-    if "python" in entry:
-        return str(entry["python"])
-    if entry["shape"] or "key" in entry:
+def _scalar_kind(entry: Json) -> type[np.generic] | None:
+    """Return of which kind of numbers a scalar is; None of an array with dimensions, and a key."""
+    if entry.get("shape") or "key" in entry:
         return None
-    dtype = jnp.dtype(entry["dtype"])
-    return next((name for kind, name in _KINDS.items() if jnp.issubdtype(dtype, kind)), "complex")
+    _, dtype = stored(entry)
+    kinds = (np.bool_, np.integer, np.floating, np.complexfloating)
+    return next(kind for kind in kinds if jnp.issubdtype(dtype, kind))
 
 
 # ------------------------------------------------------------------------ saving
@@ -174,7 +171,7 @@ def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
             described.problems.append((path, "an abstract array has no data to save"))
         elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
             described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
-    described.problems.extend((path, explain_opaque(what)) for path, what in described.opaque)
+    described.problems.extend((path, explain_opaque(value)) for path, value in described.opaque)
     _refuse_problems(described)
     return described.record, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
@@ -185,11 +182,11 @@ def _refuse_problems(described: Described) -> None:
         raise CheckpointError("\n".join(lines))
 
 
-def explain_opaque(what: str) -> str:
+def explain_opaque(value: Any) -> str:
     """Return why a static cannot be compared, and the fix."""
     return (
         "it has no description that another process could compare\n"
-        f"  got: {what}\n"
+        f"  got: {got(value)}\n"
         "  fix: use a function or class that can be imported by its name, or an object with "
         "fields; or save only the part of the tree that does not have it"
     )
@@ -262,7 +259,7 @@ def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Reco
     record: Record = {}
     old_paths: dict[str, str] = {}
     for path, entry in json.loads(text).items():
-        above = [old for old in paths if is_at_or_below(path, old)]
+        above = [old for old in paths if path == old or is_below(path, old)]
         old = max(above, key=len, default="")
         new = paths.get(old, "") + path.removeprefix(old)
         if new in record:

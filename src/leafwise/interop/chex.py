@@ -52,7 +52,6 @@ class ChexCheck(NamedCheck):
                 raise TypeError(f"{message}\n  fix: `check={name}`, as it is")
 
     def __and__(self, other: "ChexCheck") -> "ChexCheck":
-        """Return a check that runs this one, then the other."""
         return ChexCheck(*self._calls, *other._calls)
 
 

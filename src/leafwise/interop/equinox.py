@@ -5,15 +5,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    Self,
-    dataclass_transform,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, dataclass_transform, get_origin
 
 import jax
 

@@ -14,7 +14,7 @@ import json
 import operator
 import sys
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -176,81 +176,77 @@ def _find_named(name: str, path: str) -> Any:
     return value
 
 
-def _rebuilt(written: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
+def _rebuilt(written: Json, path: str) -> Any:
     match written:
         case None | bool() | int() | str():
             return written
-        case list():
-            return tuple([_rebuilt(item, f"{path}[{at}]") for at, item in enumerate(written)])
-        case {"class": str(name)}:
-            return _instance(_class_named(name, path), written, path)
-        case {"bytes": str(text)}:
-            return ast.literal_eval(text)
-        case {"int": str(text)}:
-            return int(text, 16)
-        case {"float": str(text)}:
-            return float(text)
-        case {"complex": [str(real), str(imaginary)]}:
-            return complex(float(real), float(imaginary))
-        case {"enum": str(name), "value": value}:
-            return _class_named(name, path, enum.Enum)(_rebuilt(value, path))
-        case {"enum": str(name)}:
-            home, _, members = name.rpartition(".")
-            _class_named(home, path, enum.Enum)
-            chosen = [_find_named(f"{home}.{member}", path) for member in members.split("|")]
-            return functools.reduce(operator.or_, chosen)
-        case {"dtype": str(text)}:
-            return np.dtype(written["char"]) if "char" in written else _dtype(text)
-        case {"name": str(name)} | {"type": str(name)} if "opaque" not in written:
+        case {"class": "name", "parts": [name]}:
             return _find_named(name, path)
+        case {"class": "name", "parts": [*names]}:
+            flags = [_find_named(name, path) for name in names]
+            if all(isinstance(flag, enum.Flag) for flag in flags):
+                return functools.reduce(operator.or_, flags)
+        case {"class": str(name), "parts": [*parts]} if name in _BUILTINS or ":" in name:
+            items = [_rebuilt(part, f"{path}[{at}]") for at, part in enumerate(parts)]
+            if name in _BUILTINS:
+                return _BUILTINS[name](*items)
+            cls = _class_named(name, path)
+            if issubclass(cls, np.generic):
+                return np.frombuffer(items[2], _dtype(items[1]))[0]
+            if issubclass(cls, enum.Enum):
+                return cls(*items)
+        case {"class": str(name), "parts": dict(parts)} if ":" in name:
+            found = {step: _rebuilt(part, path + step) for step, part in parts.items()}
+            return _instance(_class_named(name, path), found, written, path)
         case _:
-            raise _not_portable(written, path)
+            pass
+    raise _not_portable(written, path)
 
 
-def _class_named(name: str, path: str, base: type = object) -> Any:
+def _dtype(text: str, char: str = "") -> np.dtype[Any]:
+    return jax.numpy.dtype(char or text.removeprefix("dtype(").removesuffix(")").strip("'"))
+
+
+_BUILTINS: Final[dict[str, Callable[..., Any]]] = {
+    "tuple": lambda *items: items,
+    "list": lambda *items: [*items],
+    "set": lambda *items: {*items},
+    "frozenset": lambda *items: frozenset(items),
+    "dict": lambda *pairs: dict(pairs),
+    "int": functools.partial(int, base=16),
+    "float": float,
+    "complex": complex,
+    "bytes": ast.literal_eval,
+    "numpy:dtype": _dtype,
+}
+"""What rebuilds from a list what is not the user's, by the name of its class."""
+
+
+def _class_named(name: str, path: str) -> type:
     """Return the class of a name: no other class of a file is called than those it asks for."""
     cls = _find_named(name, path)
-    if not isinstance(cls, type) or not issubclass(cls, base):
-        raise PortableError(
-            f"{path}: {name} is not a class of the kind that it was, but {shorten(cls)}"
-        )
+    if not isinstance(cls, type):
+        raise PortableError(f"{path}: {name} was a class, and is {shorten(cls)} here")
     return cls
 
 
-def _dtype(text: str) -> np.dtype[Any]:
-    return jax.numpy.dtype(text.removeprefix("dtype(").removesuffix(")").strip("'"))
-
-
-def _instance(cls: Any, written: dict[str, Json], path: str) -> Any:
-    content = _rebuilt(written.get("content", []), path)
-    items = _rebuilt(written.get("items", written.get("members", [])), path)
-    pairs = [(_rebuilt(key, path), _rebuilt(item, path)) for key, item in written.get("pairs", [])]
-    parts = {
-        step.removeprefix("."): _rebuilt(part, path + step)
-        for step, part in written.get("parts", {}).items()
-    }
-    if cls in _CONTAINERS:
-        return cls(items or pairs)
-    if issubclass(cls, np.generic):
-        return np.frombuffer(content[2], _dtype(content[1]))[0]
+def _instance(cls: Any, parts: dict[str, Any], written: Json, path: str) -> Any:
+    if cls is FrozenMapping:
+        return cls(parts[""])
     if cls is functools.partial:
-        count, *names = content
-        args = [parts[f"args[{at}]"] for at in range(count)]
-        return cls(parts["func"], *args, **{name: parts[f"keywords[{name!r}]"] for name in names})
+        return cls(parts[".func"], *parts[".args"], **parts[".keywords"])
+    values = {step.removeprefix("."): value for step, value in parts.items()}
     if issubclass(cls, tuple):
-        names = getattr(cls, "_fields", None)
-        return tuple.__new__(cls, items if names is None else [parts[name] for name in names])
-    if "pickled" in written or content or items or pairs or cls.__new__ is not object.__new__:
+        names: Any = getattr(cls, "_fields", ())
+        return tuple.__new__(cls, values[""] if "" in values else [values[name] for name in names])
+    if "" in values or cls.__new__ is not object.__new__:
         raise _not_portable(written, path)
     if hasattr(cls, "__dataclass_fields__"):
         fields = dataclasses.fields(cls)
-        here = [field.name for field in fields if field.compare or field.name in parts]
-        if set(here) - set(parts):  # more than these is what its methods have set
-            _check_fields(path, cls, (), list(parts), (here, ()))
+        here = [field.name for field in fields if field.compare or field.name in values]
+        if set(here) - set(values):  # more than these is what its methods have set
+            _check_fields(path, cls, (), list(values), (here, ()))
     instance = object.__new__(cls)
-    for name, value in parts.items():
+    for name, value in values.items():
         object.__setattr__(instance, name, value)
     return instance
-
-
-_CONTAINERS: Final = (list, dict, set, frozenset, FrozenMapping)

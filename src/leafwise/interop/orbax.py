@@ -16,15 +16,7 @@ import numpy as np
 from leafwise._compare.description import Record, of_kind
 from leafwise._jax.processes import MissingError, exchange, processes
 from leafwise.errors import CheckpointError, message_of
-from leafwise.interop._checkpoint import (
-    ROOT,
-    from_json,
-    pack,
-    reading,
-    stored,
-    to_json,
-    unpack,
-)
+from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra
 
 # Without types, and not installed where ours are checked.
@@ -37,13 +29,6 @@ T = TypeVar("T")
 
 _DESCRIPTION: Final = "leafwise"
 _ARRAYS: Final = "arrays"
-_TIMEOUT: Final = 300.0
-
-_NOT_OURS: Final = (
-    "{}: not a checkpoint of leafwise.interop.orbax\n"
-    "  fix: restore what orbax wrote by itself with ocp.args.StandardRestore, and save it again "
-    "with leafwise; of a CheckpointManager's folder give the step: folder / '100'"
-)
 
 
 def save_args(tree: Any) -> Any:
@@ -77,12 +62,7 @@ def save_args(tree: Any) -> Any:
     return ocp.args.Composite(**items)
 
 
-def save(
-    tree: Any,
-    path: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-) -> None:
+def save(tree: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a tree to an orbax checkpoint, and wait until it is there.
 
     Args:
@@ -146,9 +126,13 @@ def restore(
                 return checkpointer.restore(folder, args=ocp.args.Composite(**{name: how}))[name]
 
         if not (folder / _DESCRIPTION).exists():
-            raise CheckpointError(_NOT_OURS.format(folder))
+            raise CheckpointError(
+                f"{folder}: not a checkpoint of leafwise.interop.orbax\n"
+                f"  fix: restore what orbax wrote by itself with ocp.args.StandardRestore, and "
+                f"save it again with leafwise; of a CheckpointManager's folder give the step: "
+                f"folder / '100'"
+            )
         saved = from_json(read_item(_DESCRIPTION, ocp.args.JsonRestore()), str(folder))
-
         read = functools.partial(_read_arrays, read_item, saved)
         agree = functools.partial(_agree, folder)
         return unpack(target, saved, str(folder), read, renamed, agree=agree)
@@ -188,7 +172,7 @@ def _agree(directory: Path, own: CheckpointError | None) -> None:
         return
     text = "" if own is None else message_of(own)
     with contextlib.suppress(MissingError):  # orbax then says who is not there
-        texts = exchange(here, f"restore {directory}", text, _TIMEOUT)
+        texts = exchange(here, f"restore {directory}", text, 300.0)
         refused = [f"in process {index}: {text}" for index, text in sorted(texts.items()) if text]
         if refused and own is None:
             raise CheckpointError("\n".join(refused))

@@ -16,15 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint import (
-    ROOT,
-    from_json,
-    pack,
-    reading,
-    stored,
-    to_json,
-    unpack,
-)
+from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra
 
 # Not installed where our types are checked.
@@ -38,15 +30,10 @@ T = TypeVar("T")
 _DESCRIPTION: Final = "leafwise"
 
 # Those that the oldest supported version can write, too, so that every version reads every file.
-_NATIVE: Final = frozenset(
-    map(
-        jnp.dtype,
-        [
-            *("bool", "bfloat16", "float16", "float32", "float64"),
-            *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        ],
-    )
-)
+_NATIVE: Final = {
+    *map(jnp.dtype, ("bool", "bfloat16", "float16", "float32", "float64")),
+    *map(jnp.dtype, ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
+}
 
 
 def save(tree: Any, path: str | os.PathLike[str]) -> None:

@@ -1,5 +1,6 @@
 """Checking the laws of one class."""
 
+import difflib
 import warnings
 from collections.abc import Collection, Iterable
 from typing import Any, Final
@@ -11,7 +12,7 @@ from leafwise._objects.text import got
 from leafwise.errors import LawViolation
 from leafwise.testing import _recompilation
 from leafwise.testing._laws import keys, structure, travel
-from leafwise.testing._laws.law import Law, unknown_law
+from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import ANOTHER_TREEDEF
 from leafwise.testing._laws.run import LawTest, run_law, strategy_of, try_laws
 
@@ -121,5 +122,8 @@ def chosen_laws(option: str, laws: Any) -> list[Law]:
     names = list(names)
     for name in names:
         if name not in set(Law):
-            raise ValueError(f"{option}: {unknown_law(name)}")
+            near = difflib.get_close_matches(str(name), list(Law), 1, 0.5)
+            hint = f" (did you mean {str(near[0])!r}?)" if near else ""
+            unknown = f"there is no law {name!r}{hint}; there are {', '.join(Law)}"
+            raise ValueError(f"{option}: {unknown}")
     return [law for law in Law if law in names]

@@ -14,7 +14,7 @@ import hypothesis
 import jax
 
 from leafwise._compare.explain import explain
-from leafwise._display.reasons import Explanation, Outcome
+from leafwise._display.reasons import Explanation, Outcome, Reason
 from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
@@ -61,7 +61,7 @@ class OnlyOn(Generic[P, R]):
         self._signatures[signature] = None
         here = threading.get_ident()
         is_new = any(event.thread_id == here for event in log.of(self.jitted))
-        if is_new and not is_known:  # a known one: its program was cleared
+        if is_new and earlier and not is_known:  # a known one: its program was cleared
             self._judge([explain(before, signature) for before in earlier])
         return result
 
@@ -72,17 +72,13 @@ class OnlyOn(Generic[P, R]):
     def _judge(self, explanations: list[Explanation]) -> None:
         """Raise `RetraceError` if no earlier call differs from this one in the paths alone."""
         again = (Outcome.RETRACE, Outcome.RECOMPILE)
-        fewest: list[Any] = []
-        nearest: Explanation | None = None
+        every: list[tuple[list[Reason], Explanation]] = []
         for explanation in explanations:
-            blamed = [
-                reason
-                for reason in explanation.reasons
-                if reason.outcome in again and not is_below(reason.path, self.paths)
-            ]
-            if nearest is None or len(blamed) < len(fewest):
-                fewest, nearest = blamed, explanation
-        if nearest is not None and fewest:
+            costly = [reason for reason in explanation.reasons if reason.outcome in again]
+            blamed = [reason for reason in costly if not is_below(reason.path, self.paths)]
+            every.append((blamed, explanation))
+        fewest, nearest = min(every, key=lambda pair: len(pair[0]))
+        if fewest:
             allowed = " or ".join(self.paths) or "nothing at all"
             lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
             raise RetraceError("\n  ".join([*lines, *map(str, fewest)]), (nearest,))

@@ -25,15 +25,10 @@ from leafwise.testing.strategies._edit_positions import (
     argument_positions,
     edit_positions,
     is_below,
-    parameter_for,
-    parameters,
     rebuilt,
 )
 from leafwise.testing.strategies._edits import Edit, EditKind, Options, make_edit, options_of
 from leafwise.testing.strategies._leaves import is_numeric
-
-VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
-"""The edits that claims are about: another value, all else being equal."""
 
 Claims = dict[str, Outcome | None]
 """By path, what another value does there, the longest path counting; None if it may do both."""
@@ -193,7 +188,8 @@ def check_claims(
     What is drawn is the function's argument, or a named tuple of them to be `spread`.
     """
     __tracebackhide__ = True
-    trial = _EditTrial(claims, VALUES)
+    # Claims are about another value, all else being equal.
+    trial = _EditTrial(claims, (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE))
     known: dict[str, EditPosition] = {}
 
     def positions_of(x: Any) -> list[EditPosition]:
@@ -203,12 +199,12 @@ def check_claims(
     def check(case: Case) -> None:
         positions = positions_of(case.instance)
         known.update({position.path: position for position in positions if position.path})
-        donors = [positions_of(case.draw(strategy)) for _ in range(_DONORS)]
+        donors = [positions_of(case.draw(strategy)) for _ in range(3)]
         options = _with_statics_of(donors, positions)
         trial.check(case, options, SubjectProbe(case.instance, subject, spread=spread))
 
     most = getattr(hypothesis.settings() if settings is None else settings, "max_examples", _FEW)
-    share = max(_SHARE, _FEW / most)
+    share = max(0.15, _FEW / most)  # of the examples, as each place takes another value in one
     named = {path: _OPTIONS[claimed] for path, claimed in claims.items() if path}
     try:
         run_law(Law.RECOMPILATION, strategy, check, settings=settings, seed=seed, share=share)
@@ -238,7 +234,7 @@ def what_is(path: str, known: Iterable[str]) -> str:
 def _strategy_fix(position: EditPosition) -> str:
     """Return what draws other values for a position: the code of a strategy, where one can."""
     name, path, value, cls = position.name, position.path, position.value, type(position.owner)
-    if name and parameter_for(parameters(cls), name) is None:
+    if name and position.parameter is None:
         return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
     code = f"st.from_type({type(value).__name__})"
     if hasattr(value, "dtype"):
@@ -270,8 +266,5 @@ _OPTIONS: Final[dict[Outcome | None, str]] = {
     Outcome.REUSE: "reuse_on",
     None: "recompiles_only_on",
 }
-_DONORS: Final = 3
 _FEW: Final = 5
 """How many examples are tried at least."""
-_SHARE: Final = 0.15
-"""What share of the examples is tried, in which each place takes another value."""

@@ -8,7 +8,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import jax
 
@@ -20,9 +20,6 @@ from leafwise._jax.events import Counts, count_events
 from leafwise._jit.callee import static_arguments
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise.errors import RetraceStormWarning
-
-_EQUINOX: Final = "equinox._jit"
-_IDENTITY: Final = "leafwise_probe"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,11 +65,11 @@ class Subject:
                 leaves = jax.tree_util.tree_leaves(tree)
                 return leaves if uses_leaves else ()
 
-            fun, self.name = leafwise_probe, _IDENTITY
+            fun, self.name = leafwise_probe, leafwise_probe.__name__
         if inspect.ismethod(fun):  # its first argument is bound: options do not count it
             fun = functools.partial(fun)
         self.plain: Callable[..., Any] = getattr(fun, "__wrapped__", fun)
-        self._filtered = type(fun).__module__ == _EQUINOX
+        self._filtered = type(fun).__module__ == "equinox._jit"
         is_jitted = self._filtered or callable(getattr(fun, "clear_cache", None))
         self.jitted: Any = fun if is_jitted else jax.jit(fun)
         options = static_options(fun) if is_jitted and not self._filtered else ((), ())

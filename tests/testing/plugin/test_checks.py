@@ -302,24 +302,3 @@ def test_workers(models: Project) -> None:
     models.write("conftest.py", FEW)
     result = models.run_apart("-n2", "-rs", "leafwise::mypkg.models.Params", "tests")
     result.assert_outcomes(passed=1, failed=1, skipped=1)
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_strict_project(models: Project) -> None:
-    """With everything strict, warnings errors and importlib mode, nothing changes."""
-    models.write(
-        "pyproject.toml",
-        """
-        [tool.pytest]
-        strict = true
-        addopts = ["--import-mode=importlib", "-p", "no:cacheprovider"]
-        filterwarnings = ["error"]
-        pythonpath = ["."]
-        leafwise_check = ["mypkg.models"]
-        leafwise_laws = ["round-trip"]
-        """,
-    )
-    (models.pytester.path / "pytest.ini").unlink()
-    models.write("conftest.py", FEW)
-    models.run_apart().assert_outcomes(passed=4)

@@ -151,7 +151,7 @@ def _to_state_dict(instance: Any) -> dict[str, Any]:
         state[_STATICS] = {path: {text: {}} for path, text in texts.items()}
     if described.opaque:
         problems = [
-            f"{described.root}{path}: {explain_opaque(what)}" for path, what in described.opaque
+            f"{described.root}{path}: {explain_opaque(value)}" for path, value in described.opaque
         ]
         raise CheckpointError("\n".join(problems))
     return state

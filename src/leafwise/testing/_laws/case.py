@@ -86,12 +86,10 @@ class Edits:
 
     @cached_property
     def names(self) -> FieldNames:
-        """The names of the attributes."""
         return field_names_of(self._instance)
 
     @cached_property
     def positions(self) -> list[EditPosition]:
-        """All positions in the instance."""
         return list(edit_positions(self._instance))
 
     def draw(self) -> None:
@@ -181,7 +179,6 @@ class Case:
 
     @property
     def cls(self) -> type:
-        """The class under test."""
         return type(self.instance)
 
     def refuse_leaf(self) -> None:
@@ -199,7 +196,6 @@ class Case:
 
     @property
     def names(self) -> FieldNames:
-        """The names of the instance's attributes."""
         return self.edits.names
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
@@ -233,14 +229,12 @@ class Case:
             type(owner) if path else None,
         )
 
-    def check_same(
-        self, made: Any, how: str = "", only: tuple[str, ...] | None = None, fix: str = ""
-    ) -> None:
+    def check_same(self, made: Any, how: str = "", only: tuple[str, ...] | None = None) -> None:
         """Fail where what was made differs from the instance, in all attributes or in some."""
         found = difference(self.instance, made, self.names, only)
         if found is not None:
             path, got, wanted = found
-            self.fail(path, f"{got} {how}".rstrip(), wanted, fix=fix)
+            self.fail(path, f"{got} {how}".rstrip(), wanted)
 
     def attempt(
         self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""

@@ -1,13 +1,12 @@
 """Laws of treedefs and their aux_data: equality, hash, and what makes two distinct."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jax
 
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.roles import field_names_of
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case, Pair
@@ -27,7 +26,8 @@ def treedef_equality(case: Case) -> None:
     whole = case.structure(x)
     edited = [(edit.path, edit.edited) for edit in case.edits.drawn]
     # Their own nodes as well: JAX compares no statics of trees whose parts differ in structure.
-    treedefs = [(_incomparable_static(case, other), case.node(x), case.node(other))]
+    path = _static_that_raises(case, lambda name: bool(getattr(x, name) == getattr(other, name)))
+    treedefs = [(path, case.node(x), case.node(other))]
     for path, tree in (("", other), ("", x), *_fresh_instances(case), *edited):
         treedefs.append((path, whole, case.structure(tree, path)))
     for path, mine, its in treedefs:
@@ -42,13 +42,16 @@ def treedef_equality(case: Case) -> None:
             case.fail(path, "equal treedefs with two hashes", "one hash")
 
 
-def _incomparable_static(case: Case, other: Any) -> str:
-    """Return the static whose == raises for two instances; an empty text if none does."""
+def _static_that_raises(
+    case: Case, call: Callable[[str], object], problem: str | None = None
+) -> str:
+    """Return the static for which a call raises, or raises this; an empty text if none does."""
     for name in case.names.static:
         try:
-            bool(getattr(case.instance, name) == getattr(other, name))
-        except Exception:  # noqa: BLE001  # the user's own code
-            return name
+            call(name)
+        except Exception as error:  # noqa: BLE001  # the user's own code
+            if problem in (None, message_of(error)):
+                return name
     return ""
 
 
@@ -123,9 +126,11 @@ def aux_data_hash(case: Case) -> None:
     try:
         first = hash(mine)
     except Exception as error:  # noqa: BLE001  # the user's own code
-        path, value = _unhashable_static(x, message_of(error))
-        what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
-        case.fail(path, f"{what}, {UNHASHABLE} {message_of(error)}", "aux_data with a hash")
+        problem = message_of(error)
+        path = _static_that_raises(case, lambda name: hash(getattr(x, name)), problem)
+        what = short_repr(getattr(x, path) if path else mine)
+        what += f" ({type(getattr(x, path)).__name__})" if path else ""
+        case.fail(path, f"{what}, {UNHASHABLE} {problem}", "aux_data with a hash")
     edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
     # A part may be of the same class: its statics are in other aux_data.
     own = [edit for edit in edits if edit.path in case.names.static]
@@ -150,18 +155,6 @@ def aux_data_hash(case: Case) -> None:
         texts = ", ".join(format_static(value) for value in values)
         fix = "hash all that == compares: JAX never asks for it, but a dict with such keys is slow"
         case.fail(edits[0].path, f"{ONE_HASH} {texts}", "a hash that depends on it", fix=fix)
-
-
-def _unhashable_static(x: Any, problem: str) -> tuple[str, Any]:
-    """Return the static that makes aux_data unhashable: its hash raises the same."""
-    for name in field_names_of(x).static:
-        value = getattr(x, name)
-        try:
-            hash(value)
-        except Exception as error:  # noqa: BLE001  # the user's own code
-            if message_of(error) == problem:
-                return name, value
-    return "", None
 
 
 def _aux_of(instance: Any) -> Any:

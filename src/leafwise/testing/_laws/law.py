@@ -1,6 +1,5 @@
 """The laws that a pytree class is to keep, by name."""
 
-import difflib
 from enum import StrEnum
 from typing import Self
 
@@ -115,10 +114,3 @@ class Law(StrEnum):
         "a change retraces and recompiles as predicted, and as claimed",
         "compare the two calls with `lw.explain`, and look at aux_data",
     )
-
-
-def unknown_law(name: object) -> str:
-    """Format the error for a name that is not a law's; it lists all laws."""
-    near = difflib.get_close_matches(str(name), list(Law), 1, 0.5)
-    hint = f" (did you mean {str(near[0])!r}?)" if near else ""
-    return f"there is no law {name!r}{hint}; there are {', '.join(Law)}"

@@ -18,9 +18,6 @@ from typing import Any, Final, NamedTuple
 from leafwise._objects.locks import new_lock
 from leafwise.errors import message_of
 
-_SECONDS: Final = 120
-"""How long an answer may take: a module may wait for something when it is imported."""
-
 
 class UnpickleRequest(NamedTuple):
     """Pickles of an instance, of the same one after it was hashed, and perhaps of its aux_data."""
@@ -53,7 +50,8 @@ class UnpicklingProcess:
             if self._process is None or self._process.poll() is not None:
                 self._process = _start()
             process: Any = self._process
-            timer = threading.Timer(_SECONDS, process.kill)
+            # A module may wait for something when it is imported.
+            timer = threading.Timer(120, process.kill)
             timer.daemon = True
             timer.start()
             try:

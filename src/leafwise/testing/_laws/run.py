@@ -33,8 +33,6 @@ from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
-_SHRINKS: Final = 300
-"""How many smaller examples are tried."""
 
 
 class EnoughError(BaseException):
@@ -84,7 +82,7 @@ def run_law(
 ) -> None:
     """Draw instances until some CPU time, and raise the violation of the smallest one found."""
     chosen = _settings_for(settings, share)
-    shrinks = round(_SHRINKS * share)
+    shrinks = round(300 * share)
     failure = _search(law, strategy, check, chosen, seed=seed, shrinks=shrinks, until=until)
     if failure is None:
         return
@@ -233,62 +231,53 @@ class LawTest:
     on: Literal["instances", "edits", "draws"] = "instances"
 
 
+@dataclasses.dataclass
 class _Trial:
     """Laws that are tried on the same instances, each until it is broken."""
 
-    def __init__(
-        self,
-        tests: Mapping[Law, LawTest],
-        until: float,
-        broken: dict[Law, BaseException],
-        on_law: Callable[[Law], None],
-    ) -> None:
-        self._tests = tests
-        self._until = until
-        self._on_law = on_law
-        self.late = 0  # how many instances had no time for all edits
-        self.instances: list[Any] = []
-        self.broken = broken
+    tests: Mapping[Law, LawTest]
+    until: float
+    broken: dict[Law, BaseException]
+    on_law: Callable[[Law], None]
+    instances: list[Any] = dataclasses.field(default_factory=list[Any])
+    late: int = 0  # how many instances had no time for all edits
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
         """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
-        instance = draw_unprinted(data, strategy)
-        edits = Edits(instance, data)
-        self.instances.append(instance)
-        self._case(Law.ROUND_TRIP, instance, data, edits).refuse_leaf()
-        self._attempt(filter(self._is_turn, self._tests), instance, data, edits)
+        self.instances.append(draw_unprinted(data, strategy))
+        case = self._case(self.instances[-1], data)
+        case.refuse_leaf()
+        self._attempt(filter(self._is_turn, self.tests), case)
         # Last, since the others want to see what was never hashed.
-        if of_edits := [law for law, test in self._tests.items() if test.on == "edits"]:
-            started = time.process_time()
-            edits.until = started + (self._until - started) / (2 + most - len(self.instances))
+        if of_edits := [law for law, test in self.tests.items() if test.on == "edits"]:
+            started, edits = time.process_time(), case.edits
+            edits.until = started + (self.until - started) / (2 + most - len(self.instances))
             edits.draw()
             self.late += time.process_time() > edits.until
-            self._attempt(of_edits, instance, data, edits)
-        if time.process_time() > self._until:
+            self._attempt(of_edits, case)
+        if time.process_time() > self.until:
             raise EnoughError
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
         """Try a law that draws on one of the instances."""
-        instance = choose(data, self.instances)
-        self._attempt([law], instance, data, Edits(instance, data))
-        if law in self.broken or time.process_time() > self._until:
+        self._attempt([law], self._case(choose(data, self.instances), data))
+        if law in self.broken or time.process_time() > self.until:
             raise EnoughError
 
-    def _case(self, law: Law, instance: Any, data: st.DataObject, edits: Edits) -> Case:
-        return Case(law, instance, data, edits, st.sampled_from(self.instances))
+    def _case(self, instance: Any, data: st.DataObject) -> Case:
+        others = st.sampled_from(self.instances)
+        return Case(Law.ROUND_TRIP, instance, data, Edits(instance, data), others)
 
     def _is_turn(self, law: Law) -> bool:
-        test = self._tests[law]
+        test = self.tests[law]
         return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
 
-    def _attempt(
-        self, laws: Iterable[Law], instance: Any, data: st.DataObject, edits: Edits
-    ) -> None:
+    def _attempt(self, laws: Iterable[Law], case: Case) -> None:
         for law in laws:
             if law in self.broken:
                 continue
-            self._on_law(law)
-            error = _failure(self._case(law, instance, data, edits), self._tests[law].check)
+            self.on_law(law)
+            error = _failure(dataclasses.replace(case, law=law), self.tests[law].check)
             if error is not None:
                 self.broken[law] = error
 
@@ -345,8 +334,6 @@ _BY_HYPOTHESIS: Final = re.compile(
 _SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200
 """How many values are drawn until one is wanted, and how many more to make it simpler."""
-_COMPILED: Final = 20
-"""As how many values one counts that compiles."""
 
 
 def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN) -> Any:
@@ -374,7 +361,7 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
             best[:] = [value]
             if drawn == 1:
                 raise EnoughError  # Hypothesis draws the simplest first
-        left -= _COMPILED * bool(counts.compiles)
+        left -= 20 * bool(counts.compiles)  # one that compiles takes as long as so many others
         return accepted
 
     try:

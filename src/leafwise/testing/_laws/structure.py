@@ -129,20 +129,18 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     case.fail(name, f"{others} out of flatten", wanted, by_hand=fix)
 
 
-_TREE_MAP: Final[Any] = jax.tree_util.tree_map
-
-
-def _first(leaf: Any, *_: Any) -> Any:
-    return leaf
-
-
 def identity_map(case: Case) -> None:
     """Map the identity over one tree, and over two."""
+
+    def identity(leaf: Any, *_: Any) -> Any:
+        return leaf
+
     x = case.instance
-    once = case.attempt("jax.tree.map", _TREE_MAP, _first, x)
+    once = case.attempt("jax.tree.map", jax.tree.map, identity, x)
     two = "jax.tree.map of two equal trees"
     same = case.same_structure(case.structure(x), case.structure(once))
-    twice = case.attempt(two, _TREE_MAP, _first, x, once, by_hand="" if same else _AUX_DATA_FIX)
+    fix = "" if same else _AUX_DATA_FIX
+    twice = case.attempt(two, jax.tree.map, identity, x, once, by_hand=fix)
     for mapped in (once, twice):
         _check_map(case, mapped)
 

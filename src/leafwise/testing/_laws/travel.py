@@ -24,7 +24,7 @@ from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folde
 from leafwise.testing._laws.same import difference, state_of
 from leafwise.testing._laws.structure import checks_shapes
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import is_numeric, put, same_leaf
+from leafwise.testing.strategies._leaves import is_numeric, same_leaf
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -154,9 +154,6 @@ def fresh_process(case: Case) -> None:
     _check_copy(case, back, "back from a new process", _pickled)
 
 
-_TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
-
-
 def transformations(case: Case) -> None:
     """Send an instance through each transformation."""
     x = case.instance
@@ -194,8 +191,8 @@ def _checkpoint(function: Function, x: Any) -> Any:
 
 
 def _vmap(function: Function, x: Any) -> Any:
-    mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
-    return _TREE_MAP(_first, mapped)
+    mapped = jax.vmap(function)(jax.tree.map(_twice, x))
+    return jax.tree.map(_first, mapped)
 
 
 def _grad(function: Function, x: Any) -> Any:
@@ -213,7 +210,7 @@ def _scan(function: Function, x: Any) -> Any:
     def run(x: Any) -> Any:
         return jax.lax.scan(step, x, None, length=2)[0]
 
-    return jax.eval_shape(run, _TREE_MAP(_as_array, x))
+    return jax.eval_shape(run, jax.tree.map(_as_array, x))
 
 
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
@@ -231,17 +228,18 @@ Most are traced, and not compiled, which would say no more of a class.
 
 
 def _as_array(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array) else put(leaf)
+    return leaf if isinstance(leaf, jax.Array) else jax.device_put(leaf)
 
 
 def _twice(leaf: Any) -> Any:
     if is_key(leaf):
         return jnp.stack([leaf] * 2)
-    return put(np.stack([np.asarray(_as_array(leaf))] * 2))  # compiles nothing for each shape
+    # Which compiles nothing for each shape.
+    return jax.device_put(np.stack([np.asarray(_as_array(leaf))] * 2))
 
 
 def _first(leaf: Any) -> Any:
-    return leaf[0] if is_key(leaf) else put(np.asarray(leaf)[0])
+    return leaf[0] if is_key(leaf) else jax.device_put(np.asarray(leaf)[0])
 
 
 def _sum_of_floats(tree: Any) -> Any:
@@ -249,10 +247,6 @@ def _sum_of_floats(tree: Any) -> Any:
     leaves = jax.tree_util.tree_leaves(tree)
     numbers = [leaf for leaf in leaves if jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact)]
     return sum((jnp.sum(jnp.real(leaf)).astype(float) for leaf in numbers), jnp.zeros(()))
-
-
-_LINES: Final = 4
-"""How many lines of JAX's report are shown: what leaked, and where it was created."""
 
 
 def no_tracer_leaks(case: Case) -> None:
@@ -270,6 +264,7 @@ def no_tracer_leaks(case: Case) -> None:
         with jax.checking_leaks():
             jax.eval_shape(function, x)
     except Exception as error:  # noqa: BLE001  # JAX raises a plain Exception
-        problem = " ".join(map(str.strip, str(error).splitlines()[:_LINES]))
+        # What leaked, and where it was created.
+        problem = " ".join(map(str.strip, str(error).splitlines()[:4]))
         if "Leaked" in problem:  # other laws report anything else
             case.fail("", f"jax.checking_leaks found a leak: {problem}", "no tracer is kept")

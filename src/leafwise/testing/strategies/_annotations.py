@@ -27,7 +27,6 @@ from leafwise._classes.annotations import (
     named_by,
     resolve,
     signature_of,
-    unwrap,
 )
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
@@ -109,11 +108,6 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if isinstance(cls, type) and not (is_registered(cls) or issubclass(cls, enum.Enum)):
         raise _unknown(kind, where)  # written in C: Hypothesis would call it, and see
     return _from_hypothesis(kind, where)
-
-
-def accepts_none(kind: Any) -> bool:
-    """Return whether an annotation is optional."""
-    return type(None) in typing.get_args(unwrap(kind))
 
 
 def says_nothing(kind: Any) -> bool:
@@ -535,7 +529,7 @@ class InstancePlan:
                 try:
                     with own_dims(alike=plain) as dims:
                         arguments = self._arguments(draw, dims)
-                    result = call(self.cls, self.parameters, arguments)
+                    result = call(self.cls, arguments)
                 except ImpossibleError as error:  # what does not fit, or what a check raised
                     refused = error if str(error) else error.__cause__ or error
                 except (CannotBuildError, HypothesisException):

@@ -19,7 +19,6 @@ from hypothesis.extra import numpy as hnp
 
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._constructor import FieldContext
-from leafwise.testing.strategies._leaves import put
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
 
@@ -203,7 +202,8 @@ def arrays(
         if _is_key_dtype(drawn):
             return draw(keys(lengths))
         array = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements))
-        return array if numpy else put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
+        dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+        return array if numpy else jax.device_put(array.astype(dtype))
 
     return drawn_by(draw_one)
 
@@ -258,16 +258,16 @@ def _elements(dtype: Any) -> Strategy:
 
 def keys(shape: tuple[int, ...] = ()) -> Strategy:
     """Return a strategy for random keys of the default implementation."""
-    return st.integers(0, 9).map(lambda seed: _keys(shape, seed))
 
+    def make(seed: int) -> Any:
+        first = jax.random.key(seed)
+        if not shape:
+            return first
+        data = np.zeros((*shape, *jax.random.key_data(first).shape), np.uint32)
+        data[..., -1] = seed + np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(first))
 
-def _keys(shape: tuple[int, ...], seed: int) -> Any:
-    first = jax.random.key(seed)
-    if not shape:
-        return first
-    data = np.zeros((*shape, *jax.random.key_data(first).shape), np.uint32)
-    data[..., -1] = seed + np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
-    return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(first))
+    return st.integers(0, 9).map(make)
 
 
 @st.composite

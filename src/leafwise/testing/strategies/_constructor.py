@@ -22,6 +22,7 @@ from leafwise._classes.annotations import (
     type_parameters,
     without_initvar,
 )
+from leafwise._objects.classes import per_class
 from leafwise._objects.code import is_importable
 from leafwise.errors import CannotBuildError
 
@@ -146,6 +147,15 @@ def parameters_of(cls: Any) -> list[Parameter]:
     return found
 
 
+parameters: Final = per_class(parameters_of)
+"""What the constructor of a class takes: its signature is read once."""
+
+
+def parameter_for(cls: Any, name: str) -> Parameter | None:
+    """Return the parameter that an attribute has its value from, by its name."""
+    return next((each for each in parameters(cls) if name in (each.name, f"_{each.name}")), None)
+
+
 def takes_more(cls: Any, kind: Any) -> bool:
     """Return whether a constructor takes ``*arguments`` or ``**arguments``, by their kind."""
     return any(each.kind is kind for each in _signature(cls).parameters.values())
@@ -206,10 +216,10 @@ def _resolved(writer: Any, name: str, annotation: Any) -> Any:
     return without_initvar(resolve(writer, name, annotation, scopes))
 
 
-def call(cls: Any, parameters: list[Parameter], arguments: dict[str, Any]) -> Any:
+def call(cls: Any, arguments: dict[str, Any]) -> Any:
     """Construct an instance; parameters without an argument keep their defaults."""
     named = dict(arguments)
-    first = [each.name for each in parameters if not each.by_name and each.name in named]
+    first = [each.name for each in parameters(cls) if not each.by_name and each.name in named]
     positional = [named.pop(name) for name in first]
     return cls(*positional, **named)
 

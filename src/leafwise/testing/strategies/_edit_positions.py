@@ -15,12 +15,11 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
 from leafwise._trees.update import copy_with_parts, parts_of
-from leafwise.testing.strategies._constructor import Parameter, call, parameters_of
+from leafwise.testing.strategies._constructor import Parameter, call, parameter_for
 from leafwise.testing.strategies._leaves import same_leaf
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -48,6 +47,11 @@ class EditPosition(NamedTuple):
     owner: Any = None  # the node whose attribute of this name it is
     name: str = ""
 
+    @property
+    def parameter(self) -> Parameter | None:
+        """The parameter of the owner's constructor that takes what is here."""
+        return parameter_for(type(self.owner), self.name) if self.name else None
+
     def put(self, new: Any) -> Any | None:
         """Return the whole instance with another value here; None if its class refuses that."""
         try:
@@ -70,11 +74,6 @@ def rebuilt(instance: Any) -> Any:
     return again if type(again) is type(instance) else instance
 
 
-def edit_positions(tree: Any, arguments: dict[str, Any] | None = None) -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, which was made of some arguments, outer ones first."""
-    yield from _positions(tree, "", _itself, arguments=arguments)
-
-
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
     """Yield all positions in a call's arguments, a namedtuple, some of which are static."""
     for name in arguments._fields:
@@ -86,7 +85,7 @@ def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditP
         if name in static:
             yield from _static_positions(value, name, _itself, put)
         else:
-            yield from _positions(value, name, put)
+            yield from edit_positions(value, name, put)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
@@ -119,15 +118,16 @@ def path_of(tree: Any, keys: Any, leaf: Any) -> str:
 _CONTAINERS: Final = (list, tuple, dict, type(None))
 
 
-def _positions(
+def edit_positions(
     value: Any,
-    path: str,
-    around: Change,
+    path: str = "",
+    around: Change = _itself,
     owner: Any = None,
     name: str = "",
     *,
     arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
+    """Yield all positions of a pytree, which was made of some arguments, outer ones first."""
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     cls: Any = type(value)
     if level is None:
@@ -150,10 +150,10 @@ def _positions(
 
         name = _attribute_of(value, names.dynamic, children, place, key)
         step = f".{name}" if name else jax.tree_util.keystr((key,))
-        yield from _positions(child, f"{path}{step}".lstrip("."), put, value, name)
+        yield from edit_positions(child, f"{path}{step}".lstrip("."), put, value, name)
     arguments = (_arguments_of(value, names.static) or arguments or {}) if names.static else {}
     for name in names.static:
-        parameter = parameter_for(parameters(cls), name) if arguments else None
+        parameter = parameter_for(cls, name) if arguments else None
         make = functools.partial(_remake, cls, arguments, parameter.name) if parameter else None
         held = getattr(value, name)
         where = f"{path}.{name}".lstrip(".")
@@ -184,29 +184,20 @@ def _attribute_of(
 # ------------------------------------------------------------------------ statics
 
 
-parameters: Final = per_class(parameters_of)
-"""What the constructor of a class takes: its signature is read once."""
-
-
-def parameter_for(takes: Iterable[Parameter], name: str) -> Parameter | None:
-    """Return the parameter that an attribute has its value from, by its name."""
-    return next((each for each in takes if name in (each.name, f"_{each.name}")), None)
-
-
 def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
     """Return the attributes of which a constructor makes an instance again; else nothing."""
     cls: Any = type(instance)
     try:
-        named = ((parameter_for(parameters(cls), name), name) for name in field_order(instance))
+        named = ((parameter_for(cls, name), name) for name in field_order(instance))
         arguments = {param.name: getattr(instance, name) for param, name in named if param}
-        again = call(cls, parameters(cls), arguments)
+        again = call(cls, arguments)
         return arguments if _is_same(instance, again, static) else {}
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own code
         return {}
 
 
 def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
-    return call(cls, parameters(cls), {**arguments, name: new})
+    return call(cls, {**arguments, name: new})
 
 
 def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:

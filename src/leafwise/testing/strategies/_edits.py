@@ -34,7 +34,6 @@ from leafwise.testing.strategies._annotations import (
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import (
     FieldContext,
-    Parameter,
     call,
     has_fields,
     is_made_in_python,
@@ -44,8 +43,6 @@ from leafwise.testing.strategies._edit_positions import (
     Role,
     edit_positions,
     is_below,
-    parameter_for,
-    parameters,
 )
 from leafwise.testing.strategies._leaves import (
     is_default_dtype,
@@ -277,18 +274,11 @@ def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
     if kind is EditKind.STATIC_TYPE:
         equal = list(twins(value))
         return st.sampled_from(equal) if equal else None
-    parameter = _parameter_of(position)
-    annotation = unwrap(parameter.kind) if parameter else None
+    annotation = unwrap(position.parameter.kind) if position.parameter else None
     if typing.get_origin(annotation) is typing.Literal:
         others = [choice for choice in typing.get_args(annotation) if is_distinct(choice, value)]
         return st.sampled_from(others) if others else None
     return _other_statics(value)
-
-
-def _parameter_of(position: EditPosition) -> Parameter | None:
-    """Return the parameter of a constructor that takes what is at a position."""
-    takes = parameters(type(position.owner)) if position.name else ()
-    return parameter_for(takes, position.name)
 
 
 def can_be_other(kind: EditKind, leaf: Any) -> bool:
@@ -304,7 +294,7 @@ def can_be_other(kind: EditKind, leaf: Any) -> bool:
 
 def by_annotation(position: EditPosition) -> Strategy | None:
     """Return a strategy for what a static is given, if its annotation says anything."""
-    parameter = _parameter_of(position)
+    parameter = position.parameter
     if parameter is None or says_nothing(parameter.kind):
         return None
     cls = type(position.owner)
@@ -420,7 +410,7 @@ def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[Argume
         return
     try:
         (arguments, one), (others, _) = (draw(_with_arguments(cls)) for _ in range(2))
-        held, again = map(stored_attributes, (one, call(cls, parameters(cls), arguments)))
+        held, again = map(stored_attributes, (one, call(cls, arguments)))
     except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
         return
     # `self.number = next(numbers)` is another one each time.
@@ -428,7 +418,7 @@ def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[Argume
     for argument, after in others.items():
         changed = {**arguments, argument: after}
         try:
-            other = call(cls, parameters(cls), changed)
+            other = call(cls, changed)
         except (Exception, SystemExit):  # noqa: BLE001, S112  # the user's own checks
             continue
         its = stored_attributes(other)

@@ -1,4 +1,7 @@
-"""Other leaves: each differs from a leaf in one way only."""
+"""Other leaves: each differs from a leaf in one way only.
+
+`jax.device_put` makes arrays of them, since `jnp` compiles a program for each shape.
+"""
 
 from typing import Any, Final
 
@@ -57,12 +60,6 @@ def seems_equal(one: Any, other: Any) -> bool:
         return True
 
 
-def put(value: Any) -> jax.Array:
-    """Return a numpy array or a Python scalar on the device, without a program for its shape."""
-    made: jax.Array = jax.device_put(value)
-    return made
-
-
 def struct_of(leaf: Any, *batch: int) -> Any:
     """Return a struct like a leaf, or like a batch of such leaves."""
     make: Any = jax.ShapeDtypeStruct
@@ -84,13 +81,13 @@ def other_value(leaf: Any) -> Any:
     is_zero = np.asarray(leaf) == 0
     if isinstance(leaf, jax.Array) and leaf.weak_type:
         kind = type(_ONES[leaf.dtype.kind])
-        if leaf.ndim == 0 and (made := put(kind(is_zero))).dtype == leaf.dtype:
+        if leaf.ndim == 0 and (made := jax.device_put(kind(is_zero))).dtype == leaf.dtype:
             return _placed_like(leaf, made)
         return _placed_like(leaf, jnp.where(is_zero, kind(1), kind(0)))
     one = np.ones((), leaf.dtype)
     elements = np.where(is_zero, one, np.zeros_like(one))
     if isinstance(leaf, jax.Array):
-        return _placed_like(leaf, put(elements))
+        return _placed_like(leaf, jax.device_put(elements))
     return elements[()] if isinstance(leaf, np.generic) else elements
 
 
@@ -151,8 +148,8 @@ _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 def _ones(leaf: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:  # noqa: FBT001
     """Return an array where a leaf is; a `weak` one promotes like a Python scalar."""
     if weak:
-        return _placed_like(leaf, jnp.broadcast_to(put(_ONES[dtype.kind]), shape))
-    return _placed_like(leaf, put(np.ones(shape, dtype)))
+        return _placed_like(leaf, jnp.broadcast_to(jax.device_put(_ONES[dtype.kind]), shape))
+    return _placed_like(leaf, jax.device_put(np.ones(shape, dtype)))
 
 
 def is_default_dtype(dtype: Any) -> bool:
