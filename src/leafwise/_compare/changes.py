@@ -118,13 +118,12 @@ def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
     before, after = shorten(one, 40), shorten(other, 40)
     if before != after and " at 0x" not in after:
         return before, after
-    is_known = is_distinct(one, other, "content")
     if hasattr(other, "shape"):
         with contextlib.suppress(Exception):  # a key, or data that is elsewhere
             if np.array_equal(one, other):
                 return None
         return before, f"another {after}"
-    return ("", "") if is_known else None
+    return ("", "") if is_distinct(one, other, "content") else None
 
 
 _HELD: Final = r"\.(__closure__|__kwdefaults__|keywords|__defaults__|args)\[(.+?)\]"

@@ -34,12 +34,11 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
           args[0]: shape (3,) -> (4,)
             fix: pad to one shape, or a few
     """
-    earlier: list[Any] = list(before) if isinstance(before, Iterable) else [before]
-    last: Any = after
-    for each in (*earlier, last):
-        if not isinstance(each, Signature):
-            raise TypeError(f"explain takes what leafwise.signature(...) returns, got {got(each)}")
-    return nearest(earlier, after)
+    calls: list[Any] = [*(before if isinstance(before, Iterable) else [before]), after]
+    for call in calls:
+        if not isinstance(call, Signature):
+            raise TypeError(f"explain takes what leafwise.signature(...) returns, got {got(call)}")
+    return nearest(calls[:-1], after)
 
 
 def nearest(

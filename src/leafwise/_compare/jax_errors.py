@@ -201,7 +201,7 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
         and not is_installed_module(cls.__module__)
     ):
         return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
-    if holder is None or not name.isidentifier():
+    if holder is None:
         fix = "keep it in a static field, or pass it as a static argument"
         if path.isidentifier():
             kind = "Callable[..., Any]" if function and not inner else public_name(cls)
@@ -295,7 +295,7 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
     scopes = [frame.f_locals for frame in frames_of(error)]
     holder, name, value = _find(path, scopes, wanted=Tracer)
     cls = type(holder)
-    shown = f"{cls.__name__}.{name}" if holder is not None and name.isidentifier() else path
+    shown = f"{cls.__name__}.{name}" if holder is not None else path
     kind = _fields(cls)[name].type if name in _fields(cls) else None
     shape = getattr(value, "shape", ())
     if shape or (kind is not None and not isinstance(kind, str) and is_array(kind)):
@@ -303,7 +303,7 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
             return f"`{shown}` is traced, so NumPy cannot read it: call `jax.numpy` instead"
         fix = "`jnp.where` and `jax.lax.cond` decide when the program runs"
         return f"`{shown}` is an array, whose values are not known while JAX traces: {fix}"
-    if holder is not None and name.isidentifier():
+    if holder is not None:
         return f"`{shown}` is dynamic: make it {as_static(cls, name)}"
     if name.isidentifier():
         kind = _KINDS.get(getattr(getattr(value, "dtype", None), "kind", ""), "Any")

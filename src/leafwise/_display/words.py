@@ -61,11 +61,8 @@ def size(nbytes: int) -> str:
     if nbytes % scale == 0:
         return f"{nbytes // scale:,} {unit}"
     amount = nbytes / scale
-    return f"{amount:,.{2 if amount < _TWO_DIGITS else 1}f} {unit}"
-
-
-_TWO_DIGITS: Final = 9.995
-"""Smaller amounts get two decimals: they do not round to ten."""
+    digits = 2 if amount < 9.995 else 1  # noqa: PLR2004  # what rounds to ten has one
+    return f"{amount:,.{digits}f} {unit}"
 
 
 def place(site: "SiteRecord | None") -> str:
