@@ -187,7 +187,7 @@ class Checked(NamedTuple):
 _Parts: TypeAlias = Sequence[tuple[str | Held, Checked]]
 
 
-class Fold:
+class CheckFold:
     """Checks one value, and what is inside it: what is large, or shows no content, by identity.
 
     Of a plain object of the user's the attributes count that have one of the words; all if empty.
@@ -399,7 +399,7 @@ class Fold:
         kind, names, one = type(value), self._names, self._names.local()
         is_opaque = has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY
         if is_opaque and table.name == "object" and not _is_node(kind):
-            return self.same(value, at)  # threading.Lock(), np.random.default_rng(0)
+            return self.same(value, at)  # a lock, np.random.default_rng(0)
         held, own = self._attributes(value, table), dict_of(value)
         self._enter(len(held), _MOST_ATTRIBUTES)
         is_kept, inside = keeps_in_dict(kind), names.local()
@@ -439,7 +439,7 @@ class Fold:
 
 def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
     """Return what a value consists of."""
-    return Fold(Names(is_weak=True), words).check(value, "value").account()
+    return CheckFold(Names(is_weak=True), words).check(value, "value").account()
 
 
 def _key(part: tuple[str | Held, Checked]) -> Any:

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from leafwise._captures.check import (
     FUNCTION,
     Account,
-    Fold,
+    CheckFold,
     Held,
     Path,
     check_function,
@@ -360,7 +360,7 @@ class Current:
     def _add(self, read: Read, value: Any) -> None:
         place, code, key, terms = read.place, read.code, read.place.key, list[str]()
         text = "nothing" if value is MISSING else describe_value(value)  # a mock keeps its calls
-        at, fold = self._names.expression(place, value, terms), Fold(self._names, read.words)
+        at, fold = self._names.expression(place, value, terms), CheckFold(self._names, read.words)
         is_variable = place.holder is BoundIn.CLOSURE and not place.steps and code is not None
         is_rebound = is_variable and place.variable in facts_of(code).rebinds
         checked = fold.check(int_as_float(value) if is_rebound else value, at)

@@ -37,7 +37,7 @@ from leafwise._objects.names import Chain, Root, chains_within, value_of
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._statics import findings
-from leafwise._statics.fold import Fold, Place, Policy, Reader
+from leafwise._statics.fold import Fold, Policy, Position, Reader
 from leafwise._statics.form import READERS, consists_of_parts, read_parts
 from leafwise._statics.guards import Guards
 from leafwise._statics.reached import MOST_BYTES
@@ -84,7 +84,7 @@ def _watch(fold: Fold, value: Any, path: str) -> bool:
 
 def _refuse(fold: Fold, value: Any, path: str, reason: str) -> tuple[()]:
     """Refuse what cannot be compared, or compare its identity where that is enough."""
-    if fold.place >= Place.ATTRIBUTE:
+    if fold.position >= Position.ATTRIBUTE:
         return _read_itself(fold, value, path)
     fold.findings.append(findings.uncomparable(path, value, reason))
     return ()
@@ -97,7 +97,7 @@ def _read_itself(fold: Fold, value: Any, path: str) -> tuple[()]:
 
 def _read_as_key(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value as keys do; where these refuse something in it, its identity may be enough."""
-    if fold.place >= Place.ATTRIBUTE:
+    if fold.position >= Position.ATTRIBUTE:
         fold.or_itself(value, path)
     return READERS[object](fold, value, path)
 
@@ -137,7 +137,7 @@ def _found(chains: tuple[Chain, ...], function: types.FunctionType) -> list[Any]
 def _held(fold: Fold, value: Any, path: str) -> bool:
     """Return whether to read something that can change, once; its parts are held by it."""
     is_new = fold.enter(value, path, is_shared=True)
-    fold.place = max(fold.place, Place.HELD)
+    fold.position = max(fold.position, Position.HELD)
     return is_new
 
 
@@ -173,7 +173,7 @@ def _read_function(fold: Fold, value: types.FunctionType, path: str) -> Sequence
 def _read_callable(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a partial or a method of C: what it holds may be a list, too."""
     parts = READERS.get(type(value), read_parts)(fold, value, path)
-    fold.place = max(fold.place, Place.HELD)
+    fold.position = max(fold.position, Position.HELD)
     return parts
 
 
@@ -182,9 +182,9 @@ def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -
     function, receiver = (".__func__", value.__func__), value.__self__
     if not is_itself(receiver) or has_hidden_state(type(receiver)):
         return [function, (".__self__", receiver)]
-    place = fold.place
+    position = fold.position
     parts = _read_object(fold, receiver, f"{path}.__self__")
-    fold.place = place
+    fold.position = position
     return [function, *((f".__self__{step}", part) for step, part in parts)]
 
 
@@ -194,7 +194,7 @@ def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value of a type that is not in the table."""
     cls, kind = type(value), kind_of(value).name
-    is_static = fold.place is Place.STATIC
+    is_static = fold.position is Position.STATIC
     is_open = not is_static and cls.__hash__ is None
     fold.kept.append(value)
     _read_classes(fold, value if isinstance(value, type) else cls, path)

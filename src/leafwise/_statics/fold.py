@@ -22,7 +22,7 @@ AGAIN: Final = object()
 """Stands in a token before the number of a value that is met again."""
 
 
-class Place(enum.IntEnum):
+class Position(enum.IntEnum):
     """Where a value stands, which decides what may stand there; by content alone it changes."""
 
     STATIC = 0
@@ -68,13 +68,13 @@ class Fold:
         guards: For each field by content: what it is made of, and what its code finds.
         own: By content, what checks fast that nothing that a value is made of has changed.
         outer: The same of what its code finds by name, and of what hardly changes.
-        place: Where the value stands that is being read; its parts stand where this says then.
+        position: Where the value stands that is being read; its parts stand where this says then.
     """
 
     __slots__ = (
         *("_attributes", "_ends", "_inside", "_members", "_named", "_numbers", "_readers"),
         *("findings", "fixed", "guards", "kept", "outer", "own"),
-        *("paths", "place", "policy", "reaches", "records", "tokens"),
+        *("paths", "policy", "position", "reaches", "records", "tokens"),
     )
 
     own: Guards
@@ -91,7 +91,7 @@ class Fold:
         self.kept: list[Any] = []
         self.records: list[Any] = []
         self.guards: list[tuple[Guards, Guards]] = []
-        self.place = Place.STATIC
+        self.position = Position.STATIC
         self._numbers: dict[int, int] = {}
         self._inside: int | None = None
         self._ends: tuple[Callable[[], object], ...] = ()
@@ -107,7 +107,7 @@ class Fold:
     @property
     def guard(self) -> Guards:
         """What checks that the value that is being read has not changed."""
-        return self.outer if self.place is Place.NAMED else self.own
+        return self.outer if self.position is Position.NAMED else self.own
 
     def change_since(self, form: tuple[Any, ...]) -> str:
         """Return the path of the first token that differs from that of a form."""
@@ -129,9 +129,12 @@ class Fold:
         self._read(value, path)
         if not (self._attributes or self._named):
             return self
-        for place, waiting in ((Place.ATTRIBUTE, self._attributes), (Place.NAMED, self._named)):
+        for position, waiting in (
+            (Position.ATTRIBUTE, self._attributes),
+            (Position.NAMED, self._named),
+        ):
             for item, where in waiting:  # which grows meanwhile
-                self.place = place
+                self.position = position
                 self._read(item, where)
         return self
 
@@ -143,12 +146,12 @@ class Fold:
         inside, members, ends = self._inside, self._members, self._ends
         self._inside, self._members, self._ends = None, 0, ()
         if parts:
-            place = self.place
+            position = self.position
             if members:
                 self._read_members(parts[:members], path)
             for step, part in parts[members:] if members else parts:
                 self._read(part, path + step)
-                self.place = place
+                self.position = position
         if inside is not None:
             del self._numbers[inside]
         for end in ends:
@@ -156,14 +159,14 @@ class Fold:
 
     def _read_members(self, parts: Sequence[Part], path: str) -> None:
         """Add parts in any order, as a multiset: two NaNs of the same bits can both be in a set."""
-        place, deferred = self.place, (self._attributes, self._named)
+        position, deferred = self.position, (self._attributes, self._named)
         found, start = Counter[tuple[Any, ...]](), len(self.tokens)
         for step, part in parts:
             self._attributes, self._named = [], []  # what a member leads to belongs to it
             self.add(part, path + step)
             found[tuple(self.tokens[start:])] += 1
             self._back_to(start)
-            self.place = place
+            self.position = position
         self._attributes, self._named = deferred
         self.push(path, frozenset(found.items()))
 
@@ -205,7 +208,7 @@ class Fold:
 
     def defer(self, value: Any, path: str, *, is_named: bool = False) -> None:
         """Read an attribute, or what code finds by a name, once all that is around is read."""
-        is_named = is_named or self.place is Place.NAMED
+        is_named = is_named or self.position is Position.NAMED
         (self._named if is_named else self._attributes).append((value, path))
 
     def or_itself(self, value: Any, path: str) -> None:

@@ -33,7 +33,7 @@ class LeafKind(StrEnum):
     REF = "ref"
     """A mutable array."""
     OTHER = "other"
-    """A value of another type that JAX takes."""
+    """A value that JAX sometimes takes and sometimes refuses: a masked array."""
     STATIC = "static"
     """A leaf that `equinox.filter_jit` keeps out of the trace."""
     INVALID = "invalid"
@@ -139,7 +139,7 @@ class LeafRecorder:
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
             refusal = f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"
-            return Leaf(LeafKind.INVALID, None, value=refusal)
+            return _sometimes_taken(value) or Leaf(LeafKind.INVALID, None, value=refusal)
         return Leaf(kind, aval, getattr(value, "dtype", type(value)))
 
 
@@ -246,3 +246,15 @@ _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
 
 
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
+
+
+def _sometimes_taken(value: Any) -> Leaf | None:
+    """Return the record of an array that JAX takes only after a plain one: masked, say."""
+    if not is_a(value, np.ndarray):
+        return None
+    try:
+        plain = np.asarray(value).view(np.ndarray)
+        aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
+    except Exception:  # noqa: BLE001  # not of any dtype that JAX has
+        return None
+    return Leaf(LeafKind.OTHER, aval, value.dtype)
