@@ -135,7 +135,7 @@ def _aux_data(reason: Reason) -> Advice:
 
 def _dtype(reason: Reason) -> Advice:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
-    earlier, later = sides = reason.details
+    earlier, later = sides = _sides_of(reason)
     name = _name_in_code(reason.path)
     try:
         dtype = _common_dtype(earlier.leaf, later.leaf)
@@ -153,6 +153,12 @@ def _dtype(reason: Reason) -> Advice:
     words, _, code, names = zip(*fixes, strict=True)
     functions = tuple(map("".join, zip(*code, strict=True)))
     return Advice("", Fix(" and ".join(words), Act.CONVERT, functions, sum(names, ())))
+
+
+def _sides_of(reason: Reason) -> tuple[Side, Side]:
+    before, after, *numbers = reason.details
+    mine, its = numbers or (None, None)
+    return Side("the earlier call", before, mine), Side("this call", after, its)
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
@@ -173,7 +179,7 @@ def _name_in_code(path: str) -> str:
 
 
 def _weak_type(reason: Reason) -> Advice:
-    weak = next(side for side in reason.details if side.leaf.weak_type)
+    weak = next(side for side in _sides_of(reason) if side.leaf.weak_type)
     return Advice("", weak.converted(weak.leaf.dtype, _name_in_code(reason.path)))
 
 

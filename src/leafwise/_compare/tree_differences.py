@@ -6,7 +6,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from leafwise._compare.fixes import Cause, Side, StaticFacts
+from leafwise._compare.fixes import Cause, StaticFacts
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._display.words import count
@@ -138,12 +138,11 @@ class TreeComparison:
             return []
         # The fix is made of both leaves, and of the numbers that they are.
         numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
-        reasons: list[Reason] = []
-        for reason in self.known[key]:
-            sides = zip(reason.details, numbers, strict=False)
-            details = tuple(side._replace(number=number) for side, number in sides)
-            reasons.append(reason._replace(path=self.after.leaf_paths[its], details=details))
-        return reasons
+        path = self.after.leaf_paths[its]
+        return [
+            Reason(path, *each[1:6], (*each.details, *numbers) if each.details else ())
+            for each in self.known[key]
+        ]
 
     def _static_leaf_reasons(self, one: Leaf, other: Leaf, place: int) -> Iterator[Reason]:
         """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
@@ -292,13 +291,13 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
     if mine.shape != its.shape:
         shapes = mine.shape, its.shape
         reasons.append(Reason(path, ReasonKind.SHAPE, retrace, *shapes, Cause.SHAPE))
-    sides = Side("the earlier call", mine), Side("this call", its)
+    leaves = mine, its
     if mine.dtype != its.dtype:
         dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
-        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, sides))
+        reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, leaves))
     elif mine.weak_type != its.weak_type:
         texts = Verbatim(mine), Verbatim(its)
-        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, sides))
+        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, leaves))
     axes = varying_axes(mine.aval), varying_axes(its.aval)
     if axes[0] != axes[1]:
         reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))

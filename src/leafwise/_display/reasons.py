@@ -35,7 +35,10 @@ class Outcome(StrEnum):
     @property
     def severity(self) -> int:
         """The position in the order of cost: 0 is reuse."""
-        return tuple(Outcome).index(self)
+        return _SEVERITIES[self]
+
+
+_SEVERITIES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
 class ReasonKind(StrEnum):
@@ -81,6 +84,9 @@ class ReasonKind(StrEnum):
     """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
     VALUE = "value"
     """The data of a leaf, which no program depends on: only `leafwise.diff` looks at it."""
+
+
+_RANKS: Final = {kind: place for place, kind in enumerate(ReasonKind)}
 
 
 class Act(StrEnum):
@@ -278,7 +284,7 @@ class Reason(NamedTuple):
     @property
     def rank(self) -> tuple[int, int]:
         """The position among other reasons: the lowest comes first."""
-        return -self.outcome.severity, tuple(ReasonKind).index(self.kind)
+        return -self.outcome.severity, _RANKS[self.kind]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values; ``edit`` has what the sentence of the fix was made from."""
