@@ -36,7 +36,7 @@ TENSOR_PARALLEL = {  # one matrix by its columns, the next by its rows
 class State(TrainState):
     """A training state whose optimizer means the same in each process: it counts by its code."""
 
-    optimizer: optax.GradientTransformation = lw.static_field(default=ADAM, by="content")
+    optimizer: optax.GradientTransformation = lw.static_field(default=ADAM, compare_by="content")
 
 
 def connect() -> None:

@@ -146,13 +146,13 @@ assert_type(lw.StaticArray([1, 2]), lw.StaticArray)
 
 @lw.pytree
 class Trained:
-    rate: float = lw.static_field(by="identity", default=0.1)
-    call: type[int] = lw.static_field(by="content", default=int)
+    rate: float = lw.static_field(compare_by="identity", default=0.1)
+    call: type[int] = lw.static_field(compare_by="content", default=int)
 
 
 assert_type(Trained().rate, float)
-lw.static_field(by="value")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-lw.field(by="content")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+lw.static_field(compare_by="value")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+lw.field(compare_by="content")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 # There is no `.replace` that type checkers could see.
 params.replace(a=3)  # type: ignore[attr-defined]  # pyright: ignore

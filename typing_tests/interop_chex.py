@@ -24,8 +24,8 @@ chex_check(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 @lw.pytree
 class Params:
-    w: jax.Array = lw.field(check=matrix)
-    depth: int = lw.static_field(default=2, check=chex_check(is_matrix) & matrix)
+    w: jax.Array = lw.field(validator=matrix)
+    depth: int = lw.static_field(default=2, validator=chex_check(is_matrix) & matrix)
 
 
 assert_type(Params(jnp.ones((2, 3))).w, jax.Array)

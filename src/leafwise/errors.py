@@ -88,7 +88,7 @@ class DefinitionError(LeafwiseError, TypeError):
 
 
 class FieldCheckError(LeafwiseError, ValueError):
-    """A field's ``check=`` refused its value: it answered False, or raised this itself."""
+    """A field's ``validator=`` refused its value: it answered False, or raised this itself."""
 
 
 class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):

@@ -1,4 +1,4 @@
-"""`converter=` and `check=`: run once, at construction."""
+"""`converter=` and `validator=`: run once, at construction."""
 
 from typing import Any
 
@@ -70,11 +70,11 @@ def test_check_that_answers_false(declare: Any, kind: Any) -> None:
 
     @lw.pytree
     class P:
-        x: Any = declare(check=positive)
+        x: Any = declare(validator=positive)
 
     assert P(1).x == 1
     with pytest.raises(
-        lw.errors.FieldCheckError, match=r"P\.x: its check positive refused -1 \(int\)"
+        lw.errors.FieldCheckError, match=r"P\.x: its validator positive refused -1 \(int\)"
     ):
         P(-1)
     assert issubclass(lw.errors.FieldCheckError, ValueError)
@@ -86,7 +86,7 @@ def test_array_of_answers_is_refused(verdict: Any) -> None:
 
     @lw.pytree
     class P:
-        x: Any = lw.field(check=lambda _: verdict)
+        x: Any = lw.field(validator=lambda _: verdict)
 
     with pytest.raises(lw.errors.FieldCheckError, match=r"add \.all\(\)") as error:
         P(1.0)
@@ -98,12 +98,12 @@ def test_traced_verdict_accepts() -> None:
 
     @lw.pytree
     class P:
-        x: Any = lw.field(check=positive)
+        x: Any = lw.field(validator=positive)
 
     assert jax.jit(lambda v: P(v).x)(-1.0) == -1.0
 
 
-@pytest.mark.parametrize("what", ["converter", "check"])
+@pytest.mark.parametrize("what", ["converter", "validator"])
 def test_error_inside_names_the_field(what: str) -> None:
     """The user's own error comes out, with a note that names class, field and value."""
 
@@ -118,11 +118,11 @@ def test_error_inside_names_the_field(what: str) -> None:
 
 
 def test_must_be_callable() -> None:
-    """`converter=` and `check=` that cannot be called are refused where they are written."""
+    """`converter=` and `validator=` that cannot be called are refused where they are written."""
     with pytest.raises(TypeError, match="converter= takes a function of one value, got 3"):
         lw.field(converter=3)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="check= takes a function of one value, got 'x'"):
-        lw.static_field(check="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="validator= takes a function of one value, got 'x'"):
+        lw.static_field(validator="x")  # type: ignore[call-overload]
 
 
 def test_a_check_that_says_why() -> None:
@@ -131,9 +131,9 @@ def test_a_check_that_says_why() -> None:
     @lw.pytree
     class P:
         x: jax.Array
-        n: int = lw.static_field(default=1, check=lambda n: n > 0 or "must be positive")
+        n: int = lw.static_field(default=1, validator=lambda n: n > 0 or "must be positive")
 
     assert P(jnp.ones(2), 2).n == 2
     with pytest.raises(lw.errors.FieldCheckError) as error:
         P(jnp.ones(2), 0)
-    assert error.value.message == "P.n: its check <lambda> refused 0 (int): must be positive"
+    assert error.value.message == "P.n: its validator <lambda> refused 0 (int): must be positive"

@@ -45,7 +45,7 @@ SPELLINGS: dict[str, str] = {
     "n: int = lw.static_field(static=True, default=3)": "n: int = lw.static_field(default=3)",
     "n: int = lw.static_field(factory=int)": "n: int = lw.static_field(default_factory=int)",
     "n: int = lw.field(3, static=True, validator=bool)": (
-        "n: int = lw.static_field(default=3, check=bool)"
+        "n: int = lw.static_field(default=3, validator=bool)"
     ),
     "n: Any = lw.field(default=None, static=True)": "n: Any = lw.static_field(default=None)",
     "x: int = lw.Static(3)": "x: lw.Static[int] = 3",

@@ -20,7 +20,7 @@ OURS = str(Path(lw.__file__).parent)
 class Generated:
     x: Any
     n: lw.Static[object] = 1
-    m: int = lw.static_field(default=1, check=lambda m: m > 0)
+    m: int = lw.static_field(default=1, validator=lambda m: m > 0)
 
 
 @lw.pytree

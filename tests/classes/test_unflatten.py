@@ -21,12 +21,12 @@ def noted(name: str, value: Any) -> Any:
 class Loud:
     x: Any = lw.field(
         converter=lambda v: noted("converter", v),
-        check=lambda v: noted("check", True),
+        validator=lambda v: noted("check", True),
     )
     a: lw.Static[Any] = lw.static_field(
         default=1,
         converter=lambda v: noted("converter", v),
-        check=lambda v: noted("check", True),
+        validator=lambda v: noted("check", True),
     )
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ X = jnp.ones((2, 3))
 class P:
     x: Any
     n: Any = lw.static_field(default=None)
-    f: Any = lw.static_field(default=None, by="content")
+    f: Any = lw.static_field(default=None, compare_by="content")
 
 
 class Plain:
@@ -134,7 +134,7 @@ CLASSES: dict[str, list[Callable[[], Any]]] = {
         lambda: a_pytree(f"int = {STATIC}"),
         lambda: a_pytree(f"int = {STATIC}", "many_statics=True"),
         lambda: a_pytree(f"float = {STATIC}"),
-        lambda: a_pytree("int = lw.static_field(default=1, by='content')"),
+        lambda: a_pytree("int = lw.static_field(default=1, compare_by='content')"),
         lambda: a_pytree("int = lw.field(default=1)"),
         lambda: a_pytree("int = lw.field(default=1, sharding=P())"),
         lambda: a_pytree("int = lw.field(default=1, sharding=P('data'))"),

@@ -16,7 +16,7 @@ import leafwise as lw
 @lw.pytree
 class ByContent:
     x: Any
-    f: Any = lw.static_field(by="content")
+    f: Any = lw.static_field(compare_by="content")
 
 
 class Loud:

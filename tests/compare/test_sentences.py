@@ -28,7 +28,7 @@ REASONS: list[Reason] = []
 
 @lw.pytree
 class ByContent:
-    f: Any = lw.static_field(by="content")
+    f: Any = lw.static_field(compare_by="content")
 
 
 class Sampler:

@@ -44,7 +44,7 @@ def attempt(action):
 class P:
     x: Any
     n: Any = lw.static_field(default=None)
-    f: Any = lw.static_field(default=None, by="content")
+    f: Any = lw.static_field(default=None, compare_by="content")
 """
 
 

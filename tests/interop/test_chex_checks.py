@@ -15,7 +15,7 @@ import leafwise as lw
 from leafwise.interop.chex import ChexCheck, chex_check
 
 works = pytest.mark.works
-AT_CONSTRUCTION = "`lw.field(check=chex_check(chex.assert_rank, 2))`: checked at construction"
+AT_CONSTRUCTION = "`lw.field(validator=chex_check(chex.assert_rank, 2))`: checked at construction"
 TRACED = "`chex_check` of shapes and dtypes under `jit`, `vmap`, `grad`, `scan` and `eval_shape`"
 CHEXIFIED = "`chex_check` of values in a jitted function under `chexify`; the error names the field"
 UNKNOWN = "`chex_check` of values under plain `jit`: left out until the value is known"
@@ -26,16 +26,16 @@ NAN = jnp.full((2, 3), jnp.nan)
 @lw.pytree
 class Params:
     w: Any = lw.field(
-        check=chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)
+        validator=chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)
     )
-    lr: Any = lw.field(default=0.1, check=chex_check(chex.assert_scalar_positive))
-    depth: int = lw.static_field(default=2, check=chex_check(chex.assert_scalar_in, 1, 9))
+    lr: Any = lw.field(default=0.1, validator=chex_check(chex.assert_scalar_positive))
+    depth: int = lw.static_field(default=2, validator=chex_check(chex.assert_scalar_in, 1, 9))
 
 
 def of_one_field(check: Callable[[Any], object]) -> Any:
     @lw.pytree
     class P:
-        x: Any = lw.field(check=check)
+        x: Any = lw.field(validator=check)
 
     return P
 
@@ -194,7 +194,7 @@ def test_own_mistakes_come_out() -> None:
         of_one_field(chex_check(chex.assert_rank))(1)
     assert "P.x" in error.value.__notes__[0]
     answers = of_one_field(chex_check(lambda value: value > 0))
-    with pytest.raises(TypeError, match=r"not an assertion.*it returned False\n  fix: `check="):
+    with pytest.raises(TypeError, match=r"not an assertion.*it returned False\n  fix: `validator="):
         answers(-1)
 
 

@@ -22,7 +22,7 @@ def scaled_by(rates: list[float]) -> Any:
 
 class M(Module):
     x: Any
-    f: Any = lw.static_field(by="content")
+    f: Any = lw.static_field(compare_by="content")
 
 
 USES: dict[str, Callable[[Any], Any]] = {

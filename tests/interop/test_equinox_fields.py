@@ -21,10 +21,10 @@ def positive(value: Any) -> bool:
 
 class Net(eqx.Module):
     w: jax.Array = lw.field(converter=jnp.asarray)
-    depth: int = lw.static_field(default=2, check=positive)
+    depth: int = lw.static_field(default=2, validator=positive)
     table: Any = lw.static_field(default_factory=list, freeze=True)
     name: str = lw.static_field(default="net", kw_only=True, converter=str)
-    rate: float = lw.field(default=0.1, check=positive)
+    rate: float = lw.field(default=0.1, validator=positive)
 
 
 @works(SPECIFIERS)
@@ -80,7 +80,7 @@ def test_checks_and_converters_that_fail() -> None:
         extra: int = lw.static_field(default=1, converter=int)
 
     with pytest.raises(
-        lw.errors.FieldCheckError, match=r"Net\.depth: its check positive refused 0"
+        lw.errors.FieldCheckError, match=r"Net\.depth: its validator positive refused 0"
     ):
         Net(1.0, depth=0)
     with pytest.raises(ValueError, match="invalid literal") as info:
@@ -124,12 +124,14 @@ def test_static_annotation_in_plain_module() -> None:
     assert jax.tree.leaves(Plain()) == ["a"]
 
 
-@works('`lw.static_field(by="content")` in a plain `equinox.Module`', cannot="it has no key")
+@works(
+    '`lw.static_field(compare_by="content")` in a plain `equinox.Module`', cannot="it has no key"
+)
 def test_by_content_in_plain_module() -> None:
     """It is refused, with the base class that can do it."""
 
     class Plain(eqx.Module):
-        optimizer: Any = lw.static_field(by="content")
+        optimizer: Any = lw.static_field(compare_by="content")
 
     with pytest.raises(lw.errors.DefinitionError, match=r"Plain\.optimizer") as info:
         Plain(optax.sgd(0.1))

@@ -126,13 +126,13 @@ def test_static_tables() -> None:
     assert jax.tree.structure(one) != jax.tree.structure(Net(np.arange(3.0)))
 
 
-@works('`lw.static_field(by="content")` in `leafwise.interop.equinox.Module`')
+@works('`lw.static_field(compare_by="content")` in `leafwise.interop.equinox.Module`')
 def test_by_content() -> None:
     """An optimizer that is built again of the same numbers is the same static."""
 
     class State(Module):
         w: jax.Array
-        optimizer: optax.GradientTransformation = lw.static_field(by="content")
+        optimizer: optax.GradientTransformation = lw.static_field(compare_by="content")
 
     step = jax.jit(lambda state: state.optimizer.update(state.w, state.optimizer.init(state.w))[0])
     with lw.budget(traces=2, exact=True, of="<lambda>", eager=False):

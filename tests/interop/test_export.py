@@ -47,7 +47,7 @@ class Many:
 class Net:
     layers: Any
     extra: Any = lw.static_field(default=())
-    by_content: Any = lw.static_field(default=None, by="content")
+    by_content: Any = lw.static_field(default=None, compare_by="content")
 
 
 class Plain:

@@ -170,7 +170,7 @@ def local(rate: float) -> Any:
 @lw.pytree
 class Trained:
     w: jax.Array
-    opt: Any = lw.static_field(by="content")
+    opt: Any = lw.static_field(compare_by="content")
 
 
 OPAQUE: list[tuple[Any, str]] = [

@@ -118,11 +118,13 @@ def test_converters() -> None:
     @lw.pytree
     class Converted:
         x: Float[Array, " n"]
-        y: Float[Array, " n"] = lw.field(converter=jnp.asarray, check=fits)
+        y: Float[Array, " n"] = lw.field(converter=jnp.asarray, validator=fits)
         z: Float[Array, " n"] = lw.field(converter=as_array, default=())
 
     assert Converted(Y, [1.0, 2.0]).y.shape == (2,)  # type: ignore[arg-type]
-    with pytest.raises(lw.errors.FieldCheckError, match=r"Converted\.y: its check fits refused"):
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"Converted\.y: its validator fits refused"
+    ):
         Converted(Y, [1.0, 2.0, 3.0])  # type: ignore[arg-type]
     with pytest.raises(TypeCheckError, match="parameter 'z'"):
         Converted(Y, Y, {1.0})  # type: ignore[arg-type]
@@ -131,7 +133,7 @@ def test_converters() -> None:
 @pytest.mark.works(
     "jaxtyping",
     "`lw.replace` with a constructor written by hand",
-    cannot="it takes other arguments than fields, so it does not run; give the field a `check=`",
+    cannot="it takes other arguments than fields, so it does not run; give it a `validator=`",
 )
 def test_replace_with_an_own_constructor() -> None:
     """jaxtyping checks the parameters of a constructor, and replace runs none here."""
@@ -140,7 +142,7 @@ def test_replace_with_an_own_constructor() -> None:
     @lw.pytree
     class Own:
         x: Float[Array, " n"]
-        y: Any = lw.field(check=lambda y: isinstance(y, Float[Array, " n"]))
+        y: Any = lw.field(validator=lambda y: isinstance(y, Float[Array, " n"]))
 
         def __init__(self, x: Float[Array, " n"]) -> None:
             self.x = self.y = x

@@ -20,14 +20,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Specifying a key will be required:UserWarning"),
 ]
 
-REBUILT = "`static_field(by='content')`: an optimizer built again is the same key"
+REBUILT = "`static_field(compare_by='content')`: an optimizer built again is the same key"
 
 
 @lw.pytree
 class Train:
     w: jax.Array
     state: Any
-    opt: optax.GradientTransformation = lw.static_field(by="content")
+    opt: optax.GradientTransformation = lw.static_field(compare_by="content")
 
 
 def structure(opt: Any) -> Any:
@@ -192,7 +192,7 @@ def test_where_it_is_not_declared() -> None:
     bare = lw.pytree(type("Net", (), {"__annotations__": pair}))
     with pytest.raises(TypeError) as error, lw.debug.explain_errors():
         jax.jit(lambda state: state["net"].w)({"net": bare(1.0, optax.chain(optax.sgd(0.1)))})
-    code = 'opt: optax.GradientTransformation = lw.static_field(by="content")'
+    code = 'opt: optax.GradientTransformation = lw.static_field(compare_by="content")'
     assert f"`Net.opt` holds functions: make it `{code}`" in "".join(error.value.__notes__)
     with pytest.raises(TypeError) as error:
         lw.jit(lambda opt, w: w)(net(1.0).opt, 1.0)

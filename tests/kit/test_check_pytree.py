@@ -208,7 +208,7 @@ class ByContent:
     """Functions by content, of which copies are other functions that show nothing."""
 
     w: jax.Array
-    pair: tuple[Any, ...] = lw.static_field(by="content")
+    pair: tuple[Any, ...] = lw.static_field(compare_by="content")
 
 
 def test_a_copy_that_is_refused() -> None:

@@ -31,7 +31,7 @@ class Holder:
 @lw.pytree
 class ByContent:
     x: Any
-    static: Any = lw.static_field(by="content")
+    static: Any = lw.static_field(compare_by="content")
 
 
 def structure(cls: Any, value: Any) -> Any:

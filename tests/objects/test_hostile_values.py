@@ -27,13 +27,13 @@ class Plain:
 @lw.pytree
 class ByContent:
     x: Any
-    n: Any = lw.static_field(default=0, by="content")
+    n: Any = lw.static_field(default=0, compare_by="content")
 
 
 @lw.pytree
 class Checked:
     x: Any
-    n: Any = lw.static_field(default=0, check=lambda _: False)
+    n: Any = lw.static_field(default=0, validator=lambda _: False)
 
 
 def nested(wrap: Callable[[Any], Any], depth: int) -> Any:
@@ -93,7 +93,7 @@ def test_a_message_about_a_value(name: str) -> None:
     value = VALUES[name]()
     with pytest.raises(lw.errors.StaticFieldError, match=r"^Plain\.n"):
         Plain(1.0, [value])
-    with pytest.raises(lw.errors.FieldCheckError, match=r"^Checked\.n: its check .* refused"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"^Checked\.n: its validator .* refused"):
         Checked(1.0, value)
 
 

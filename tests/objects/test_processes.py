@@ -191,7 +191,7 @@ def test_a_class_by_content_imports_what_it_needs() -> None:
         assert name not in sys.modules
         @lw.pytree
         class P:
-            f: object = lw.static_field(by="content")
+            f: object = lw.static_field(compare_by="content")
         assert name in sys.modules
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

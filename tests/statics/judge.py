@@ -44,7 +44,7 @@ class ByContent:
     """Its static is compared by content."""
 
     x: Any
-    s: Any = lw.static_field(by="content")
+    s: Any = lw.static_field(compare_by="content")
 
 
 @lw.pytree

@@ -1,4 +1,4 @@
-"""`static_field(by="content")`: functions compared by what they are made of."""
+"""`static_field(compare_by="content")`: functions compared by what they are made of."""
 
 import collections
 import dataclasses
@@ -24,7 +24,7 @@ import leafwise as lw
 @lw.pytree
 class P:
     x: Any
-    f: Any = lw.static_field(by="content")
+    f: Any = lw.static_field(compare_by="content")
 
 
 @lw.pytree
@@ -381,10 +381,10 @@ def test_a_change_in_place_is_seen_at_the_next_flatten(name: str) -> None:
 
 def test_by_takes_two_words() -> None:
     """Any other word is refused, with both that there are."""
-    with pytest.raises(TypeError, match=r"by='value'.*'identity'.*'content'"):
-        lw.static_field(by="value")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with pytest.raises(TypeError, match=r"compare_by='value'.*'identity'.*'content'"):
+        lw.static_field(compare_by="value")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(TypeError):
-        lw.field(by="content")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+        lw.field(compare_by="content")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 def test_each_field_in_its_own_way() -> None:
@@ -412,9 +412,9 @@ def test_options_of_classes_and_fields(options: dict[str, Any]) -> None:
     @lw.pytree(**options)
     class Q:
         x: Any
-        f: Any = lw.static_field(by="content", converter=lambda f: f, check=callable)
-        g: Any = lw.static_field(by="content", freeze=True, default=(1, [2]))
-        h: Any = lw.static_field(by="content", default_factory=lambda: lambda: 1)
+        f: Any = lw.static_field(compare_by="content", converter=lambda f: f, validator=callable)
+        g: Any = lw.static_field(compare_by="content", freeze=True, default=(1, [2]))
+        h: Any = lw.static_field(compare_by="content", default_factory=lambda: lambda: 1)
 
     one, other = Q(1.0, closing(a=1)), Q(1.0, closing(a=1))
     assert jax.tree.structure(one) == jax.tree.structure(other)
@@ -439,7 +439,7 @@ def test_what_is_said_of_two_functions_that_differ() -> None:
     assert not found.unsound
 
     fresh = (lw.signature(ByIdentity(1.0, made("f = lambda x: x"))) for _ in range(2))
-    assert 'lw.static_field(by="content")' in str(lw.explain(*fresh).reasons[0].fix)
+    assert 'lw.static_field(compare_by="content")' in str(lw.explain(*fresh).reasons[0].fix)
 
 
 def test_pickled_within_a_process() -> None:

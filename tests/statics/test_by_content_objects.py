@@ -1,4 +1,4 @@
-"""`static_field(by="content")`: classes and plain objects that functions close over."""
+"""`static_field(compare_by="content")`: classes and plain objects that functions close over."""
 
 import argparse
 import dataclasses
@@ -19,7 +19,7 @@ import leafwise as lw
 @lw.pytree
 class P:
     x: Any
-    f: Any = lw.static_field(by="content")
+    f: Any = lw.static_field(compare_by="content")
 
 
 def program() -> Callable[[Any], Any]:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 15), reason="Python 3.15 
 class P:
     x: float
     s: Any = lw.static_field(default=None)
-    f: Any = lw.static_field(default=None, by="content")
+    f: Any = lw.static_field(default=None, compare_by="content")
 
 
 def same(first: Any, second: Any) -> bool:

@@ -13,7 +13,7 @@ import leafwise as lw
 
 @lw.pytree
 class Layer:
-    w: Any = lw.field(converter=jnp.asarray, check=lambda w: w.ndim > 0)
+    w: Any = lw.field(converter=jnp.asarray, validator=lambda w: w.ndim > 0)
     b: Any = None
     act: str = lw.static_field(default="relu")
 

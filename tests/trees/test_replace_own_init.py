@@ -10,7 +10,7 @@ import leafwise as lw
 @lw.pytree
 class Layer:
     w: jax.Array
-    n: int = lw.static_field(converter=int, check=lambda n: n > 0)
+    n: int = lw.static_field(converter=int, validator=lambda n: n > 0)
     runs: int = lw.static_field(default=0)
 
     def __init__(self, key: jax.Array, n: int) -> None:

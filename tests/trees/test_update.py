@@ -133,7 +133,7 @@ def test_converters_checks_and_statics() -> None:
     @lw.pytree
     class Checked:
         x: Any = lw.field(converter=float)
-        n: int = lw.static_field(default=1, check=lambda n: n > 0)
+        n: int = lw.static_field(default=1, validator=lambda n: n > 0)
         t: Any = lw.static_field(default=(), freeze=True)
 
     tree = [Checked(1)]

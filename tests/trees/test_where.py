@@ -115,7 +115,7 @@ def test_a_mask_is_an_instance_of_the_same_class() -> None:
 
     @lw.pytree
     class Checked:
-        x: Any = lw.field(converter=jnp.asarray, check=lambda x: x.ndim == 1)
+        x: Any = lw.field(converter=jnp.asarray, validator=lambda x: x.ndim == 1)
         y: Any = None
         n: int = lw.static_field(default=3)
 

@@ -94,7 +94,7 @@ class FieldArguments(TypedDict, total=False):
     compare: bool
     metadata: Mapping[Any, Any] | None
     kw_only: bool
-    check: Callable[[Any], object] | None
+    validator: Callable[[Any], object] | None
 
 
 class ChildArguments(FieldArguments, total=False):
@@ -107,10 +107,10 @@ class StaticFieldArguments(FieldArguments, total=False):
     """What `static_field` takes besides a default and a converter, for type checkers."""
 
     freeze: bool
-    by: By
+    compare_by: By
 
 
-_ELSEWHERE: Final = {"factory": "default_factory", "validator": "check", "eq": "compare"}
+_ELSEWHERE: Final = {"factory": "default_factory", "eq": "compare"}
 """What attrs calls some of our options."""
 
 
@@ -137,14 +137,14 @@ def _code(value: Any) -> str:
 def _declare(
     options: FieldOptions, metadata: Mapping[Any, Any] | None, arguments: dict[str, Any]
 ) -> Any:
-    for name in ("converter", "check"):
+    for name in ("converter", "validator"):
         value = getattr(options, name)
         if value is not None and not callable(value):
             raise TypeError(f"{name}= takes a function of one value, got {value!r}")
     entries = {**({} if metadata is None else metadata), OPTIONS: options}
     made: Any = dataclasses.field(metadata=entries, **arguments)
     static = bool(entries.get("static"))
-    if static or options.converter is not None or options.check is not None:
+    if static or options.converter is not None or options.validator is not None:
         entries.setdefault(CONVERTER, Converter(made, options, static=static))
         made.__class__ = DeclaredField  # there is no public way to make one
     return made
@@ -174,7 +174,7 @@ def field(
     *_defaults: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
-    check: Callable[[Any], object] | None = None,
+    validator: Callable[[Any], object] | None = None,
     sharding: Any = None,
     **arguments: Any,
 ) -> Any:
@@ -187,9 +187,9 @@ def field(
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store. The default may be what it
             takes. pyright knows that the constructor takes that too; mypy does not.
-        check: Called with the converted value. It refuses the value by raising, by
+        validator: Called with the converted value. It refuses the value by raising, by
             returning False, or by returning a text, which says why:
-            ``check=lambda n: n > 0 or "must be positive"``; any other result accepts it,
+            ``validator=lambda n: n > 0 or "must be positive"``; any other result accepts it,
             except an array of more than one element, which is an error. A traced result
             cannot be read and accepts too: under a transformation, check shapes and dtypes.
         sharding: How `leafwise.shardings` spreads the value over a mesh: a
@@ -202,7 +202,7 @@ def field(
         A `dataclasses.Field`, typed as the field's value.
 
     Raises:
-        TypeError: `converter` or `check` is not callable, `sharding` is not of specs, or an
+        TypeError: `converter` or `validator` is not callable, `sharding` is not of specs, or an
             argument is unknown.
 
     Examples:
@@ -219,7 +219,7 @@ def field(
                 f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}"
             )
         metadata = {**(metadata or {}), SHARDING: sharding}
-    return _declare(FieldOptions(converter, check), metadata, arguments)
+    return _declare(FieldOptions(converter, validator), metadata, arguments)
 
 
 @overload
@@ -247,9 +247,9 @@ def static_field(
     *_defaults: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
-    check: Callable[[Any], object] | None = None,
+    validator: Callable[[Any], object] | None = None,
     freeze: bool = False,
-    by: By = "identity",
+    compare_by: By = "identity",
     **arguments: Any,
 ) -> Any:
     """Declare a static field: its value is aux_data, part of the jit cache key.
@@ -260,10 +260,10 @@ def static_field(
     Args:
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store.
-        check: Called with the converted value; refuses it by raising, by False or by a text.
+        validator: Called with the converted value; refuses it by raising, by False or by a text.
         freeze: Whether to turn lists, dicts, sets and arrays into immutable
             equivalents, at any depth, after `converter` (see `leafwise.freeze`).
-        by: How functions are compared. By ``"identity"`` a function is equal to itself
+        compare_by: How functions are compared. By ``"identity"`` a function is equal to itself
             alone. By ``"content"`` two are equal that have the same code, defaults,
             attributes and closures, all the way down, and that find the same under the
             global names they read and on the classes they reach: an optimizer or a lambda
@@ -277,7 +277,7 @@ def static_field(
         A `dataclasses.Field`, typed as the field's value.
 
     Raises:
-        TypeError: `converter` or `check` is not callable, `by` is another word, or an
+        TypeError: `converter` or `validator` is not callable, `compare_by` is another word, or an
             argument is unknown.
         DefinitionError: `metadata` says that the field is dynamic.
 
@@ -287,9 +287,10 @@ def static_field(
         ...     depth: int = static_field(default=2)
     """
     _refuse_spellings(_defaults, arguments)
-    if by not in get_args(By):
+    if compare_by not in get_args(By):
         raise TypeError(
-            f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
+            f"static_field(compare_by={compare_by!r}): functions are compared by 'identity' or by "
+            "'content'"
         )
     metadata = dict(metadata or {})
     for key, value in STATIC_METADATA.items():
@@ -298,4 +299,4 @@ def static_field(
                 f"static_field(metadata={{{key!r}: {metadata[key]!r}}}) contradicts itself: "
                 f"a static field has {key!r}: {value}; use field() for a dynamic one"
             )
-    return _declare(FieldOptions(converter, check, freeze, by), metadata, arguments)
+    return _declare(FieldOptions(converter, validator, freeze, compare_by), metadata, arguments)

@@ -51,7 +51,9 @@ class LazyOwner:
 
     @cached_property
     def content_names(self) -> frozenset[str]:
-        return frozenset(name for name, each in self._options.items() if each.by == "content")
+        return frozenset(
+            name for name, each in self._options.items() if each.compare_by == "content"
+        )
 
 
 def key_in(instance: object) -> StaticKey | None:

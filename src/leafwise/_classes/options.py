@@ -44,14 +44,14 @@ class FieldOptions(NamedTuple):
     """What `field` and `static_field` take beyond `dataclasses.field`."""
 
     converter: Callable[[Any], Any] | None = None
-    check: Callable[[Any], object] | None = None
+    validator: Callable[[Any], object] | None = None
     freeze: bool = False
-    by: By = "identity"
+    compare_by: By = "identity"
 
     @property
     def prepares(self) -> bool:
         """Whether a value is converted, frozen or checked."""
-        return self.converter is not None or self.check is not None or self.freeze
+        return self.converter is not None or self.validator is not None or self.freeze
 
     def prepare(self, where: str, value: Any) -> Any:
         """Return the value to store in the field `where`: converted, frozen and checked."""
@@ -62,11 +62,11 @@ class FieldOptions(NamedTuple):
             if self.freeze:
                 doing = "freezing"
                 value = freeze_but_tracers(value)
-            doing = "check"
-            if isinstance(self.check, NamedCheck):
-                verdict = self.check.check_named(value, where)
+            doing = "validator"
+            if isinstance(self.validator, NamedCheck):
+                verdict = self.validator.check_named(value, where)
             else:
-                verdict = self.check(value) if self.check is not None else None
+                verdict = self.validator(value) if self.validator is not None else None
             refused = _is_false(verdict)
         except Exception as error:
             __tracebackhide__ = True
@@ -74,13 +74,13 @@ class FieldOptions(NamedTuple):
             raise
         if refused:
             reason = f": {verdict}" if isinstance(verdict, str) else ""
-            name = getattr(self.check, "__name__", repr(self.check))
-            raise FieldCheckError(f"{where}: its check {name} refused {got(value)}{reason}")
+            name = getattr(self.validator, "__name__", repr(self.validator))
+            raise FieldCheckError(f"{where}: its validator {name} refused {got(value)}{reason}")
         return value
 
 
 def _is_false(verdict: object) -> bool:
-    """Return whether a check returned False, an untraced array or scalar of it, or why."""
+    """Return whether a validator returned False, an untraced array or scalar of it, or why."""
     if verdict is None or isinstance(verdict, bool):
         return verdict is False
     if isinstance(verdict, str):
@@ -88,7 +88,7 @@ def _is_false(verdict: object) -> bool:
     shape = getattr(verdict, "shape", None)
     if shape not in (None, ()):
         raise FieldCheckError(
-            f"the check answers with an array of shape {shape}, not with one bool: add .all()"
+            f"the validator answers with an array of shape {shape}, not with one bool: add .all()"
         )
     return shape == () and not is_tracer(verdict) and not verdict
 
@@ -129,10 +129,10 @@ class Converter:
         where = f"{self.owner}.{self.definition.name}"
         if self.options.prepares:
             value = self.options.prepare(where, value)
-        if self.options.by == "content":
+        if self.options.compare_by == "content":
             if not self.keyed:
                 raise DefinitionError(
-                    f"{where}: by='content' is about the key of an "
+                    f"{where}: compare_by='content' is about the key of an "
                     f"instance, and equinox compares the values themselves\n"
                     f"  fix: let {self.owner} derive from leafwise.interop.equinox.Module"
                 )

@@ -91,7 +91,7 @@ class ClassSpec:
         self.dynamic_names = tuple(field.name for field in fields if not field.static)
         self.static_names = tuple(field.name for field in fields if field.static)
         self.content_names = frozenset(
-            field.name for field in fields if field.static and field.options.by == "content"
+            field.name for field in fields if field.static and field.options.compare_by == "content"
         )
         if self.content_names:
             # Now, not at the first instance: a forked child may wait for ever for an import.
@@ -130,7 +130,7 @@ def declaration(
         "default": definition.default,
         "default_factory": definition.default_factory,
         "converter": options.converter or missing,
-        "check": options.check or missing,
+        "validator": options.validator or missing,
     }
     codes = {key: _as_code(value) for key, value in parts.items() if value is not missing}
     arguments = [f"{key}={code}" for key, code in codes.items() if code]
@@ -305,7 +305,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
         fixes.append(f"for arrays in it: `{name}: {kind} = jax.tree_util.Partial({text})`")
     else:  # an optimizer, say
         what = "holds functions"
-        fixes = [f'`{name}: {kind} = lw.static_field(default={text}, by="content")`']
+        fixes = [f'`{name}: {kind} = lw.static_field(default={text}, compare_by="content")`']
     fixes.append(f"for equinox.filter_jit: `{name}: {kind} = lw.field(default={text})`")
     fix = ",\n       or, ".join(fixes)
     message = (

@@ -51,7 +51,8 @@ def digest(tree: Any) -> str:
     function to which no such name leads, such as a lambda, counts by what its closure and its
     defaults hold, too, and by the version of its package. A class counts by its fields, their
     annotations and its options, too, and an enum by its members. An object with its own ``==``
-    counts by what it is pickled as; in a field with ``by="content"`` any object by its attributes.
+    counts by what it is pickled as; in a field with ``compare_by="content"`` any object by its
+    attributes.
 
     Args:
         tree: Any pytree, whose leaves may be `jax.ShapeDtypeStruct` or tracers; or the key of an
@@ -311,10 +312,10 @@ def _field(field: "dataclasses.Field[Any]") -> str:
         is_static = is_static_metadata(field.metadata)
     except ValueError:  # entries that contradict each other: another library's affair
         is_static = None
-    by = getattr(field.metadata.get(OPTIONS), "by", "identity")
+    by = getattr(field.metadata.get(OPTIONS), "compare_by", "identity")
     named = {"init": field.init, "compare": field.compare, "kw_only": field.kw_only is True}
     words = [_annotation(field.type), *["static"] * bool(is_static)]
-    words += [f"by={by}"] * (by != "identity")
+    words += [f"compare_by={by}"] * (by != "identity")
     words += [f"{key}={field.metadata[key]}" for key in (SHARDING,) if key in field.metadata]
     return ", ".join([*words, *(f"{k}={v}" for k, v in named.items() if v is (k == "kw_only"))])
 

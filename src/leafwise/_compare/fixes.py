@@ -242,7 +242,7 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
     else:
         return _changed_value(one, other, reason, facts, name and name + path), path
     if by == "identity" and not changes:  # one with the same content is equal where that counts
-        words = f'{advice.fix.words}, or declare the field `lw.static_field(by="content")`'
+        words = f'{advice.fix.words}, or declare the field `lw.static_field(compare_by="content")`'
         advice = advice._replace(fix=advice.fix._replace(words=words))
     return advice, path
 

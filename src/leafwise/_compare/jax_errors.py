@@ -346,7 +346,7 @@ def _fields(cls: type) -> dict[str, Any]:
 def as_static(cls: Any, name: str, *, ours: bool = False, by_content: bool = False) -> str:
     """Return how a field of a class is declared static, in the words of its library or in ours."""
     if by_content and is_decorated(cls):
-        code = declaration(_fields(cls)[name], _fields(cls)[name].type, 'by="content"')
+        code = declaration(_fields(cls)[name], _fields(cls)[name].type, 'compare_by="content"')
         return f"`{code}`"
     if hasattr(cls, "tree_flatten"):
         return "static: return it from tree_flatten in the aux_data, not among the children"

@@ -1,4 +1,4 @@
-"""chex: its assertions as the ``check=`` of a field.
+"""chex: its assertions as the ``validator=`` of a field.
 
 Needs chex (``pip install leafwise[chex]``).
 """
@@ -49,14 +49,14 @@ class ChexCheck(NamedCheck):
             if result is not None:
                 name = getattr(call[0], "__name__", call[0])
                 message = f"{name} is not an assertion: it returned {shorten(result)}"
-                raise TypeError(f"{message}\n  fix: `check={name}`, as it is")
+                raise TypeError(f"{message}\n  fix: `validator={name}`, as it is")
 
     def __and__(self, other: "ChexCheck") -> "ChexCheck":
         return ChexCheck(*self._calls, *other._calls)
 
 
 def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ChexCheck:
-    """Return the ``check=`` of a field that runs an assertion of chex.
+    """Return the ``validator=`` of a field that runs an assertion of chex.
 
     It runs when an instance is constructed, under a transformation too, and never when JAX
     rebuilds one. Of a traced value, shapes and dtypes are checked. Assertions about elements
@@ -77,7 +77,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
     Examples:
         >>> @pytree
         ... class Params:
-        ...     w: jax.Array = field(check=chex_check(chex.assert_rank, 2))
+        ...     w: jax.Array = field(validator=chex_check(chex.assert_rank, 2))
         >>> Params(jnp.ones(3))
         Traceback (most recent call last):
         leafwise.errors.FieldCheckError: Params.w: [Chex] Assertion assert_rank failed: ...

@@ -225,7 +225,9 @@ def _check_content_when_flattened(cls: Any) -> None:
     inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
     values = [value for namespace in (*inherited, vars(cls)) for value in namespace.values()]
     fields = [value for value in values if isinstance(value, dataclasses.Field)]
-    if not any(field.metadata.get(OPTIONS, FieldOptions()).by == "content" for field in fields):
+    if not any(
+        field.metadata.get(OPTIONS, FieldOptions()).compare_by == "content" for field in fields
+    ):
         return
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
 

@@ -243,11 +243,11 @@ def test_a_class_that_refuses_everything() -> None:
 
 @lw.pytree
 class Picky:
-    n: int = lw.static_field(check=lambda value: value > 2)
-    m: int = lw.static_field(check=lambda value: value % 10 == 3)
-    mode: str = lw.static_field(check=lambda value: "a" in value)
-    rate: float = lw.field(check=lambda value: 0 < value < 1)
-    x: jax.Array = lw.field(check=lambda value: value.ndim == 2)
+    n: int = lw.static_field(validator=lambda value: value > 2)
+    m: int = lw.static_field(validator=lambda value: value % 10 == 3)
+    mode: str = lw.static_field(validator=lambda value: "a" in value)
+    rate: float = lw.field(validator=lambda value: 0 < value < 1)
+    x: jax.Array = lw.field(validator=lambda value: value.ndim == 2)
 
 
 @lw.pytree
