@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
         events = name.removeprefix("max_")
         line = f"{name}(n, of=None): allow n {events} in a test, of one function or of all"
         config.addinivalue_line("markers", line)
-    line = f'{_CAPTURES}(stale="raise"): check all that `leafwise.jit` functions capture'
+    line = f'{_CAPTURES}(on_stale="raise"): check all that `leafwise.jit` functions capture'
     config.addinivalue_line("markers", line)
 
 

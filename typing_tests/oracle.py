@@ -18,17 +18,17 @@ def triple(x: jax.Array, times: int = 1) -> jax.Array:
     return x * 3 * times
 
 
-@lw.jit(stale="retrace")
+@lw.jit(on_stale="retrace")
 def fresh(x: jax.Array) -> jax.Array:
     return x
 
 
 def checked(x: jax.Array) -> None:
     assert_type(fresh(x), jax.Array)
-    assert_type(lw.jit(fresh, stale="raise")(x), jax.Array)
-    with lw.debug.check_captures(stale="ignore") as found:
+    assert_type(lw.jit(fresh, on_stale="raise")(x), jax.Array)
+    with lw.debug.check_captures(on_stale="ignore") as found:
         assert_type(found.stale, list[lw.types.StaleCapture])
-    lw.jit(fresh, stale="never")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    lw.jit(fresh, on_stale="never")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 class Trainer:
@@ -53,7 +53,7 @@ def asked(x: jax.Array) -> None:
     assert_type(double.explain(x), lw.types.Explanation)
     assert_type(double.signature(x, times=2), lw.types.Signature)
     assert_type(double.cache_size(), int)
-    assert_type(double.stale(x), tuple[lw.types.StaleCapture, ...])
+    assert_type(double.stale_captures(x), tuple[lw.types.StaleCapture, ...])
     double("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     double.explain(x, rate=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 

@@ -38,12 +38,12 @@ def source_of(cls: type) -> str:
 
 
 @contextlib.contextmanager
-def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, None, None]":
+def check_captures(on_stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, None, None]":
     """Compare the program of each call of a `leafwise.jit` function with a fresh trace of it.
 
     Outside such blocks each call checks the captures that the code names, by identity and, of
     what is small, by content. In this block the function is traced once more before each call,
-    whatever ``stale=`` it has, and the two programs are compared, constants included: that is
+    whatever ``on_stale=`` it has, and the two programs are compared, constants included: that is
     right for any code of Python, and slow. The function's Python side effects happen twice.
 
     It covers all functions, those made before the block and in other threads included, and can
@@ -51,8 +51,8 @@ def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, 
     the block.
 
     Args:
-        stale: What happens to a call whose program is of an old value: ``"raise"``; ``"warn"`` and
-            ``"retrace"``: it is traced again; or ``"ignore"``: then it is noted only.
+        on_stale: What happens to a call whose program is of an old value: ``"raise"``; ``"warn"``
+            and ``"retrace"``: it is traced again; or ``"ignore"``: then it is noted only.
 
     Yields:
         What was found so far: ``.stale``, a list of `leafwise.types.StaleCapture` (the capture
@@ -61,10 +61,10 @@ def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, 
 
     Raises:
         StaleCaptureError: (inside, when called) the program is of an old value.
-        ValueError: `stale` is none of the four words.
+        ValueError: `on_stale` is none of the four words.
 
     Warns:
-        StaleCaptureWarning: (inside) with ``stale="warn"``.
+        StaleCaptureWarning: (inside) with ``on_stale="warn"``.
 
     Examples:
         >>> with check_captures():
@@ -72,7 +72,7 @@ def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, 
     """
     from leafwise._jit import blocks  # noqa: PLC0415  # with what needs it
 
-    block = blocks.CaptureChecks(blocks.checked_action(stale, "check_captures"))
+    block = blocks.CaptureChecks(blocks.checked_action(on_stale, "check_captures"))
     blocks.switch_block(block, is_on=True)
     try:
         yield block

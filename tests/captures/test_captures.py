@@ -365,7 +365,7 @@ def test_after_a_change() -> None:
     """What an `lw.jit` function has read in earlier traces it reads again, inside another, too."""
     own = {"rate": 1.0}
 
-    @functools.partial(lw.jit, stale="retrace")
+    @functools.partial(lw.jit, on_stale="retrace")
     def step(x: Any) -> Any:
         return x * own["rate"]
 

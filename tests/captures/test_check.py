@@ -119,7 +119,7 @@ def converting(steps: Any) -> Any:
 def test_what_the_code_converts_in_place_is_no_change() -> None:
     """A new function over an equal number is no change; one over another number is."""
     schedule = converting(100)
-    jitted = jit(lambda x: schedule(x), stale="raise")
+    jitted = jit(lambda x: schedule(x), on_stale="raise")
     for _ in range(2):
         jitted(ONES)
     schedule = converting(100)
@@ -135,7 +135,7 @@ def test_modules_of_nnx() -> None:
     """A parameter that is changed in place, or rebound, is seen, also deep inside."""
     nnx = pytest.importorskip("flax.nnx")
     net = nnx.Sequential(*[nnx.Linear(2, 2, rngs=nnx.Rngs(0)) for _ in range(12)])
-    jitted = jit(lambda x: net(x), stale="raise")
+    jitted = jit(lambda x: net(x), on_stale="raise")
     for _ in range(2):
         jitted(ONES)
     with lw.debug.check_captures() as found:

@@ -63,7 +63,7 @@ def test_what_differs_is_stale(kind: str) -> None:
     """Though `==` says that both are equal; a value that is made in the same way is no change."""
     first, second = OTHERS[kind]
     value = first()
-    jitted = jit(lambda x: (x, repr(value))[0], stale="raise")
+    jitted = jit(lambda x: (x, repr(value))[0], on_stale="raise")
     jitted(1.0)
     value = first()
     jitted(1.0)
@@ -103,7 +103,7 @@ def test_a_change_in_place_is_stale(kind: str, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     make, change = IN_PLACE[kind]
     value = make()
-    jitted = jit(lambda x: (x, repr(value))[0], stale="raise")
+    jitted = jit(lambda x: (x, repr(value))[0], on_stale="raise")
     for _ in range(2):
         jitted(1.0)
     change(value)

@@ -79,7 +79,7 @@ def test_parameters(name: str, parameter: str) -> None:
 
 def stale(fun: Any, change: Callable[[], None]) -> str:
     """Return what is said of the one stale call."""
-    jitted = jit(fun, stale="raise")
+    jitted = jit(fun, on_stale="raise")
     jitted(jnp.ones(2))
     change()
     with pytest.raises(lw.errors.StaleCaptureError) as info:

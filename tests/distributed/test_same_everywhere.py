@@ -72,7 +72,7 @@ def differentiated(x):
 
 switch = [2.0 + index]
 
-@functools.partial(lw.jit, same_everywhere=20, stale="retrace")
+@functools.partial(lw.jit, same_everywhere=20, on_stale="retrace")
 def fixed(x):
     return x * switch[0]
 
@@ -274,13 +274,13 @@ x = np.ones((4, 6), np.float32)
 jit = functools.partial(lw.jit, same_everywhere=20)
 broken = [True]
 
-@functools.partial(lw.jit, same_everywhere=20, stale="ignore")
+@functools.partial(lw.jit, same_everywhere=20, on_stale="ignore")
 def step(x):
     if index == 1 and broken:
         raise RuntimeError("planted")
     return jnp.sin(x)
 
-@functools.partial(lw.jit, same_everywhere=20, stale="ignore")
+@functools.partial(lw.jit, same_everywhere=20, on_stale="ignore")
 def outer(x):
     return inner(x) + step(x)
 

@@ -135,7 +135,7 @@ def test_a_module_of_linen_that_is_made_again() -> None:
     layers = {"net": nn.Dense(2)}
     x = jnp.ones(2)
     params = layers["net"].init(jax.random.key(0), x)
-    step = lw.jit(lambda x: layers["net"].apply(params, x), stale="retrace")
+    step = lw.jit(lambda x: layers["net"].apply(params, x), on_stale="retrace")
     step(x)
     layers["net"] = nn.Dense(2)
     step(x)

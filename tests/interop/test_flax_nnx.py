@@ -236,7 +236,7 @@ def test_a_captured_model_updated_in_place() -> None:
     """A call is right for the weights of now, and the exact level sees them change."""
     net = Model()
     plain = jax.jit(lambda x: net(x))
-    warned, ignored = (lw.jit(lambda x: net(x), stale=stale) for stale in ("warn", "ignore"))
+    warned, ignored = (lw.jit(lambda x: net(x), on_stale=stale) for stale in ("warn", "ignore"))
     old, *_ = [function(X) for function in (plain, warned, ignored)]
     net.linear.kernel[...] = net.linear.kernel[...] + 1.0
     np.testing.assert_array_equal(plain(X), old)

@@ -71,7 +71,7 @@ for name, (_, calls, _) in KNOWN.items():
     assert seen.predicted.outcome in (seen.outcome, "unknown"), (name, seen)
 
 value = 1.0
-scaled = lw.jit(lambda x: x * value, stale="retrace")
+scaled = lw.jit(lambda x: x * value, on_stale="retrace")
 takes = (
     lambda x: scaled(x),
     lambda x: jax.vmap(scaled)(x),

@@ -44,8 +44,8 @@ def test_a_block_is_exact(kind: str, action: Any) -> None:
             lambda: setattr(made_up, "rate", 1.0),
         ),
     }[kind]
-    jitted = jit(function, stale="ignore" if action == "raise" else "raise")
-    with lw.debug.check_captures(stale=action) as found:
+    jitted = jit(function, on_stale="ignore" if action == "raise" else "raise")
+    with lw.debug.check_captures(on_stale=action) as found:
         old = jitted(ONES)
         jitted(ONES)
         change()
@@ -90,7 +90,7 @@ def test_a_block_takes_up_nothing_of_an_earlier_trace() -> None:
         return x * (1.0 if same is one else 2.0)
 
     jitted = jit(lambda x: jax.lax.fori_loop(0, 1, body, x) * (1.0 if same is one else 2.0))
-    with lw.debug.check_captures(stale="retrace"):
+    with lw.debug.check_captures(on_stale="retrace"):
         assert jitted(ONES).tolist() == [1, 1]
         same = list(one)
         assert jitted(jnp.ones(3)).tolist() == [4, 4, 4]
@@ -102,7 +102,7 @@ def test_blocks_nest_and_end() -> None:
     value = [1.0]
     with pytest.raises(KeyError), lw.debug.check_captures():
         raise KeyError
-    jitted = jit(lambda x: x * value[0], stale="ignore")
+    jitted = jit(lambda x: x * value[0], on_stale="ignore")
     with lw.debug.check_captures():
         jitted(ONES)
         with lw.debug.check_captures("ignore") as inner:
@@ -115,8 +115,8 @@ def test_blocks_nest_and_end() -> None:
     jitted(ONES)
     with pytest.raises(ValueError, match="one of 'warn', 'raise', 'retrace', 'ignore', got 'no'"):
         lw.debug.check_captures("no").__enter__()
-    with pytest.raises(ValueError, match=r"leafwise\.jit takes stale="):
-        jit(abs, stale=True)
+    with pytest.raises(ValueError, match=r"leafwise\.jit takes on_stale="):
+        jit(abs, on_stale=True)
 
 
 def test_what_cannot_be_traced_again_is_named() -> None:
@@ -127,7 +127,7 @@ def test_what_cannot_be_traced_again_is_named() -> None:
         ran.append(1)
         return x * {1: 2.0}[len(ran)]
 
-    jitted = jit(function, stale="ignore")
+    jitted = jit(function, on_stale="ignore")
     with lw.debug.check_captures() as found:
         assert jitted(ONES).tolist() == jitted(ONES).tolist() == [2, 2]
     assert found.not_compared == {"function": "its trace raised KeyError"}

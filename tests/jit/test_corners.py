@@ -71,7 +71,7 @@ class Config:
 def test_a_config_at_the_address_of_the_one_before() -> None:
     """Another object is another one, wherever Python puts it."""
     held: list[Any] = []
-    step: Any = lw.jit(lambda x: x * dataclasses.astuple(held[0])[0], stale="retrace")
+    step: Any = lw.jit(lambda x: x * dataclasses.astuple(held[0])[0], on_stale="retrace")
     for rate in (1.0, 2.0, 3.0):
         held.clear()
         held.append(Config(rate))

@@ -47,11 +47,11 @@ class Held:
 def test_a_helper_of_two_values() -> None:
     """A trace of its own for another shape does not make the old one right."""
     value = 1.0
-    helper = jit(lambda x: x * value, stale="raise")
+    helper = jit(lambda x: x * value, on_stale="raise")
     helper(ONES)
     value = 2.0
     helper(jnp.ones(3))
-    outer = jit(lambda x: helper(x), stale="raise")
+    outer = jit(lambda x: helper(x), on_stale="raise")
     assert np.array_equal(outer(ONES), [2, 2])
     # The helper has a new program, too, and knows why.
     assert np.array_equal(helper(ONES), [2, 2])
@@ -87,7 +87,7 @@ def by_kept(c: Any, _: Any) -> Any:
     return c * KEPT.value, None
 
 
-@functools.partial(jit, stale="retrace")
+@functools.partial(jit, on_stale="retrace")
 def by_kept_alone(x: Any) -> Any:
     return x * KEPT.value
 
@@ -101,10 +101,10 @@ def test_a_loop_that_the_unfinished_trace_around_has_traced(
 ) -> None:
     """A function under `lw.jit` knows what the loop's body read that JAX takes up from there."""
     held = Held(1.0)
-    inner = jit(lambda x: scanned_by_kept(x) + held.value, stale="retrace")
+    inner = jit(lambda x: scanned_by_kept(x) + held.value, on_stale="retrace")
     function = lambda x: KEPT.value * x + scanned_by_kept(x) + inner(x)  # noqa: E731
     assert jax.jit(lambda x: function(x))(ONES).tolist() == [7, 7]
-    outer = jit(function, stale="retrace")
+    outer = jit(function, on_stale="retrace")
     assert outer(ONES).tolist() == [7, 7]
     held.value = 2.0  # from here on the inner one has a state of its own
     assert outer(ONES).tolist() == [8, 8]
@@ -118,7 +118,7 @@ def test_a_function_inside_that_is_not_traced_again(monkeypatch: pytest.MonkeyPa
     function = lambda x: x * held.value + by_kept_alone(x)  # noqa: E731
     assert jax.jit(lambda x: function(x))(ONES).tolist() == [3, 3]
     monkeypatch.setattr(KEPT, "value", 4.0)  # from here on it has a state of its own
-    outer = jit(function, stale="retrace")
+    outer = jit(function, on_stale="retrace")
     assert outer(ONES).tolist() == [5, 5]
     held.value = 2.0
     assert outer(ONES).tolist() == [6, 6]
@@ -229,8 +229,8 @@ def scan(body: Any) -> Callable[[Any], Any]:
 SHARED: dict[str, Callable[[Held], Any]] = {
     "a jitted helper": lambda held: jax.jit(held.times),
     "a jitted object": lambda held: jax.jit(held),
-    "a helper under lw.jit": lambda held: jit(held.times, stale="raise"),
-    "an object under lw.jit": lambda held: jax.vmap(jit(held, stale="raise")),
+    "a helper under lw.jit": lambda held: jit(held.times, on_stale="raise"),
+    "an object under lw.jit": lambda held: jax.vmap(jit(held, on_stale="raise")),
     "two helpers": of_two_helpers,
     "nested helpers": lambda held: jax.jit(functools.partial(plus_one, jax.jit(held))),
     "a helper of equinox": lambda held: eqx.filter_jit(lambda x: x * held.value),
@@ -270,7 +270,7 @@ def test_a_capture_of_several_functions(kind: str, why: str) -> None:
     held = Held()
     inner = SHARED[kind](held)
     function = lambda x: inner(x) + held.value  # noqa: E731
-    fresh = jit(function, stale="retrace")
+    fresh = jit(function, on_stale="retrace")
     if why == "a first trace":
         inner(ONES)
         jax.jit(lambda x: function(x) * 1)(ONES)
@@ -286,7 +286,7 @@ def test_a_capture_of_several_functions(kind: str, why: str) -> None:
     if why.startswith("another"):
         assert np.array_equal(fresh(jnp.ones(3)), wanted[1])
     assert np.array_equal(fresh(ONES), wanted[0])
-    strict = jit(function, stale="raise")
+    strict = jit(function, on_stale="raise")
     assert np.array_equal(strict(ONES), wanted[0])
     held.assign(3.5)
     with pytest.raises(lw.errors.StaleCaptureError, match=r"3\.0.*3\.5"):

@@ -182,7 +182,7 @@ def counting_step(x: Any, n: int) -> Any:
 
 def test_what_a_trace_changes_is_as_the_trace_left_it() -> None:
     """What a trace itself changes is found after it, and makes no call stale."""
-    step = lw.jit(counting_step, static_argnums=1, stale="raise")
+    step = lw.jit(counting_step, static_argnums=1, on_stale="raise")
     for _ in range(2):
         step(1.0, 0)
     assert len(calls) == 1

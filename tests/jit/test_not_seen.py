@@ -81,7 +81,7 @@ def test_what_cannot_be_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("RATE", "1")  # what it was comes back in the end
     changes = run(UNSEEN[kind])
     function, _ = next(changes)
-    strict = jit(function, stale="raise")
+    strict = jit(function, on_stale="raise")
     old = strict(ONES)
     assert next(changes, "changed") == "changed"
     with jax.disable_jit():
@@ -100,7 +100,7 @@ def test_what_the_function_itself_changes() -> None:
         ran.append(1)
         return x * len(ran)
 
-    strict = jit(function, stale="raise")
+    strict = jit(function, on_stale="raise")
     assert strict(ONES).tolist() == strict(ONES).tolist() == [1, 1]
     with lw.debug.check_captures(), pytest.raises(lw.errors.StaleCaptureError):
         strict(ONES)
@@ -109,7 +109,7 @@ def test_what_the_function_itself_changes() -> None:
 def test_a_program_that_was_compiled_ahead_of_time() -> None:
     """It is JAX's alone."""
     held = Model(rate=1.0)
-    compiled = jit(lambda x: x * held.rate, stale="raise").lower(ONES).compile()
+    compiled = jit(lambda x: x * held.rate, on_stale="raise").lower(ONES).compile()
     held.rate = 2.0
     assert np.array_equal(compiled(ONES), ONES)
 
@@ -132,7 +132,7 @@ def test_what_counts_though_it_was_not_read(kind: str) -> None:
     """The call is said to be stale, and a retrace gives what was there."""
     changes = run(COUNTS[kind])
     function, _ = next(changes)
-    strict, fresh = jit(function, stale="raise"), jit(function, stale="retrace")
+    strict, fresh = jit(function, on_stale="raise"), jit(function, on_stale="retrace")
     old = strict(ONES)
     fresh(ONES)
     assert next(changes, "changed") == "changed"

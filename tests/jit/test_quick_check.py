@@ -69,7 +69,7 @@ def test_what_holds_no_array_is_compared_at_once(monkeypatch: pytest.MonkeyPatch
 def test_a_tuple_of_numbers_is_compared_at_once() -> None:
     """It cannot change: one comparison is enough, and another tuple is looked into."""
     sizes: Any = (1.0, (2.0, 3.0))
-    step = lw.jit(lambda x: x * sizes[1][1], stale="retrace")
+    step = lw.jit(lambda x: x * sizes[1][1], on_stale="retrace")
     assert step(1.0) == 3.0
     assert "[0]" not in source_of_check(step)
     sizes = (1.0, (2.0, 3.0))

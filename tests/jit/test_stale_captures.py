@@ -51,7 +51,7 @@ def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_copy_that_jax_keeps() -> None:
     """Of an array of 64 bits JAX keeps a copy as long as any program does: a retrace drops it."""
     rates = np.ones(2)
-    others, jitted = jax.jit(lambda x: x * rates), jit(lambda x: x + rates, stale="retrace")
+    others, jitted = jax.jit(lambda x: x * rates), jit(lambda x: x + rates, on_stale="retrace")
     _ = others(ONES), jitted(ONES)
     rates.fill(2.0)
     if jax.__version_info__ >= (0, 9):
@@ -100,7 +100,7 @@ def test_a_class_goes_with_its_jitted_function() -> None:
 def test_what_changed_since_the_last_call() -> None:
     """A report compares with the program that ran last, not with the one that was traced last."""
     box = types.SimpleNamespace(rate=1.0, shift=2.0)
-    jitted = jit(lambda x: x * box.rate + box.shift, stale="warn")
+    jitted = jit(lambda x: x * box.rate + box.shift, on_stale="warn")
     jitted(1.0)
     box.shift = 3.0
     with pytest.warns(lw.errors.StaleCaptureWarning):
@@ -108,7 +108,7 @@ def test_what_changed_since_the_last_call() -> None:
     box.shift = 2.0
     jitted(1.0)
     box.rate = 9.0
-    assert [each.name for each in jitted.stale(1.0)] == ["box.rate"]
+    assert [each.name for each in jitted.stale_captures(1.0)] == ["box.rate"]
 
 
 count = 0
@@ -152,7 +152,7 @@ ALARMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 def test_no_false_alarm(kind: str) -> None:
     """What a function writes itself, or only its steps change, decides no program."""
     function, state = ALARMS[kind]
-    jitted = jit(lambda state: function(state), stale="raise")
+    jitted = jit(lambda state: function(state), on_stale="raise")
     for _ in range(3):
         state = jitted(state)
         log.append(2)
@@ -177,7 +177,7 @@ def test_what_the_host_reads_is_no_capture(kind: str) -> None:
     """It is read again at each call; what the rest of the function reads is one."""
     scale = 1.0
     call = ON_HOST[kind]
-    jitted = jit(lambda x: call(x) * scale, stale="retrace")
+    jitted = jit(lambda x: call(x) * scale, on_stale="retrace")
     for _ in range(3):
         assert jitted(ONES).tolist() == [1, 1]
         jax.effects_barrier()
@@ -190,7 +190,7 @@ def test_what_the_host_reads_is_no_capture(kind: str) -> None:
 def test_a_call_that_is_traced_is_right() -> None:
     """It takes the new value, and from then on has a program of it; the old one stays stale."""
     value = 1.0
-    jitted = jit(lambda x: x * value, stale="raise")
+    jitted = jit(lambda x: x * value, on_stale="raise")
     jitted(ONES)
     value = 2.0
     for _ in range(2):
@@ -210,13 +210,13 @@ def test_the_message() -> None:
     """It names function, variable, line, both values and the fixes; it is pickled whole."""
     settings = Settings()
 
-    @jit(stale="raise")
+    @jit(on_stale="raise")
     def step(x: Any) -> Any:
         return x * settings.rate
 
     step(ONES)
     settings.rate = 0.5
-    (said,) = step.stale(ONES)
+    (said,) = step.stale_captures(ONES)
     line = step.__wrapped__.__code__.co_firstlineno + 2
     assert (said.name, said.holder, said.line) == ("settings.rate", "closure", f"{__file__}:{line}")
     assert (said.before, said.after) == ("1.0", "0.5")
@@ -228,7 +228,7 @@ def test_the_message() -> None:
         "  fix: pass it as an argument `rate` of `step`",
         "  or make it a field of a pytree class: `@lw.pytree class Params: rate: jax.Array`, and "
         "pass `params`",
-        '  or let it be traced again silently: `stale="retrace"`',
+        '  or let it be traced again silently: `on_stale="retrace"`',
     ]
     again = pickle.loads(pickle.dumps(info.value))  # noqa: S301  # our own
     assert (str(again), again.captures) == (str(info.value), info.value.captures)
@@ -239,7 +239,7 @@ def test_one_change_on_two_ways() -> None:
     """An attribute of an object that is in a list, too, is said once, by its own name."""
     own = Settings()
     every = [own, Settings(3.0)]
-    jitted = jit(lambda x: x * own.rate + sum(one.rate for one in every), stale="raise")
+    jitted = jit(lambda x: x * own.rate + sum(one.rate for one in every), on_stale="raise")
     jitted(ONES)
     own.rate = 2.0
     with pytest.raises(lw.errors.StaleCaptureError) as info:
@@ -296,7 +296,7 @@ def test_beside_another_tool_that_monitors(tool: int) -> None:
     try:
         monitoring.register_callback(tool, start, lambda code, _: started.append(code))
         monitoring.set_events(tool, start)
-        jitted = jit(lambda x: next(each(x) for each in helpers), stale="raise")
+        jitted = jit(lambda x: next(each(x) for each in helpers), on_stale="raise")
         jitted(ONES)
         globals()["rate"] = 2.0
         with pytest.raises(lw.errors.StaleCaptureError, match="`rate`"):
@@ -331,7 +331,7 @@ def test_what_another_function_reads_is_its_own() -> None:
     scale = Scale()
     other = jit(lambda x: x + scale.times(x))
     other(ONES)
-    relu = jit(lambda x: jax.nn.relu(x), stale="raise")
+    relu = jit(lambda x: jax.nn.relu(x), on_stale="raise")
     relu(ONES)
     scale = Scale(3.0)
     assert np.array_equal(relu(ONES), ONES)
@@ -340,7 +340,7 @@ def test_what_another_function_reads_is_its_own() -> None:
 def test_threads() -> None:
     """Calls from several threads, while a capture changes, all come back with one of its values."""
     value = 0.0
-    jitted = jit(lambda x: x * value, stale="retrace")
+    jitted = jit(lambda x: x * value, on_stale="retrace")
     stop, wrong = threading.Event(), list[Any]()
 
     def call() -> None:
@@ -366,7 +366,7 @@ def test_threads() -> None:
 
 def test_copies_and_pickles() -> None:
     """A copy checks captures, too."""
-    jitted = jit(scaled, stale="raise")
+    jitted = jit(scaled, on_stale="raise")
     jitted(ONES)
     others = [copy.copy(jitted), copy.deepcopy(jitted)]
     for other in others:
@@ -383,7 +383,7 @@ def test_two_jits_of_one_function() -> None:
     """Both see the change; clearing one of them makes both fresh, as in JAX."""
     value = 1.0
     function = lambda x: x * value  # noqa: E731
-    first, second = jit(function, stale="retrace"), jit(function, stale="retrace")
+    first, second = jit(function, on_stale="retrace"), jit(function, on_stale="retrace")
     _ = first(ONES), second(ONES)
     value = 2.0
     assert [float(each(ONES)[0]) for each in (first, second, first)] == [2.0, 2.0, 2.0]
@@ -391,7 +391,7 @@ def test_two_jits_of_one_function() -> None:
         _ = first(ONES), second(ONES)
     assert counts.traces == 0
     value = 2.5
-    third = jit(function, stale="raise")  # which JAX has programs for
+    third = jit(function, on_stale="raise")  # which JAX has programs for
     with pytest.raises(lw.errors.StaleCaptureError):
         third(ONES)
     second.clear_cache()
@@ -399,7 +399,7 @@ def test_two_jits_of_one_function() -> None:
     assert np.array_equal(second(ONES), [3, 3])
     jax.clear_caches()
     value = 4.0
-    assert np.array_equal(jit(function, stale="raise")(ONES), [4, 4])
+    assert np.array_equal(jit(function, on_stale="raise")(ONES), [4, 4])
 
 
 class Scaling(Settings):
@@ -430,8 +430,8 @@ EQUAL: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 def test_two_jits_of_equal_callables(kind: str) -> None:
     """As when a cell of a notebook is run again: JAX takes up what it made for the first."""
     make, options = EQUAL[kind]
-    strict = [jit(make(), stale="raise"), jit(make(), stale="raise", **options)]
-    other = [jit(make(), stale="retrace"), jit(make(), stale="retrace", **options)]
+    strict = [jit(make(), on_stale="raise"), jit(make(), on_stale="raise", **options)]
+    other = [jit(make(), on_stale="retrace"), jit(make(), on_stale="retrace", **options)]
     for each in (*strict, *other):
         assert each(ONES).tolist() == [1, 1]
     globals()["rate"] = 2.0
@@ -461,7 +461,7 @@ def test_equal_callables_let_go_of_each_other() -> None:
 def test_values_that_do_not_come_back_are_let_go_of() -> None:
     """What is kept of a capture that always changes is bounded; JAX's own cache is, too."""
     value = 0.0
-    step = jit(lambda x: x * value, stale="retrace")
+    step = jit(lambda x: x * value, on_stale="retrace")
 
     def change(times: int) -> int:
         nonlocal value
@@ -487,8 +487,8 @@ def test_a_function_that_was_first_jitted_without_a_check() -> None:
     def function(x: Any) -> Any:
         return x * value
 
-    assert jit(function, stale="ignore")(2.0) == 2.0
-    step = jit(function, stale="raise")
+    assert jit(function, on_stale="ignore")(2.0) == 2.0
+    step = jit(function, on_stale="raise")
     assert step(2.0) == 2.0
     value = 3.0
     with pytest.raises(lw.errors.StaleCaptureError, match="value"):
@@ -498,7 +498,7 @@ def test_a_function_that_was_first_jitted_without_a_check() -> None:
 def test_a_trace_under_cprofile() -> None:
     """It is observed beside the profiler, or a warning says that it is not: on Python 3.11."""
     value = 1.0
-    step = jit(lambda x: x * value, stale="retrace")
+    step = jit(lambda x: x * value, on_stale="retrace")
     is_seen = sys.version_info >= (3, 12)
     expected = contextlib.nullcontext() if is_seen else pytest.warns(RuntimeWarning, match="cProf")
     with cProfile.Profile(), expected:

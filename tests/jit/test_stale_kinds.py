@@ -45,7 +45,7 @@ def test_a_change_is_seen(kind: str) -> None:
     for action in actions:
         changes = run(ROWS[kind])
         function, args = next(changes)
-        jitted = jax.jit(function) if action == "plain jax" else jit(function, stale=action)
+        jitted = jax.jit(function) if action == "plain jax" else jit(function, on_stale=action)
         if name and len(args) > 1 and action == "raise":  # a call shows what arguments lead to
             assert name not in [each.name for each in jitted.captures]
         old = jitted(*args)
@@ -92,8 +92,8 @@ def check_place(kind: str, way: str) -> None:
     if way != WAYS["plain"]:  # the same number, another one, and what is not read
         place = dataclasses.replace(place, states=place.states[::2])
     built = built_of(place, way)
-    strict = jit(built.function, stale="raise")
-    fresh = jit(lambda x: built.function(x), stale="retrace")
+    strict = jit(built.function, on_stale="raise")
+    fresh = jit(lambda x: built.function(x), on_stale="retrace")
     try:
         _ = strict(ONES), fresh(ONES)
         found = traced = place.states[0].found
@@ -127,8 +127,8 @@ def test_a_change_where_another_function_reads(way: str) -> None:
 def test_what_a_static_argument_reads(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that is handed over reads what it read when it was traced."""
     call = lambda f, x: getattr(f, "act", f)(x)  # noqa: E731
-    strict = jit(lambda f, x: call(f, x), static_argnums=0, stale="raise")
-    retraced = jit(lambda x, *, f: call(f, x), static_argnames="f", stale="retrace")
+    strict = jit(lambda f, x: call(f, x), static_argnums=0, on_stale="raise")
+    retraced = jit(lambda x, *, f: call(f, x), static_argnames="f", on_stale="retrace")
     assert (strict(given, ONES).tolist(), retraced(ONES, f=given).tolist()) == ([1, 1], [1, 1])
     assert strict(lambda x: x * 2, ONES).tolist() == [2, 2]
     monkeypatch.setattr(stale_kinds, "rate", 3.0)
@@ -140,7 +140,7 @@ def test_what_a_static_argument_reads(given: Any, monkeypatch: pytest.MonkeyPatc
 def test_each_call_has_its_own_classes() -> None:
     """What a method of another class reads says nothing of this call; but it stays watched."""
     stale_kinds.rate, stale_kinds.shift = 2.0, 1.0
-    jitted = jit(lambda net, x: net(x), stale="raise")
+    jitted = jit(lambda net, x: net(x), on_stale="raise")
     net, other = Net(ONES), Other(ONES)
     assert (jitted(net, ONES).tolist(), jitted(other, ONES).tolist()) == ([2, 2], [2, 2])
     stale_kinds.shift = 5.0

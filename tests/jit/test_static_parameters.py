@@ -230,7 +230,7 @@ def test_mutation_is_found() -> None:
 rate = 1.0
 
 
-@lw.jit(stale="raise")
+@lw.jit(on_stale="raise")
 def scaled(n: lw.Static[tuple[int, ...]], x: Any) -> Any:
     return x * rate * len(n)
 
@@ -241,8 +241,8 @@ def test_captures_are_checked() -> None:
     assert scaled((1, 2), 1.0) == 2
     assert "rate" in str(scaled.captures)
     rate = 3.0
-    assert len(scaled.stale((1, 2), 1.0)) == 1
-    assert not scaled.stale((True, 2), 1.0)
+    assert len(scaled.stale_captures((1, 2), 1.0)) == 1
+    assert not scaled.stale_captures((True, 2), 1.0)
     with pytest.raises(lw.errors.StaleCaptureError):
         scaled((1, 2), 1.0)
     assert scaled((True, 2), 1.0) == 6

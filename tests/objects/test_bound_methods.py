@@ -133,6 +133,7 @@ def test_jitted_methods_keep_what_jit_gives() -> None:
     assert len(p.remembered.traces) == len(Scale.remembered.traces) > 0
     assert p.remembered.explain(X).outcome == "reuse"
     assert p.remembered.explain(jnp.ones(1)).outcome == "retrace"
+    assert p.remembered.stale_captures(X) == ()
     assert p.jitted.eval_shape(X).shape == (3,)
 
 

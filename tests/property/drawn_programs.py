@@ -392,7 +392,7 @@ WAYS: Final[dict[str, str]] = {
     "plain": "def NAME(x):\n    return EXPR",
     "jit": "@jax.jit\ndef NAME(x):\n    return EXPR",
     "jit of a lambda": "NAME = jax.jit(lambda x: EXPR)",
-    "lw.jit": "@lw.jit(stale='retrace')\ndef NAME(x):\n    return EXPR",
+    "lw.jit": "@lw.jit(on_stale='retrace')\ndef NAME(x):\n    return EXPR",
     "checkpoint": "@jax.checkpoint\ndef NAME(x):\n    return EXPR",
     "checkpoint of jit": "@jax.checkpoint\n@jax.jit\ndef NAME(x):\n    return EXPR",
     "named_call": "@functools.partial(jax.named_call, name='k')\ndef NAME(x):\n    return EXPR",

@@ -88,8 +88,8 @@ def test_a_retrace_gives_what_a_fresh_function_gives(rng: Random) -> None:
         if rng.random() < 0.5:  # somebody else has traced the helpers before
             jit(lambda x: function(x))(SHAPES[0])
             model.change(rng, built)
-        jitted: Any = lw.jit(function, stale="retrace")
-        other: Any = watched(lambda x: function(x) + 1, stale="retrace")
+        jitted: Any = lw.jit(function, on_stale="retrace")
+        other: Any = watched(lambda x: function(x) + 1, on_stale="retrace")
         for _ in range(4):
             x, count = rng.choice(SHAPES), len(jitted.traces)
             note(f"call {x.shape}")
@@ -113,8 +113,8 @@ def test_stale_calls_are_told_exactly(rng: Random) -> None:
     model, built = Model(program), program.build()
     function = built.function
     try:
-        strict: Any = lw.jit(function, stale="raise")
-        loud: Any = watched(lambda x: function(x), stale="warn")
+        strict: Any = lw.jit(function, on_stale="raise")
+        loud: Any = watched(lambda x: function(x), on_stale="warn")
         x = SHAPES[0]
         old, traced = outcomes(strict(x)), model.read()
         loud(x)
@@ -150,7 +150,7 @@ def test_an_exact_check_is_right_of_any_program(rng: Random) -> None:
         for _ in range(3):
             x = rng.choice(SHAPES)
             note(f"call {x.shape}")
-            with lw.debug.check_captures(stale="retrace") as checks:
+            with lw.debug.check_captures(on_stale="retrace") as checks:
                 assert outcomes(jitted(x)) == fresh(program, model.changes, x)
             assert not checks.not_compared
             model.change(rng, built)

@@ -94,9 +94,9 @@ def test_a_lazy_import_is_no_stale_capture(lazy: Any) -> None:
     branched = lw.jit(lazy.branched, static_argnames="other")
     assert branched(1.0, other=False) == 1.0
     assert lazy.lazy_other.RATE == 2.0
-    assert branched.stale(1.0, other=False) == ()
+    assert branched.stale_captures(1.0, other=False) == ()
     assert branched(1.0, other=False) == 1.0
-    scaled = lw.jit(lazy.scaled, stale="retrace")
+    scaled = lw.jit(lazy.scaled, on_stale="retrace")
     assert scaled(1.0) == 4.0
     lazy.lazy_settings.RATE = 3.0
     assert scaled(1.0) == 6.0

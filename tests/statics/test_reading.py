@@ -83,7 +83,7 @@ def test_a_function_that_dispatches_by_content() -> None:
 def test_a_captured_function_that_dispatches() -> None:
     """In a container that a program captures it is followed, its caches are not."""
     table = [dispatching()]
-    run = lw.jit(lambda x: table[0](x), stale="raise")
+    run = lw.jit(lambda x: table[0](x), on_stale="raise")
     assert run(1.0) == 1.0
     use(table[0])
     assert run(1.0) == 1.0

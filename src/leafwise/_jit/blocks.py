@@ -41,11 +41,11 @@ StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
 
 
 def checked_action(value: object, owner: str) -> StaleAction:
-    """Return ``stale=`` as an action."""
+    """Return ``on_stale=`` as an action."""
     if isinstance(value, str) and value in set(StaleAction):
         return StaleAction(value)
     actions = ", ".join(repr(str(each)) for each in StaleAction)
-    raise ValueError(f"{owner} takes stale= one of {actions}, got {got(value)}")
+    raise ValueError(f"{owner} takes on_stale= one of {actions}, got {got(value)}")
 
 
 class StaleCapture(NamedTuple):
@@ -92,7 +92,7 @@ class StaleCapture(NamedTuple):
             f"traced and is {self.after} now\n"
             f"  fix: {fixes[0]}\n"
             f"  or {fixes[1]}\n"
-            f'  or let it be traced again silently: `stale="retrace"`'
+            f'  or let it be traced again silently: `on_stale="retrace"`'
         )
 
 
@@ -102,7 +102,7 @@ class CaptureChecks:
     def __init__(self, action: StaleAction, *, is_exact: bool = True) -> None:
         self.action = action
         # Each program is compared with a fresh trace; otherwise nothing is warned of, and each
-        # function does what its `stale=` says.
+        # function does what its `on_stale=` says.
         self.is_exact = is_exact
         self.stale: list[StaleCapture] = []  # also where it is a warning or an error
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why

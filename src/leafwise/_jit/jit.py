@@ -115,7 +115,7 @@ class JitFunction(Protocol[P, R_co]):
         """
         ...
 
-    def stale(self, *args: P.args, **kwargs: P.kwargs) -> tuple[StaleCapture, ...]:
+    def stale_captures(self, *args: P.args, **kwargs: P.kwargs) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace that would answer a call with these arguments.
 
         Nothing if it would be traced for its arguments: a trace takes the current values. The
@@ -236,7 +236,7 @@ class StaleCheckedFunction(JittedFunction):
         explanation = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
         return self._leafwise_guard.with_captures(explanation, args, kwargs)
 
-    def stale(self, *args: Any, **kwargs: Any) -> tuple[StaleCapture, ...]:
+    def stale_captures(self, *args: Any, **kwargs: Any) -> tuple[StaleCapture, ...]:
         return tuple(self._leafwise_guard.stale_captures(args, kwargs).values())
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
@@ -414,19 +414,19 @@ def jit(
     fun: Callable[P, R],
     /,
     *,
-    stale: StaleOption = "warn",
+    on_stale: StaleOption = "warn",
     same_everywhere: bool | float = False,
     **options: Any,
 ) -> JitFunction[P, R]: ...
 @overload
 def jit(
-    *, stale: StaleOption = "warn", same_everywhere: bool | float = False, **options: Any
+    *, on_stale: StaleOption = "warn", same_everywhere: bool | float = False, **options: Any
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
     *,
-    stale: StaleOption = "warn",
+    on_stale: StaleOption = "warn",
     same_everywhere: bool | float = False,
     **options: Any,
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
@@ -454,7 +454,7 @@ def jit(
         fun: The function. Without it, a decorator is returned. A bound method of a pytree
             class takes its instance as an argument: methods of instances with equal keys and
             avals share programs, where `jax.jit` bakes each instance in.
-        stale: What happens when a capture has changed since the trace that would answer a call.
+        on_stale: What happens when a capture has changed since the trace that would answer a call.
             ``"warn"``: a warning for each new value, 8 at most of one capture, and the function is
             traced again. ``"raise"``: the call raises. ``"retrace"``: it is traced again
             silently. ``"ignore"``: the call is answered for the old value, as under `jax.jit`.
@@ -468,15 +468,15 @@ def jit(
 
     Returns:
         The jitted function, with `JitFunction.traces`, `JitFunction.recompiles`,
-        `JitFunction.explain`, `JitFunction.stale`, `JitFunction.captures`,
+        `JitFunction.explain`, `JitFunction.stale_captures`, `JitFunction.captures`,
         `JitFunction.signature` and `JitFunction.cache_size` added.
 
     Raises:
         TypeError: `fun` is not callable, or as `jax.jit` raises it.
         DefinitionError: `leafwise.Static` is where it has no effect, or cannot be found.
         StaticFieldError: (when called) a value of such a parameter cannot be static.
-        ValueError: `stale` is none of the four.
-        StaleCaptureError: (when called) a capture changed, and ``stale="raise"``.
+        ValueError: `on_stale` is none of the four.
+        StaleCaptureError: (when called) a capture changed, and ``on_stale="raise"``.
         DifferentProcessesError: (while tracing or compiling, in every process) the processes
             trace for other inputs, or lower other programs, with ``same_everywhere``.
         ProcessTimeoutError: (in the same places) some process does not trace or compile it. The
@@ -497,9 +497,9 @@ def jit(
           x: shape (3,) -> (4,)
             fix: pad to one shape, or a few
     """
-    action, timeout = checked_action(stale, "leafwise.jit"), checked_timeout(same_everywhere)
+    action, timeout = checked_action(on_stale, "leafwise.jit"), checked_timeout(same_everywhere)
     if fun is None:
-        return functools.partial(jit, stale=stale, same_everywhere=same_everywhere, **options)
+        return functools.partial(jit, on_stale=on_stale, same_everywhere=same_everywhere, **options)
     bound = fun.args if isinstance(fun, BoundMethod) else None
     if isinstance(fun, BoundMethod):
         fun, options = fun.func, _shifted_by_self(options)

@@ -125,7 +125,7 @@ class Guard:
     def __init__(
         self, jitted: JittedFunction, made: Any, log: ProgramLog, stale: StaleAction
     ) -> None:
-        self.stale = stale  # what `stale=` says
+        self.stale = stale  # what `on_stale=` says
         self.made = made  # what `jax.jit` has made of the function
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this

@@ -120,7 +120,7 @@ class BoundMethod(functools.partial[Any]):
 # An instance finds its class's own, so that `__getattr__` is not asked.
 setattr(BoundMethod, "__doc__", property(lambda method: method.func.__doc__))  # noqa: B010
 
-_TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "signature"})
+_TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "signature", "stale_captures"})
 """Attributes of a jitted function that are called with its arguments."""
 
 _MAKE_STAGES: Final = frozenset({"compile", "lower", "trace"})

@@ -251,7 +251,7 @@ def test_stale_captures(project: Project) -> None:
     """`check_captures` fails a test whose function answers for an old value, and names it."""
     result = project.test("""
         table = [0.0] * 100
-        scaled = lw.jit(lambda x: x * table[1], stale="ignore")
+        scaled = lw.jit(lambda x: x * table[1], on_stale="ignore")
 
         @pytest.fixture
         def changed():
@@ -266,11 +266,11 @@ def test_stale_captures(project: Project) -> None:
         def test_raises():
             again()
 
-        @pytest.mark.check_captures(stale="retrace")
+        @pytest.mark.check_captures(on_stale="retrace")
         def test_retraces():
             again()
 
-        @pytest.mark.check_captures(stale="no")
+        @pytest.mark.check_captures(on_stale="no")
         def test_wrong():
             again()
 
@@ -279,7 +279,9 @@ def test_stale_captures(project: Project) -> None:
     """)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
-    result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures takes stale= *got 'no'*"])
+    result.stdout.fnmatch_lines(
+        ["*test_it.py::test_wrong: check_captures takes on_stale= *got 'no'*"]
+    )
 
 
 def test_storms_are_counted_for_each_test(project: Project) -> None:
