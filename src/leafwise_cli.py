@@ -179,7 +179,7 @@ def _add_check(commands: Any) -> _Parser:
     add("--examples", type=_positive, metavar="N", help="instances for each law (20)")
     add("--seed", type=int, default=0, metavar="N", help="another one, other instances (0)")
     add("--timeout", type=seconds, metavar="SECONDS", help="for each class, of CPU time (8)")
-    add("--strict", action="store_true", help="let warnings fail")
+    add("--warnings-as-errors", action="store_true", help="let warnings fail")
     add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
     add("-v", "--verbose", action="store_true", help="show each change")
     add("-q", "--quiet", action="store_true", help="show only what is wrong")

@@ -82,7 +82,7 @@ def watched() -> None:
         assert_type(log.traces, list[lw.types.Event])
         assert_type(log.events[0].site, lw.types.Site | None)
         assert_type(log.events[0].kind, lw.types.EventKind)
-    with lw.budget(traces=1, compiles=1, of=double, strict=True) as within:
+    with lw.budget(traces=1, compiles=1, of=double, raise_at_once=True) as within:
         assert_type(within, lw.types.Log)
     with lw.no_retrace(of="double"):
         pass

@@ -16,10 +16,12 @@ def report_of(cls: type, options: CheckOptions = FIELDS, **known: Any) -> ClassR
 
 
 def laws_of(
-    cls: type, *laws: Law, examples: int = 5, strict: bool = False, **known: Any
+    cls: type, *laws: Law, examples: int = 5, warnings_as_errors: bool = False, **known: Any
 ) -> ClassResult:
     """Try laws on one class."""
-    options = CheckOptions(laws=laws, fields=False, examples=examples, strict=strict)
+    options = CheckOptions(
+        laws=laws, fields=False, examples=examples, warnings_as_errors=warnings_as_errors
+    )
     return report_of(cls, options, **known)
 
 

@@ -213,7 +213,7 @@ _SECTION = re.compile(r"# (.*): ?(.*)\n((?:[^#].*\n)*)")
 
 @pytest.mark.parametrize(("library", "laws", "code"), _SECTION.findall(OF_LIBRARIES))
 def test_what_a_library_does_not_promise(library: str, laws: str, code: str, write: Write) -> None:
-    """It is a warning in words of the library, and a failure with `--strict`."""
+    """It is a warning in words of the library, and a failure with `--warnings-as-errors`."""
     (*_, target) = find_targets([write(TOOLS + code)]).targets
     options = CheckOptions(laws=tuple(map(Law, laws.split())), fields=False, examples=5)
     report = check_class(target, options)
@@ -223,7 +223,7 @@ def test_what_a_library_does_not_promise(library: str, laws: str, code: str, wri
     for each in report.warnings:
         assert "aux_data" not in each.message.partition("fix: ")[2]
         assert each.library == report.library
-    strict = check_class(target, dataclasses.replace(options, strict=True))
+    strict = check_class(target, dataclasses.replace(options, warnings_as_errors=True))
     assert (strict.passed, strict.warnings) == (False, ())
 
 

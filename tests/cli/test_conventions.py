@@ -174,7 +174,7 @@ def test_aux_data_of_the_library_itself() -> None:
     assert warning.path == "OwnList"
     with pytest.raises(LawViolation):  # the law itself is what it was
         check_pytree(OwnList, laws=["aux-data-hash"])
-    assert law_of(OwnList, Law.AUX_DATA_HASH, strict=True)[0] == CheckVerdict.VIOLATION
+    assert law_of(OwnList, Law.AUX_DATA_HASH, warnings_as_errors=True)[0] == CheckVerdict.VIOLATION
     program = jax.jit(lambda tree: tree)
     assert isinstance(program(OwnList(jax.numpy.ones(3))), OwnList)  # JAX hashes no aux_data
 

@@ -44,7 +44,7 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     (entry,) = check_all(*arguments, "--json").document["classes"]
     (law,) = entry["laws"]
     assert (law["law"], law["verdict"], law["library"]) == ("static-types", "warning", "JAX")
-    strict = check_all(*arguments, "--strict", "--json")
+    strict = check_all(*arguments, "--warnings-as-errors", "--json")
     assert (strict.code, strict.document["exit_code"]) == (1, 1)
 
 
@@ -67,7 +67,7 @@ def test_fields_alone_warn_too(write: Write, check: Check) -> None:
         outcome.out.split()
     )
     assert outcome.out.endswith(": 2 warnings\n")
-    assert check(write(SOURCE), "--strict").code == 1
+    assert check(write(SOURCE), "--warnings-as-errors").code == 1
 
 
 @jax.tree_util.register_dataclass
@@ -92,7 +92,7 @@ def test_faults_of_a_part() -> None:
     assert warning.path == "HoldsOthers.inner[0].k"
     assert f"one of {Inner.__module__}.Inner, not of HoldsOthers" in warning.message
     assert "fix: declare Inner by `@lw.pytree`, with `k: lw.Static[int] = 2`" in (warning.message)
-    assert not laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10, strict=True).passed
+    assert not laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10, warnings_as_errors=True).passed
 
 
 def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:

@@ -140,14 +140,14 @@ def test_the_error_can_be_pickled() -> None:
 
 @JITS
 @pytest.mark.parametrize("kind", ["traces", "compiles"])
-def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
+def test_it_may_raise_in_the_call(jit: Any, kind: str) -> None:
     """It raises where it happens; the call can be repeated, and is then a cache hit."""
     step = three_programs(jit)
     argument = np.ones(3, np.float32)
     reached: list[str] = []
 
     def block() -> None:
-        with lw.budget(**{kind: 0}, of=step, strict=True):
+        with lw.budget(**{kind: 0}, of=step, raise_at_once=True):
             reached.append("before")
             step(argument)
             reached.append("after")
@@ -165,12 +165,12 @@ def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, GeneratorExit])
-@pytest.mark.parametrize("strict", [False, True])
-def test_an_exception_of_the_block_is_not_masked(error: Any, strict: bool) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_exception_of_the_block_is_not_masked(error: Any, at_once: bool) -> None:
     """What the block raises comes out, whatever was over the budget."""
 
     def block() -> None:
-        with lw.budget(traces=0, of="f" if strict else None, strict=strict):
+        with lw.budget(traces=0, of="f" if at_once else None, raise_at_once=at_once):
             jax.jit(lambda x: x)(1.0)
             raise error
 

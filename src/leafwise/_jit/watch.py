@@ -160,7 +160,7 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
         of: Count one function only: the jitted function, the function that was jitted, or
             the name. By default all of them count.
         exact: Whether fewer are refused, too, at the end of the block.
-        strict: Whether to raise at once, in the call that is over the budget, rather than at
+        raise_at_once: Whether to raise at once, in the call that is over the budget, rather than at
             the end of the block.
         eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
@@ -189,7 +189,7 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
         compiles: int | None = None,
         of: Callable[..., Any] | str | None = None,
         exact: bool = False,
-        strict: bool = False,
+        raise_at_once: bool = False,
         eager: bool = True,
     ) -> None:
         numbers: dict[str, Any] = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
@@ -212,7 +212,7 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
             raise TypeError(f"budget(of=...) takes a function or a name, got {got(given)}")
         self._function = of
         self._exact = exact
-        self._strict = strict
+        self._raises_at_once = raise_at_once
         self._eager = eager
         self._here = _EnteredBlocks()
 
@@ -225,7 +225,7 @@ class budget(Block):  # noqa: N801  # a context manager that is used like a func
                 log.add(event)
                 # An exception from a lowering leaves JAX without the program it lowered, for
                 # good; the compile comes next.
-                if self._strict and event.kind is not EventKind.LOWERING:
+                if self._raises_at_once and event.kind is not EventKind.LOWERING:
                     self._raise_if_over(log)
 
         self._here.entered.append((log, add))
@@ -313,7 +313,7 @@ def _format_call(call: list[Event], shown: set[int]) -> str:
 
 
 def no_retrace(
-    *, of: Callable[..., Any] | str | None = None, strict: bool = False, eager: bool = True
+    *, of: Callable[..., Any] | str | None = None, raise_at_once: bool = False, eager: bool = True
 ) -> budget:
     """Allow no trace, no lowering and no compile in a block: a budget of zero.
 
@@ -321,7 +321,7 @@ def no_retrace(
 
     Args:
         of: As for `budget`.
-        strict: As for `budget`.
+        raise_at_once: As for `budget`.
         eager: As for `budget`.
 
     Raises:
@@ -332,4 +332,6 @@ def no_retrace(
         >>> with no_retrace(of=step):
         ...     step(state, next_batch)  # doctest: +SKIP
     """
-    return budget(traces=0, lowerings=0, compiles=0, of=of, strict=strict, eager=eager)
+    return budget(
+        traces=0, lowerings=0, compiles=0, of=of, raise_at_once=raise_at_once, eager=eager
+    )

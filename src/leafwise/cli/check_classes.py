@@ -65,7 +65,7 @@ class CheckOptions:
     seed: int | None = 0
     seconds: float = SECONDS
     until: float = math.inf
-    strict: bool = False
+    warnings_as_errors: bool = False
 
     @property
     def left(self) -> float:
@@ -218,8 +218,8 @@ def check_class(
             late, why = CheckVerdict.NOT_CHECKED, f"{cls.__name__}: {options.timeout_message}"
             rows.append(FieldChange("", static=False, kind="", change="", verdict=late, note=why))
         laws = try_laws(cls, options, example.base, known) if options.laws else []
-    if options.strict:
-        rows, laws = list(map(_strict, rows)), list(map(_strict, laws))
+    if options.warnings_as_errors:
+        rows, laws = list(map(_as_error, rows)), list(map(_as_error, laws))
     return dataclasses.replace(result, rows=tuple(rows), laws=tuple(_marked(laws, known)))
 
 
@@ -248,7 +248,7 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
     return example, problem, is_refused
 
 
-def _strict(result: Any) -> Any:
+def _as_error(result: Any) -> Any:
     is_warning = result.verdict is CheckVerdict.WARNING
     return dataclasses.replace(result, verdict=CheckVerdict.VIOLATION) if is_warning else result
 

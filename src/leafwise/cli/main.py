@@ -80,7 +80,7 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
         examples=options.examples or check_classes.EXAMPLES,
         seed=options.seed,
         seconds=options.timeout or check_classes.SECONDS,
-        strict=options.strict,
+        warnings_as_errors=options.warnings_as_errors,
     )
 
 
