@@ -58,9 +58,9 @@ class StaticFacts(NamedTuple):
 class Side(NamedTuple):
     """What words a dtype: a leaf in one of two calls, and the number that it is, if known."""
 
-    call: str
     leaf: "Leaf"
-    number: object = None
+    number: object
+    is_earlier: bool
 
     def converted(self, dtype: Any, name: str) -> Fix:
         """Return how this call makes a strongly typed array, from the number or the name."""
@@ -74,9 +74,10 @@ class Side(NamedTuple):
 
     def wrapped(self, function: str, argument: str, words: str = "") -> Fix:
         """Return the fix that wraps the argument in a function in this call."""
-        code = (function, "") if self.call == "the earlier call" else ("", function)
+        code = (function, "") if self.is_earlier else ("", function)
         words = words or f"`{function}({{}})`"
-        return Fix(f"{words} in {self.call}", Act.CONVERT, code, (argument,))
+        call = "the earlier call" if self.is_earlier else "this call"
+        return Fix(f"{words} in {call}", Act.CONVERT, code, (argument,))
 
 
 _LONGEST_NUMBER: Final = 30  # longer ones, NaN and infinity are not written into code
@@ -158,7 +159,7 @@ def _dtype(reason: Reason) -> Advice:
 def _sides_of(reason: Reason) -> tuple[Side, Side]:
     before, after, *numbers = reason.details
     mine, its = numbers or (None, None)
-    return Side("the earlier call", before, mine), Side("this call", after, its)
+    return Side(before, mine, is_earlier=True), Side(after, its, is_earlier=False)
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
