@@ -564,10 +564,10 @@ def _code_of_check(
     source = "\n".join(lines) + "\n"
     filename = _FILE.format(len(terms))
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    code: Any = compile(source, filename, "exec")
+    code: types.CodeType = compile(source, filename, "exec")
     for _ in range(2):  # that of `make`, and that of the function that it would make
-        code = next(each for each in code.co_consts if isinstance(each, types.CodeType))
-    return code  # type: ignore[no-any-return]
+        code = next(inner for inner in code.co_consts if isinstance(inner, types.CodeType))
+    return code
 
 
 def describe_value(value: Any) -> str:

@@ -1,10 +1,10 @@
 """One account of what a value holds: each path that leads to a part, and a token of what is there.
 
 A *policy* reads one value at a time: it adds a token, hashable, that says what the value is apart
-from its parts, and returns the parts that count. Three policies share this fold: how a key compares
-(`leafwise._statics.form`), functions by content (`content`), and all that can be reached
-(`reached`). Under one policy two values are the same exactly if their tokens are, in this order;
-what changed is at the first path whose tokens differ.
+from its parts, and returns the parts that count. Two policies share this fold: how a key compares
+(`leafwise._statics.form`), and how it compares functions by content (`content`). Under one policy
+two values are the same exactly if their tokens are, in this order; what changed is at the first
+path whose tokens differ.
 """
 
 import enum
@@ -160,15 +160,15 @@ class Fold:
     def _read_members(self, parts: Sequence[Part], path: str) -> None:
         """Add parts in any order, as a multiset: two NaNs of the same bits can both be in a set."""
         position, deferred = self.position, (self._attributes, self._named)
-        found, start = Counter[tuple[Any, ...]](), len(self.tokens)
+        forms, start = Counter[tuple[Any, ...]](), len(self.tokens)
         for step, part in parts:
             self._attributes, self._named = [], []  # what a member leads to belongs to it
             self.add(part, path + step)
-            found[tuple(self.tokens[start:])] += 1
+            forms[tuple(self.tokens[start:])] += 1
             self._back_to(start)
             self.position = position
         self._attributes, self._named = deferred
-        self.push(path, frozenset(found.items()))
+        self.push(path, frozenset(forms.items()))
 
     def _back_to(self, start: int) -> None:
         del self.tokens[start:], (self.paths or [])[start:]

@@ -345,14 +345,14 @@ def _compared_parts(value: Any) -> list[Part]:
 
 def _parts_of_alias(value: Any) -> list[Part]:
     """Return the arguments of a type, which may be values: those of ``Annotated[int, 1]``."""
-    found: list[Part] = []
+    arguments: list[Part] = []
     for name in ("__args__", "__metadata__"):
         items: Any = getattr(value, name, ())
-        found += [(f".{name}[{place}]", item) for place, item in enumerate(items)]
+        arguments += [(f".{name}[{place}]", item) for place, item in enumerate(items)]
     # The arguments of a union have an order.
     return [
         (step, item)
-        for step, item in found
+        for step, item in arguments
         if consists_of_parts(type(item)) or is_alias(item) or isinstance(item, type)
     ]
 
