@@ -63,11 +63,11 @@ def compared(x: jax.Array) -> None:
     assert_type(before, lw.types.Signature)
     assert_type(before.leaves, Mapping[str, lw.types.Leaf])
     assert_type(before.statics, Mapping[str, Any])
-    answer = lw.explain([before, before], before)
+    answer = before.explain([before, before])
     assert_type(answer.outcome, lw.types.Outcome)
     assert_type(answer.reasons[0], lw.types.Reason)
     assert_type(answer.nearest, int | None)
-    lw.explain(before, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    before.explain(x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @lw.storm_guard(20)

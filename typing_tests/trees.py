@@ -18,13 +18,13 @@ class Params:
 
 params = Params(jnp.ones(3), jnp.zeros(3))
 
-assert_type(lw.where("w"), lw.types.Where)
-assert_type(lw.where("w", Params, jnp.isrealobj, trainable=False), lw.types.Where)
-assert_type(lw.where("w") & ~lw.where("b") | lw.where(Params), lw.types.Where)
-lw.where("w") & "b"  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
+assert_type(lw.select("w"), lw.types.Selection)
+assert_type(lw.select("w", Params, jnp.isrealobj, trainable=False), lw.types.Selection)
+assert_type(lw.select("w") & ~lw.select("b") | lw.select(Params), lw.types.Selection)
+lw.select("w") & "b"  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 assert_type(lw.partition(params, "w"), tuple[Params, Params])
-assert_type(lw.combine(*lw.partition(params, lw.where("w"))), Params)
+assert_type(lw.combine(*lw.partition(params, lw.select("w"))), Params)
 assert_type(lw.mask(params, "w"), Params)
 assert_type(lw.labels(params, {"slow": "w"}, "fast"), Params)
 assert_type(lw.axes(params, None, {"w": 0}, b=1), Params)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from leafwise._compare.carry import stable_carry
     from leafwise._compare.diff import assert_same_structure, diff
     from leafwise._compare.digest import digest
-    from leafwise._compare.explain import explain
     from leafwise._compare.signature import signature
     from leafwise._display.diagram import show
     from leafwise._jit.jit import jit
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from leafwise._jit.watch import budget, no_retrace, watch
     from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
     from leafwise._trees.combine import axes, combine
+    from leafwise._trees.select import labels, mask, partition, select
     from leafwise._trees.shardings import shard, shardings
     from leafwise._trees.update import replace, update
-    from leafwise._trees.where import labels, mask, partition, where
     from leafwise.errors import LeafwiseError
 
 __version__ = "0.1.0"
@@ -41,18 +40,18 @@ _MODULES = {
     "combine": "_trees.combine",
     "diff": "_compare.diff",
     "digest": "_compare.digest",
-    "explain": "_compare.explain",
     "field": "_classes.fields",
     "freeze": "_objects.frozen",
     "jit": "_jit.jit",
-    "labels": "_trees.where",
-    "mask": "_trees.where",
+    "labels": "_trees.select",
+    "mask": "_trees.select",
     "no_retrace": "_jit.watch",
-    "partition": "_trees.where",
+    "partition": "_trees.select",
     "pformat": "_classes.instance",
     "pytree": "_classes.pytree",
     "register": "_classes.pytree",
     "replace": "_trees.update",
+    "select": "_trees.select",
     "shard": "_trees.shardings",
     "shardings": "_trees.shardings",
     "show": "_display.diagram",
@@ -62,7 +61,6 @@ _MODULES = {
     "storm_guard": "_jit.storm",
     "update": "_trees.update",
     "watch": "_jit.watch",
-    "where": "_trees.where",
 }
 _SUBMODULES = ("debug", "distributed", "errors", "types")
 
@@ -112,7 +110,6 @@ __all__ = [
     "digest",
     "distributed",
     "errors",
-    "explain",
     "field",
     "freeze",
     "jit",
@@ -124,6 +121,7 @@ __all__ = [
     "pytree",
     "register",
     "replace",
+    "select",
     "shard",
     "shardings",
     "show",
@@ -134,5 +132,4 @@ __all__ = [
     "types",
     "update",
     "watch",
-    "where",
 ]

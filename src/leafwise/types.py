@@ -12,14 +12,16 @@ from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.jit import JitFunction, Programs
 from leafwise._jit.programs import Program
 from leafwise._jit.recorder import Event
-from leafwise._jit.watch import Log
+from leafwise._jit.storm import StormGuard
+from leafwise._jit.watch import Budget, Log, Watch
 from leafwise._objects.call_site import Site
 from leafwise._trees.leaves import Leaf, LeafKind
-from leafwise._trees.where import Where
+from leafwise._trees.select import Selection
 from leafwise.errors import Difference, StaticFinding, StaticFix
 
 __all__ = [
     "Act",
+    "Budget",
     "Capture",
     "CapturedAt",
     "CapturedLeaf",
@@ -42,11 +44,13 @@ __all__ = [
     "Programs",
     "Reason",
     "ReasonKind",
+    "Selection",
     "Signature",
     "Site",
     "StaleCapture",
     "StaticFinding",
     "StaticFix",
+    "StormGuard",
     "Treatment",
-    "Where",
+    "Watch",
 ]

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise.testing import _subject
 
 from .asked import kinds, report_of
 from .conftest import GOOD, Check, Write
@@ -24,7 +23,8 @@ def test_a_prediction_that_is_blind(
     write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If all changes are predicted to reuse the program, each retrace is a mismatch."""
-    monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
+    explain = lw.types.Signature.explain
+    monkeypatch.setattr(lw.types.Signature, "explain", lambda after, _: explain(after, after))
     outcome = check(write(GOOD), "--json")
     assert outcome.code == 1
     rows = outcome.document["classes"][0]["rows"]

@@ -97,4 +97,4 @@ def two_calls(
     with context():
         later = lw.signature(*after[0], **after[1], **statics)
         outcome = observed(jitted, after)
-    return Seen(outcome, lw.explain(earlier, later), earlier == later)
+    return Seen(outcome, later.explain(earlier), earlier == later)

@@ -47,7 +47,7 @@ def test_of_dtypes_and_weak_types() -> None:
     """The code of the fix makes one program of two, and no value narrower than it was."""
     for one, other in PAIRS:
         before, after = VALUES[one], VALUES[other]
-        found = lw.explain(lw.signature(before), lw.signature(after))
+        found = lw.signature(after).explain(lw.signature(before))
         if found.outcome is not lw.types.Outcome.RETRACE:
             continue
         (reason,) = found.reasons
@@ -59,7 +59,8 @@ def test_of_dtypes_and_weak_types() -> None:
             common = jnp.result_type(before, after)  # a Python number gives way
             assert jnp.result_type(made) == common, (one, other, str(reason.fix))
             changed[which] = made
-        same = lw.explain(*(lw.signature(each) for each in changed.values()))
+        first, second = map(lw.signature, changed.values())
+        same = second.explain(first)
         assert same.outcome.severity < lw.types.Outcome.RECOMPILE.severity, (
             one,
             other,
@@ -70,7 +71,7 @@ def test_of_dtypes_and_weak_types() -> None:
 def test_leaves_that_differ_alike_are_one_line() -> None:
     """Though each has code of its own, leaves that need the same fix are one reason."""
     before, after = (lw.signature([kind(n) for n in range(5)]) for kind in (float, jnp.float32))
-    found = lw.explain(before, after)
+    found = after.explain(before)
     assert len(found.reasons) == 5
     assert len(str(found).splitlines()) == 3
 
@@ -88,7 +89,8 @@ def states() -> tuple[Any, Any]:
 
 def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
     """Two classes of one name are named with their modules."""
-    explanation = lw.explain(*map(lw.signature, states))
+    before, after = map(lw.signature, states)
+    explanation = after.explain(before)
     (reason,) = explanation.reasons
     for text in (str(reason), json.dumps(explanation.as_dict())):
         assert "envs.acrobot.State" in text
@@ -104,7 +106,8 @@ def test_numbers_of_operations_outside_jit() -> None:
         literals.TypedInt(0, jnp.dtype("int32")),
         literals.TypedFloat(0.5, jnp.dtype("float32")),
     )
-    (reason,) = lw.explain(*(lw.signature(each) for each in numbers)).reasons
+    before, after = map(lw.signature, numbers)
+    (reason,) = after.explain(before).reasons
     assert set(reason.fix.code) == {"jnp.float32"}
 
 

@@ -158,8 +158,8 @@ def test_an_optimizer_built_again_retraces(cls: Any) -> None:
 
 def test_an_optimizer_of_filter_jit_is_one_line() -> None:
     """Its functions are leaves there: they are reasons of their own, and shown as one."""
-    calls = [lw.signature({"opt": optax.adam(0.1)}, filter_jit=True) for _ in range(2)]
-    found = lw.explain(*calls)
+    one, two = (lw.signature({"opt": optax.adam(0.1)}, filter_jit=True) for _ in range(2))
+    found = two.explain(one)
     assert len(found.reasons) == 2
     (shown,) = found.as_dict()["reasons"]
     name = "optax.GradientTransformationExtraArgs"

@@ -47,7 +47,7 @@ def test_nothing_is_worded_that_nobody_reads() -> None:
     """Comparing with every earlier call asks no value for its text; reading one asks two."""
     Loud.asked.clear()
     earlier = [lw.signature(Plain(1.0, Loud(n))) for n in range(20)]
-    found = lw.explain(earlier, lw.signature(Plain(1.0, Louder(30))))
+    found = lw.signature(Plain(1.0, Louder(30))).explain(earlier)
     assert not Loud.asked
     (reason,) = found.reasons
     assert reason.change == "Loud(19) (Loud) -> Loud(30) (Louder)"
@@ -63,11 +63,10 @@ def test_a_reason_keeps_what_it_shows_alone() -> None:
 
     outer, array = scaled(Loud(1)), jnp.ones(3)
     calls = [ByContent(array, outer), ByContent(np.ones(3, np.int8), scaled(Loud(2)))]
-    static, dtype = sorted(
-        lw.explain(*map(lw.signature, calls)).reasons, key=lambda each: each.kind != "static"
-    )
+    one, two = map(lw.signature, calls)
+    static, dtype = sorted(two.explain(one).reasons, key=lambda each: each.kind != "static")
     gone = weakref.ref(outer), weakref.ref(array)
-    del calls, outer, array
+    del calls, one, two, outer, array
     gc.collect()
     assert [each() for each in gone] == [None, None]
     assert "(at .__closure__['k'].n)" in static.change
@@ -77,7 +76,7 @@ def test_a_reason_keeps_what_it_shows_alone() -> None:
 def test_explanations_under_rich() -> None:
     """They are their text, markup and all."""
     console = pytest.importorskip("rich.console")
-    found = lw.explain(lw.signature({"[b]x": 1.0}), lw.signature({"[b]x": 1}))
+    found = lw.signature({"[b]x": 1}).explain(lw.signature({"[b]x": 1.0}))
     out = io.StringIO()
     console.Console(file=out, width=100).print(found)
     assert out.getvalue().strip() == str(found)

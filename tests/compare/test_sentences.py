@@ -109,7 +109,7 @@ def show(before: Any, after: Any, **options: Any) -> None:
         each if isinstance(each, Signature) else lw.signature(each, **options)
         for each in (before, after)
     ]
-    explanation = lw.explain(*calls)
+    explanation = calls[1].explain(calls[0])
     for reason in (*explanation.reasons, *explanation.unsound):
         REASONS.append(reason)
         if reason.path != f"config.{UNNAMED_CONFIG}":  # where JAX does not name all options

@@ -329,7 +329,7 @@ def test_a_carry_that_varies_and_comes_back_as_one() -> None:
         with pytest.raises(lw.errors.TreeError, match=r"return `jax.lax.pcast\(x, \('x',\), to="):
             lw.stable_carry(step, x)
         before, after = lw.signature(jnp.zeros(1)), lw.signature(x)
-        (reason,) = lw.explain(before, after).reasons
+        (reason,) = after.explain(before).reasons
         assert (reason.kind, reason.after) == (lw.types.ReasonKind.VARYING, ("x",))
         return x
 

@@ -15,7 +15,7 @@ from leafwise.testing import check_pytree, check_recompilation
 
 works = pytest.mark.works
 NESTED = "leafwise classes and chex dataclasses nested in each other, through `jit`, `vmap`, `grad`"
-PATHS = "`lw.explain` and `lw.jit` name fields inside nested chex dataclasses, mappable or not"
+PATHS = "Explanations name fields inside nested chex dataclasses, mappable or not"
 
 
 @chex.dataclass

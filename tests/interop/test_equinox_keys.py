@@ -181,7 +181,7 @@ def test_recompilation() -> None:
     check_recompilation(drawn, retrace_on={"static"}, reuse_on={"w"})
 
 
-@works("`lw.explain` on `leafwise.interop.equinox.Module`: the static is named")
+@works("explanations of `leafwise.interop.equinox.Module`: the static is named")
 def test_explanation() -> None:
     """A retrace is explained by the field's path, and by type where only that differs."""
 

@@ -279,7 +279,8 @@ def test_attributes_of_a_graph_have_their_paths() -> None:
     train, other = Net(0.1), Net(0.2)
     other.head.eval()
     graphs = [nnx.split(model)[0] for model in (train, other)]
-    reasons = lw.explain(*(lw.signature(model=graph) for graph in graphs)).reasons
+    before, after = (lw.signature(model=graph) for graph in graphs)
+    reasons = after.explain(before).reasons
     changes = {reason.path: reason.change for reason in reasons}
     assert changes == {
         "kwargs['model'].drops[1].rate": "0.1 -> 0.2",

@@ -138,11 +138,11 @@ def test_cloudpickled(name: str) -> None:
     assert jax.tree.structure(loaded) == jax.tree.structure(train)
 
 
-@pytest.mark.works("optax", "which argument of an optimizer differs, told by `lw.explain`")
+@pytest.mark.works("optax", "which argument of an optimizer differs, in an explanation")
 def test_the_difference_is_told() -> None:
     """The explanation leads to the number that differs."""
     before, after = (lw.signature(Train(1.0, None, optax.adam(1e-3, b1=b))) for b in (0.9, 0.8))
-    (reason,) = lw.explain(before, after).reasons
+    (reason,) = after.explain(before).reasons
     assert reason.path == "args[0].opt"
     assert (reason.before, reason.after) == (0.9, 0.8)
     assert "__closure__['b1']" in reason.change

@@ -1,4 +1,4 @@
-"""`lw.where`, `partition`, `combine`, `mask`, `update` and `axes` next to equinox."""
+"""`lw.select`, `partition`, `combine`, `mask`, `update` and `axes` next to equinox."""
 
 import functools
 from typing import Any
@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import leafwise as lw
 
 PARTS = "`partition` and `combine`, of either library, on trees of either"
-SELECTION = "`lw.where`: paths, classes and field metadata in modules; masks as `filter_spec`"
+SELECTION = "`lw.select`: paths, classes and field metadata in modules; masks as `filter_spec`"
 UPDATE = "`lw.update` in modules: leaves and statics, converters and `__check_init__` run"
 AXES = "`lw.axes` of modules, for `vmap` and `filter_vmap`"
 
@@ -66,8 +66,8 @@ def test_selections_in_modules() -> None:
     assert (mask.mlp.layers[1].weight, mask.mlp.layers[0].weight) == (True, False)
     # A module that can be called is a tree of bools all the same.
     assert same(lw.mask(tree, mask), mask)
-    frozen = lw.where("scale.offset") | lw.where("frozen")
-    assert same(lw.mask(tree, lw.where(trainable=False)), lw.mask(tree, frozen))
+    frozen = lw.select("scale.offset") | lw.select("frozen")
+    assert same(lw.mask(tree, lw.select(trainable=False)), lw.mask(tree, frozen))
     with pytest.raises(lw.errors.PathError, match=r"nearest: 'mlp.layers\[1\].weight'"):
         lw.mask(tree, "mlp.layers[2].weight")
     with pytest.raises(lw.errors.PathError, match=r"Linear\.use_bias is static"):

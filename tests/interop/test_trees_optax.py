@@ -80,7 +80,7 @@ HEAD = ["head.w", "head.b"]
 @pytest.mark.parametrize(
     ("where", "names"),
     [
-        (~lw.where(trainable=False), BODY),
+        (~lw.select(trainable=False), BODY),
         ("**.w", ["body[0].w", "body[1].w", "head.w"]),
     ],
 )
@@ -89,7 +89,7 @@ def test_masked(where: Any, names: list[str], *, late: bool) -> None:
     """Only what is selected is trained; the mask is made at once, or by optax of what it has."""
     params = model()
     selected = functools.partial(lw.mask, where=where)
-    others = functools.partial(lw.mask, where=~lw.where(where))
+    others = functools.partial(lw.mask, where=~lw.select(where))
     optimizer = optax.chain(
         optax.masked(optax.adam(0.1), selected if late else selected(params)),
         optax.masked(optax.set_to_zero(), others if late else others(params)),
@@ -102,7 +102,7 @@ def test_masked(where: Any, names: list[str], *, late: bool) -> None:
 def test_decayed_weights() -> None:
     """Weight decay spares the fields whose metadata says so."""
     params = model()
-    mask = functools.partial(lw.mask, where=~lw.where(decay=False))
+    mask = functools.partial(lw.mask, where=~lw.select(decay=False))
     optimizer = optax.add_decayed_weights(0.5, mask=mask)
     zeros = optax.tree.zeros_like(params)
     updates, _ = optimizer.update(zeros, optimizer.init(params), params)
@@ -115,7 +115,7 @@ def test_decayed_weights() -> None:
 def test_multi_transform(*, late: bool) -> None:
     """Each group has its own optimizer: by path, by metadata, and the rest."""
     params = model()
-    groups = {"frozen": lw.where(trainable=False), "biases": lw.where("body[*].b")}
+    groups = {"frozen": lw.select(trainable=False), "biases": lw.select("body[*].b")}
     labels = functools.partial(lw.labels, groups=groups, default="body")
     transforms = {"frozen": optax.set_to_zero(), "biases": optax.sgd(0.0), "body": optax.adam(0.1)}
     optimizer = optax.multi_transform(transforms, labels if late else labels(params))
@@ -169,7 +169,7 @@ def test_training(optimizer: Any) -> None:
 def test_training_of_one_half() -> None:
     """The selected half has an optimizer state of its own, with None for the rest."""
     params = model()
-    selected, rest = lw.partition(params, ~lw.where(trainable=False))
+    selected, rest = lw.partition(params, ~lw.select(trainable=False))
     optimizer = optax.adam(0.1)
     state = optimizer.init(selected)
 

@@ -1,4 +1,4 @@
-"""`lw.where`, `partition`, `update` and `axes` on dataclasses and mappings of flax and chex."""
+"""`lw.select`, `partition`, `update` and `axes` on dataclasses and mappings of flax and chex."""
 
 import warnings
 from typing import Any
@@ -16,7 +16,7 @@ with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecat
     warnings.simplefilter("ignore", DeprecationWarning)
     from flax import nnx
 
-WHAT = "`lw.where`, `partition`, `combine`, `mask`, `update`, `axes` on its trees"
+WHAT = "`lw.select`, `partition`, `combine`, `mask`, `update`, `axes` on its trees"
 
 
 @flax.struct.dataclass
@@ -71,7 +71,7 @@ def test_flax_struct() -> None:
     record = FlaxRecord(1, 2, n=3)
     check(record)
     assert lw.update(record, {"n": 4}) == FlaxRecord(1, 2, n=4)
-    assert lw.mask(record, lw.where(trainable=False)) == FlaxRecord(False, True, n=3)
+    assert lw.mask(record, lw.select(trainable=False)) == FlaxRecord(False, True, n=3)
     with pytest.raises(ValueError, match="n below zero"):
         lw.update(record, {"n": -1})
     with pytest.raises(

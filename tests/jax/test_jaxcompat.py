@@ -47,7 +47,7 @@ def test_configuration_is_seen(jax_version: str, block: Any) -> None:
         after = lw.signature(x)
         function(x)
     assert counts.traces == 1
-    found = lw.explain(before, after)
+    found = after.explain(before)
     assert found.outcome is lw.types.Outcome.RETRACE
     assert all(reason.path.startswith("config.jax_") for reason in found.reasons)
 
@@ -69,7 +69,7 @@ def test_mesh_is_seen(jax_version: str) -> None:
     before = lw.signature(1.0)
     with jax.set_mesh(mesh):
         after = lw.signature(1.0)
-    assert [reason.path for reason in lw.explain(before, after).reasons] == ["config.mesh"]
+    assert [reason.path for reason in after.explain(before).reasons] == ["config.mesh"]
 
 
 def test_traces_are_recorded(jax_version: str) -> None:

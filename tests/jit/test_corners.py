@@ -81,5 +81,5 @@ def test_a_config_at_the_address_of_the_one_before() -> None:
 @pytest.mark.parametrize("odd", [np.ones(3, ">f4"), np.ma.ones(3, dtype="float32")])
 def test_odd_arrays_are_unknown(odd: Any) -> None:
     """JAX takes such an array only where a plain one has paved the way."""
-    answer = lw.explain(lw.signature(np.ones(3, "float32")), lw.signature(odd))
+    answer = lw.signature(odd).explain(lw.signature(np.ones(3, "float32")))
     assert answer.outcome is lw.types.Outcome.UNKNOWN

@@ -71,7 +71,7 @@ def use_key(cls: Any, value: Any) -> None:
     assert treedef != jax.tree.structure(other)
     assert all(map(isinstance, (repr(made), str(treedef), lw.pformat(made)), [str] * 3))
     assert not lw.diff(made, again)
-    assert "n" in str(lw.explain(lw.signature(same, made), lw.signature(same, other)))
+    assert "n" in str(lw.signature(same, other).explain(lw.signature(same, made)))
     with lw.debug.check_statics():
         jax.tree.flatten(made)
 
@@ -104,7 +104,7 @@ def test_a_leaf(name: str) -> None:
     assert repr(made).startswith("Plain(")
     assert str(lw.show(made))
     assert isinstance(str(lw.diff(made, other, values=True)), str)
-    assert str(lw.explain(lw.signature(same, made), lw.signature(same, other)))
+    assert str(lw.signature(same, other).explain(lw.signature(same, made)))
 
 
 def test_a_mock_is_not_what_it_says() -> None:

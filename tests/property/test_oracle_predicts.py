@@ -10,7 +10,6 @@ from hypothesis import assume, event, given, note, settings
 from tests.kit.inside import Explanation, Outcome, Reason, ReasonKind, count_events
 
 import leafwise as lw
-from leafwise._compare.explain import explain
 from leafwise._compare.signature import Signature, signature
 
 from .calls import CallRecipe, context, edits, fresh_paths, histories
@@ -68,7 +67,7 @@ def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation
     with context(after.context):
         later = sign(args, kwargs, statics)
         seen = see(function, args, kwargs)
-    return seen, explain(earlier, later), earlier == later
+    return seen, later.explain(earlier), earlier == later
 
 
 def sign(args: Any, kwargs: Any, statics: tuple[int, ...]) -> Signature:
@@ -114,10 +113,10 @@ def test_history_decides(history: list[CallRecipe]) -> None:
         remembered = function.explain(*args, **kwargs)
         entries, made = function.cache_size(), len(function.traces) + len(function.recompiles)
         seen = see(function, args, kwargs)
-        predicted = explain(signatures, later)
+        predicted = later.explain(signatures)
         assert predicted.outcome is seen, str(predicted)
         if signatures:
-            each = [explain(before, later) for before in signatures]
+            each = [later.explain(before) for before in signatures]
             costs = [(one.outcome.severity, len(one.reasons)) for one in each]
             assert predicted.nearest is not None
             assert costs[predicted.nearest] == min(costs)
@@ -150,7 +149,7 @@ def test_filter_jit(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
         later = lw.signature(*args, filter_jit=True, **kwargs)
         with count_events() as counts:
             raised = not can(function, args, kwargs)
-    found = explain(earlier, later).outcome
+    found = later.explain(earlier).outcome
     event(f"{found}")
     if raised:
         assert found is Outcome.ERROR

@@ -426,20 +426,20 @@ def test_options_of_classes_and_fields(options: dict[str, Any]) -> None:
 
 
 def test_what_is_said_of_two_functions_that_differ() -> None:
-    """`lw.explain` leads to the cell that differs; by identity it names the other way."""
+    """The explanation leads to the cell that differs; by identity it names the other way."""
 
     def signature(rate: float) -> Any:
         return lw.signature(P(1.0, closing(a=closing(lr=rate))))
 
-    (reason,) = lw.explain(signature(0.1), signature(0.2)).reasons
+    (reason,) = signature(0.2).explain(signature(0.1)).reasons
     assert (reason.path, reason.before, reason.after) == ("args[0].f", 0.1, 0.2)
     assert ".__closure__['a'].__closure__['lr']" in reason.change
-    found = lw.explain(signature(0.1), signature(0.1))
+    found = signature(0.1).explain(signature(0.1))
     assert found.outcome == "reuse"
     assert not found.unsound
 
-    fresh = (lw.signature(ByIdentity(1.0, made("f = lambda x: x"))) for _ in range(2))
-    assert 'lw.static_field(compare_by="content")' in str(lw.explain(*fresh).reasons[0].fix)
+    one, two = (lw.signature(ByIdentity(1.0, made("f = lambda x: x"))) for _ in range(2))
+    assert 'lw.static_field(compare_by="content")' in str(two.explain(one).reasons[0].fix)
 
 
 def test_pickled_within_a_process() -> None:

@@ -339,7 +339,7 @@ def test_another_sharding_is_explained_as_one(mesh: jax.sharding.Mesh) -> None:
     other = lw.shard(model(), mesh, paths={"hidden.w": P(None, "model")})
     step(one)
     explicit = mesh.axis_types[0] is AxisType.Explicit
-    expected = lw.explain(lw.signature(one), lw.signature(other))
+    expected = lw.signature(other).explain(lw.signature(one))
     with lw.watch() as log:
         step(other)
     assert bool(log.traces) == explicit == (len(step.traces) == 2)

@@ -1,7 +1,7 @@
-"""What JAX will do for a call, and why: `leafwise.explain`."""
+"""What JAX will do for a call after earlier ones, and why."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from leafwise._compare.fixes import Cause
@@ -10,35 +10,8 @@ from leafwise._compare.tree_differences import TreeComparison, static_reasons
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim
-from leafwise._objects.text import got
 from leafwise._trees.equality import How, StaticPair
 from leafwise._trees.leaves import LeafKind, device_order
-
-
-def explain(before: Signature | Iterable[Signature], after: Signature) -> Explanation:
-    """Explain what JAX will do for a call, and why.
-
-    Args:
-        before: The signature of an earlier call of the same function, or of several.
-        after: The signature of the call in question.
-
-    Returns:
-        The outcome and all reasons; of several earlier calls, those against the nearest.
-
-    Raises:
-        TypeError: An argument is not a signature.
-
-    Examples:
-        >>> print(explain(signature(jnp.ones(3)), signature(jnp.ones(4))))
-        retrace: traced, lowered and compiled again
-          args[0]: shape (3,) -> (4,)
-            fix: pad to one shape, or a few
-    """
-    calls: list[Any] = [*(before if isinstance(before, Iterable) else [before]), after]
-    for call in calls:
-        if not isinstance(call, Signature):
-            raise TypeError(f"explain takes what leafwise.signature(...) returns, got {got(call)}")
-    return nearest(calls[:-1], after)
 
 
 def nearest(

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jax
 
@@ -15,6 +15,9 @@ from leafwise._statics.key import StaticKey
 from leafwise._trees.equality import same_entry
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, same_program
 from leafwise._trees.nodes import Node, TreeWalk, walk
+
+if TYPE_CHECKING:
+    from leafwise._display.reasons import Explanation
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_NUMBERS: Final = 100
@@ -84,6 +87,34 @@ class Signature:
     def options(self) -> Mapping[str, Any]:
         """The options of JAX by name."""
         return dict(self.config)
+
+    def explain(self, earlier: "Signature | Iterable[Signature]") -> "Explanation":
+        """Explain what JAX will do for this call after an earlier one, and why.
+
+        Args:
+            earlier: The signature of an earlier call of the same function, or of several.
+
+        Returns:
+            The outcome and all reasons; of several earlier calls, those against the nearest.
+
+        Raises:
+            TypeError: An argument is not a signature.
+
+        Examples:
+            >>> print(signature(jnp.ones(4)).explain(signature(jnp.ones(3))))
+            retrace: traced, lowered and compiled again
+              args[0]: shape (3,) -> (4,)
+                fix: pad to one shape, or a few
+        """
+        from leafwise._compare.explain import nearest  # noqa: PLC0415  # which imports this
+
+        calls: list[Any] = [*(earlier if isinstance(earlier, Iterable) else [earlier])]
+        for call in calls:
+            if not isinstance(call, Signature):
+                raise TypeError(
+                    f"explain takes what leafwise.signature(...) returns, got {got(call)}"
+                )
+        return nearest(calls, self)
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Return arguments with this record: for arrays a `jax.ShapeDtypeStruct`."""

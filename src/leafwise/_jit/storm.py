@@ -22,11 +22,34 @@ _WARNED: Final = ClassMap[Counter[Any]]()
 """The fields of each class that there was a warning of."""
 
 
-_blocks: Final[list["storm_guard"]] = []
+_blocks: Final[list["StormGuard"]] = []
 """The blocks that are open, the innermost first."""
 
 
-class storm_guard(Block):  # noqa: N801  # a context manager that is used like a function
+class StormGuard(Block):
+    """A block with a limit for its storms, made by `storm_guard`.
+
+    Attributes:
+        traces: How many traces that one field or argument caused; None if the guard is off.
+    """
+
+    _code = "storm_guard(...)"
+
+    def __init__(self, traces: int | None) -> None:
+        self.traces = traces
+
+    def __enter__(self) -> None:
+        """Begin the block, for all threads."""
+        with _LOCK:
+            _blocks.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        """End the block: what was in force before it is again."""
+        with _LOCK:
+            _blocks.remove(self)  # its innermost entry
+
+
+def storm_guard(traces: int | None = _USUAL) -> StormGuard:
     """Set after how many traces that one field or argument caused there is a warning, in a block.
 
     They are counted for each function, and for arguments of the same classes: a function that is
@@ -42,9 +65,6 @@ class storm_guard(Block):  # noqa: N801  # a context manager that is used like a
     Args:
         traces: How many; None turns the guard off.
 
-    Attributes:
-        traces: The number.
-
     Raises:
         TypeError: `traces` is neither None nor an integer; or (as a decorator) a generator or a
             coroutine function is decorated, which would run outside the block.
@@ -58,28 +78,14 @@ class storm_guard(Block):  # noqa: N801  # a context manager that is used like a
         >>> with storm_guard(None):
         ...     sweep(step, range(100))  # doctest: +SKIP
     """
-
-    _code = "storm_guard(...)"
-
-    def __init__(self, traces: int | None = _USUAL) -> None:
-        number: Any = traces  # which a user may have got wrong
-        is_number = isinstance(number, int) and not isinstance(number, bool)
-        if number is not None and (not is_number or number < 1):
-            raise (ValueError if is_number else TypeError)(
-                f"storm_guard takes a positive number of traces, or None, got {got(number)}\n"
-                f"  fix: to turn the guard off, write storm_guard(None)"
-            )
-        self.traces = traces
-
-    def __enter__(self) -> None:
-        """Begin the block, for all threads."""
-        with _LOCK:
-            _blocks.insert(0, self)
-
-    def __exit__(self, *_: object) -> None:
-        """End the block: what was in force before it is again."""
-        with _LOCK:
-            _blocks.remove(self)  # its innermost entry
+    number: Any = traces  # which a user may have got wrong
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    if number is not None and (not is_number or number < 1):
+        raise (ValueError if is_number else TypeError)(
+            f"storm_guard takes a positive number of traces, or None, got {got(number)}\n"
+            f"  fix: to turn the guard off, write storm_guard(None)"
+        )
+    return StormGuard(traces)
 
 
 def count(

@@ -116,24 +116,10 @@ def _unwrap(function: Any) -> Any:
     return function
 
 
-class watch:  # noqa: N801  # a context manager that is used like a function
-    """Count the traces, lowerings and compiles of every jitted function, in a block.
+class Watch:
+    """A block whose events are counted, made by `watch`; entering it returns the `Log`."""
 
-    Counts all threads; each event names its own. Functions under `leafwise.jit` come with
-    explanations. Blocks can be nested, and used on several threads at once.
-
-    Args:
-        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
-            jitted function.
-
-    Examples:
-        >>> with watch() as log:
-        ...     jax.jit(lambda x: x + 1)(1.0)  # doctest: +SKIP
-        >>> len(log.traces), len(log.compiles)  # doctest: +SKIP
-        (1, 1)
-    """
-
-    def __init__(self, *, eager: bool = True) -> None:
+    def __init__(self, *, eager: bool) -> None:
         self._eager = eager
         self._logs: list[Log] = []
 
@@ -149,68 +135,41 @@ class watch:  # noqa: N801  # a context manager that is used like a function
         unwatch_events(self._logs.pop().add)
 
 
-class budget(Block):  # noqa: N801  # a context manager that is used like a function
-    """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
+def watch(*, eager: bool = True) -> Watch:
+    """Count the traces, lowerings and compiles of every jitted function, in a block.
+
+    Counts all threads; each event names its own. Functions under `leafwise.jit` come with
+    explanations. Blocks can be nested, and used on several threads at once.
 
     Args:
-        traces: How many traces are allowed; None for any number.
-        lowerings: How many lowerings.
-        compiles: How many compiles, those that the persistent cache answers included: what
-            is on disk does not decide whether a test passes.
-        of: Count one function only: the jitted function, the function that was jitted, or
-            the name. By default all of them count.
-        exact: Whether fewer are refused, too, at the end of the block.
-        raise_at_once: Whether to raise at once, in the call that is over the budget, rather than at
-            the end of the block.
         eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
 
-    Raises:
-        RetraceError: (on leaving, or at once) There were more, or fewer with `exact`; it names
-            each event that is over the budget, the calling line, and for functions under
-            `leafwise.jit` why.
-        TypeError: A number is not an integer of 0 or more, `exact` has no number to compare
-            with, or `of` is not a function or a name; or (as a decorator) a generator or a
-            coroutine function is decorated, which would run outside the block.
-
     Examples:
-        >>> with budget(traces=1, compiles=1, of="step"):
-        ...     for batch in batches:
-        ...         state = step(state, batch)  # doctest: +SKIP
+        >>> with watch() as log:
+        ...     jax.jit(lambda x: x + 1)(1.0)  # doctest: +SKIP
+        >>> len(log.traces), len(log.compiles)  # doctest: +SKIP
+        (1, 1)
     """
+    return Watch(eager=eager)
+
+
+class Budget(Block):
+    """A block, or the calls of a function, with limits on what JAX does in it; made by `budget`."""
 
     _code = "budget(...)"
 
     def __init__(
         self,
+        allowed: dict[str, int],
+        function: Callable[..., Any] | str | None,
         *,
-        traces: int | None = None,
-        lowerings: int | None = None,
-        compiles: int | None = None,
-        of: Callable[..., Any] | str | None = None,
-        exact: bool = False,
-        raise_at_once: bool = False,
-        eager: bool = True,
+        exact: bool,
+        raise_at_once: bool,
+        eager: bool,
     ) -> None:
-        numbers: dict[str, Any] = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
-        self._allowed: dict[str, int] = {}
-        for name, number in numbers.items():
-            if number is None:
-                continue
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise TypeError(
-                    f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
-                )
-            self._allowed[name] = number
-        if exact and not self._allowed:
-            raise TypeError(
-                "budget(exact=True) has no number to compare with\n"
-                "  fix: say which: budget(traces=1, exact=True)"
-            )
-        given: object = of
-        if not (given is None or isinstance(given, str) or callable(given)):
-            raise TypeError(f"budget(of=...) takes a function or a name, got {got(given)}")
-        self._function = of
+        self._allowed = allowed
+        self._function = function
         self._exact = exact
         self._raises_at_once = raise_at_once
         self._eager = eager
@@ -312,9 +271,68 @@ def _format_call(call: list[Event], shown: set[int]) -> str:
     return line if why is None else f"{line}: {why}".replace("\n", "\n  ")
 
 
+def budget(
+    *,
+    traces: int | None = None,
+    lowerings: int | None = None,
+    compiles: int | None = None,
+    of: Callable[..., Any] | str | None = None,
+    exact: bool = False,
+    raise_at_once: bool = False,
+    eager: bool = True,
+) -> Budget:
+    """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
+
+    Args:
+        traces: How many traces are allowed; None for any number.
+        lowerings: How many lowerings.
+        compiles: How many compiles, those that the persistent cache answers included: what
+            is on disk does not decide whether a test passes.
+        of: Count one function only: the jitted function, the function that was jitted, or
+            the name. By default all of them count.
+        exact: Whether fewer are refused, too, at the end of the block.
+        raise_at_once: Whether to raise at once, in the call that is over the budget, rather than at
+            the end of the block.
+        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
+            jitted function.
+
+    Raises:
+        RetraceError: (on leaving, or at once) There were more, or fewer with `exact`; it names
+            each event that is over the budget, the calling line, and for functions under
+            `leafwise.jit` why.
+        TypeError: A number is not an integer of 0 or more, `exact` has no number to compare
+            with, or `of` is not a function or a name; or (as a decorator) a generator or a
+            coroutine function is decorated, which would run outside the block.
+
+    Examples:
+        >>> with budget(traces=1, compiles=1, of="step"):
+        ...     for batch in batches:
+        ...         state = step(state, batch)  # doctest: +SKIP
+    """
+    numbers: dict[str, Any] = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
+    allowed: dict[str, int] = {}
+    for name, number in numbers.items():
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise TypeError(
+                f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
+            )
+        allowed[name] = number
+    if exact and not allowed:
+        raise TypeError(
+            "budget(exact=True) has no number to compare with\n"
+            "  fix: say which: budget(traces=1, exact=True)"
+        )
+    given: object = of
+    if not (given is None or isinstance(given, str) or callable(given)):
+        raise TypeError(f"budget(of=...) takes a function or a name, got {got(given)}")
+    return Budget(allowed, of, exact=exact, raise_at_once=raise_at_once, eager=eager)
+
+
 def no_retrace(
     *, of: Callable[..., Any] | str | None = None, raise_at_once: bool = False, eager: bool = True
-) -> budget:
+) -> Budget:
     """Allow no trace, no lowering and no compile in a block: a budget of zero.
 
     Recompiles without a trace, of arrays that are committed to a device, are seen too.

@@ -4,7 +4,7 @@
 - `nodes`: `open_node` for one node, `TreeWalk` for all, `FlatTree` for the leaves by place.
 - `leaves`: `Leaf`, what JAX uses of one argument leaf.
 - `equality`: how static values compare.
-- `where`: `leafwise.where`, `mask`, `labels`, `partition`.
+- `select`: `leafwise.select`, `mask`, `labels`, `partition`.
 - `combine`: `leafwise.combine` and `axes`.
 - `update`: `leafwise.update` and `replace`, and the parts of any value.
 - `shardings`: `leafwise.shardings` and `shard`.

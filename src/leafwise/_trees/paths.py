@@ -129,7 +129,7 @@ def _not_a_path(text: str, place: int) -> PathError:
     return PathError(
         f"{text!r} is not a path: it stops being one at {text[place:]!r}\n"
         f"  fix: write it as leafwise prints it: 'encoder.act', 'layers[0].w', \"table['a b']\"; "
-        f"in lw.where `*` means one step and `**` for any number"
+        f"in lw.select `*` means one step and `**` for any number"
     )
 
 
@@ -228,7 +228,7 @@ def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
         if ANY in steps or DEEP in steps:
             raise PathError(
                 f"{key!r}: {whose} takes the path of one place, not a pattern\n"
-                f"  fix: name each place; patterns are for lw.where"
+                f"  fix: name each place; patterns are for lw.select"
             )
     return found
 

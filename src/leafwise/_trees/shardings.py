@@ -19,7 +19,7 @@ from leafwise._objects.text import describe_array, got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
-from leafwise._trees.where import AtPath, field_metadata
+from leafwise._trees.select import AtPath, field_metadata
 from leafwise.errors import TreeError
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._jit.watch import Log, budget, watch
+from leafwise._jit.watch import Budget, Log, budget, watch
 from leafwise.errors import RetraceError
 
 Of = Callable[..., Any] | str | None
@@ -34,7 +34,7 @@ def budgets_of(
     marks: list[tuple[str, pytest.Mark]], on_error: Callable[[AssertionError], None]
 ) -> Generator[None, None, None]:
     """Hold a test to its budgets; if it fails itself, that is what is reported."""
-    running: list[tuple[budget, list[Allowance]]] = []
+    running: list[tuple[Budget, list[Allowance]]] = []
     for group in _groups(marks):
         counted: dict[str, Any] = {allowance.events: allowance.most for allowance in group}
         of = group[0].of
@@ -68,7 +68,7 @@ def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:
     return [[allowance for _, allowance in group.values()] for group in groups.values()]
 
 
-def _over(running: list[tuple[budget, list[Allowance]]]) -> RetraceError | None:
+def _over(running: list[tuple[Budget, list[Allowance]]]) -> RetraceError | None:
     """Stop counting, and return what is over the budgets."""
     messages: list[str] = []
     explanations: list[Any] = []

@@ -13,7 +13,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import hypothesis
 import jax
 
-from leafwise._compare.explain import explain
 from leafwise._display.reasons import Explanation, Outcome, Reason
 from leafwise._jit.watch import watch
 from leafwise._objects.text import got
@@ -62,7 +61,7 @@ class OnlyOn(Generic[P, R]):
         here = threading.get_ident()
         is_new = any(event.thread_id == here for event in log.of(self.jitted))
         if is_new and earlier and not is_known:  # a known one: its program was cleared
-            self._judge([explain(before, signature) for before in earlier])
+            self._judge([signature.explain(before) for before in earlier])
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -123,7 +123,7 @@ def check_recompilation(
     """Check which changes of a class, of any library, trace and compile again.
 
     Instances are drawn by Hypothesis, and changed in one place. A jitted function is called
-    with both, and what JAX does is compared with what `leafwise.explain` predicts, and with
+    with both, and what JAX does is compared with what `Signature.explain` predicts, and with
     what is claimed. Claims are about other values: another shape or dtype traces again,
     whatever the field.
 

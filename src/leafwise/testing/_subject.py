@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 
-from leafwise._compare.explain import explain
 from leafwise._compare.signature import Signature, labels_of, record
 from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import static_options
@@ -139,7 +138,7 @@ class SubjectProbe:
         try:
             args = self._arguments(edited)
             after = self._any.signature(*args)
-            predicted = explain(self._before, after)
+            predicted = after.explain(self._before)
             function = self._function_for(after, predicted.outcome)
             with count_events(self._any.name) as counts:
                 if predicted.outcome is self._traced:

@@ -112,5 +112,5 @@ class Law(StrEnum):
     RECOMPILATION = (
         "recompilation",
         "a change retraces and recompiles as predicted, and as claimed",
-        "compare the two calls with `lw.explain`, and look at aux_data",
+        "compare the two calls with `lw.signature`, and look at aux_data",
     )

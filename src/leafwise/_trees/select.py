@@ -1,4 +1,4 @@
-"""`where`, a selection of leaves: by path, class, function, metadata, or a tree of bools.
+"""`select`, a selection of leaves: by path, class, function, metadata, or a tree of bools.
 
 With the masks, labels and two halves that are made from one.
 """
@@ -35,8 +35,8 @@ from leafwise.errors import PathError, TreeError
 T = TypeVar("T")
 
 
-class Where:
-    """A selection of leaves, made by `where`, for any tree.
+class Selection:
+    """A selection of leaves, made by `select`, for any tree.
 
     Selections are combined with ``&``, ``|`` and ``~``.
     """
@@ -46,13 +46,13 @@ class Where:
     def select(self, flat: FlatTree) -> list[bool]:  # for each leaf whether it is selected
         raise NotImplementedError
 
-    def __and__(self, other: "Where") -> "Where":
+    def __and__(self, other: "Selection") -> "Selection":
         return Joined(self, _condition(other), both=True)
 
-    def __or__(self, other: "Where") -> "Where":
+    def __or__(self, other: "Selection") -> "Selection":
         return Joined(self, _condition(other), both=False)
 
-    def __invert__(self) -> "Where":
+    def __invert__(self) -> "Selection":
         return Not(self)
 
     def __bool__(self) -> bool:
@@ -71,14 +71,14 @@ def _mark(flags: list[bool], part: Node | int, *, flag: bool = True) -> None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AtPath(Where):
+class AtPath(Selection):
     """Selects what stands at a path, and below."""
 
     text: str
     steps: Steps
 
     def __repr__(self) -> str:
-        return f"where({self.text!r})"
+        return f"select({self.text!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
         search = _Search(self.steps, len(flat.leaves))
@@ -136,13 +136,13 @@ class _Search:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfClass(Where):
+class OfClass(Selection):
     """Selects what stands in an instance of a class, and leaves of that type."""
 
     kind: Any
 
     def __repr__(self) -> str:
-        return f"where({_named(self.kind)})"
+        return f"select({_named(self.kind)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
         flags = [isinstance(leaf, self.kind) for leaf in flat.leaves]
@@ -182,14 +182,14 @@ def _as_bool(flag: Any, whence: str, flat: FlatTree, leaf: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByMetadata(Where):
+class ByMetadata(Selection):
     """Selects by the innermost field on a leaf's path that has an entry in its metadata."""
 
     key: str
     value: Any
 
     def __repr__(self) -> str:
-        return f"where({self.key}={self.value!r})"
+        return f"select({self.key}={self.value!r})"
 
     def select(self, flat: FlatTree) -> list[bool]:
         flags = [False] * len(flat.leaves)
@@ -217,13 +217,13 @@ def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LikeTree(Where):
+class LikeTree(Selection):
     """Selects by a tree of bools, or of functions of a leaf, that is a prefix: one of them is."""
 
     prefix: Any
 
     def __repr__(self) -> str:
-        return f"where({_named(self.prefix)})"
+        return f"select({_named(self.prefix)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
         # A bound method of a pytree is a function and a tree. Only for a tree of its own type can
@@ -251,11 +251,11 @@ class LikeTree(Where):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Joined(Where):
+class Joined(Selection):
     """Selects what two conditions select, or what one of them does."""
 
-    one: Where
-    other: Where
+    one: Selection
+    other: Selection
     both: bool
 
     def __repr__(self) -> str:
@@ -267,10 +267,10 @@ class Joined(Where):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Not(Where):
+class Not(Selection):
     """Selects what a condition does not."""
 
-    one: Where
+    one: Selection
 
     def __repr__(self) -> str:
         is_joined = isinstance(self.one, Joined) and self.one.both
@@ -280,7 +280,7 @@ class Not(Where):
         return [not flag for flag in self.one.select(flat)]
 
 
-def where(*conditions: Any, **metadata: Any) -> Where:
+def select(*conditions: Any, **metadata: Any) -> Selection:
     """Select leaves of a tree: by path, by class, by a function, by fields' metadata.
 
     Args:
@@ -306,21 +306,21 @@ def where(*conditions: Any, **metadata: Any) -> Where:
         TypeError: There is no condition, or one that is none of these.
 
     Examples:
-        >>> where("encoder", jax.Array) & ~where("encoder.layers[*].b")
-        where('encoder') & where(Array) & ~where('encoder.layers[*].b')
+        >>> select("encoder", jax.Array) & ~select("encoder.layers[*].b")
+        select('encoder') & select(Array) & ~select('encoder.layers[*].b')
     """
     found = [_condition(each) for each in conditions]
     found += [ByMetadata(key, value) for key, value in metadata.items()]
     if not found:
-        raise TypeError("where() selects by something: a path, a class, a function, metadata")
+        raise TypeError("select() takes a path, a class, a function, metadata, or several of them")
     every = found[0]
     for each in found[1:]:
         every = Joined(every, each, both=True)
     return every
 
 
-def _condition(selector: Any) -> Where:
-    if isinstance(selector, Where):
+def _condition(selector: Any) -> Selection:
+    if isinstance(selector, Selection):
         return selector
     if isinstance(selector, str):
         return AtPath(selector, parse(selector))
@@ -343,7 +343,7 @@ def mask(tree: T, where: Any) -> T:
 
     Args:
         tree: Any tree.
-        where: A selection made by `where`, or anything that it takes.
+        where: A selection made by `select`, or anything that it takes.
 
     Returns:
         A tree of bools. As a function of a tree alone: ``functools.partial(mask, where=...)``.
@@ -369,7 +369,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
 
     Args:
         tree: Any tree.
-        groups: The selection of each label's leaves: ``{"head": where("head")}``.
+        groups: The selection of each label's leaves: ``{"head": select("head")}``.
         default: The label of all other leaves; None if there are to be none.
 
     Returns:
@@ -393,7 +393,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
             if flag and marks[place] is not MISSING:
                 raise TreeError(
                     f"{flat.name_of(place)} has two labels, {marks[place]!r} and {label!r}\n"
-                    f"  fix: leave out of one what the other has: `lw.where(...) & ~lw.where(...)`"
+                    f"  fix: leave the leaves of one out of the other: `select(...) & ~select(...)`"
                 )
             marks[place] = label if flag else marks[place]
     left = [place for place, label in enumerate(marks) if label is MISSING]
@@ -415,7 +415,7 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
 
     Args:
         tree: Any tree.
-        where: A selection made by `where`, or anything that it takes.
+        where: A selection made by `select`, or anything that it takes.
 
     Returns:
         The tree of the selected leaves, and the tree of all others.

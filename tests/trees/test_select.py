@@ -1,4 +1,4 @@
-"""`lw.where`, and what is made of it: masks, labels, and the halves of a tree."""
+"""`lw.select`, and what is made of it: masks, labels, and the halves of a tree."""
 
 import dataclasses
 import functools
@@ -64,15 +64,15 @@ BIASES = [name.replace(".w", ".b") for name in WEIGHTS]
         (Layer, WEIGHTS + BIASES),
         (list, ["layers[0].w", "layers[0].b", "layers[1].w", "layers[1].b"]),
         (jax.Array, []),
-        (lw.where(trainable=False), ["head.w", "head.b"]),
-        (lw.where(decay=False), BIASES),
-        (lw.where(momentum=1), []),
-        (lw.where(trainable=False, decay=False), ["head.b"]),
-        (lw.where("layers", decay=False), ["layers[0].b", "layers[1].b"]),
-        (lw.where("**.w", Layer, float) & lw.where("head"), ["head.w"]),
-        (lw.where("head.b") | lw.where("encoder.b"), ["encoder.b", "head.b"]),
-        (~lw.where("**.w"), BIASES),
-        (~(lw.where("**.w") | lw.where("layers")), ["encoder.b", "head.b"]),
+        (lw.select(trainable=False), ["head.w", "head.b"]),
+        (lw.select(decay=False), BIASES),
+        (lw.select(momentum=1), []),
+        (lw.select(trainable=False, decay=False), ["head.b"]),
+        (lw.select("layers", decay=False), ["layers[0].b", "layers[1].b"]),
+        (lw.select("**.w", Layer, float) & lw.select("head"), ["head.w"]),
+        (lw.select("head.b") | lw.select("encoder.b"), ["encoder.b", "head.b"]),
+        (~lw.select("**.w"), BIASES),
+        (~(lw.select("**.w") | lw.select("layers")), ["encoder.b", "head.b"]),
     ],
 )
 def test_what_is_selected(where: Any, names: list[str]) -> None:
@@ -94,8 +94,8 @@ def test_the_innermost_field_decides() -> None:
         other: Any = lw.field(metadata={"lr": "slow"})
 
     tree = Outer([Inner(1, 2)], {"k": 3})
-    assert chosen(lw.where(lr="fast"), tree) == ["inner[0].x"]
-    assert chosen(lw.where(lr="slow"), tree) == ["inner[0].y", "other['k']"]
+    assert chosen(lw.select(lr="fast"), tree) == ["inner[0].x"]
+    assert chosen(lw.select(lr="slow"), tree) == ["inner[0].y", "other['k']"]
 
 
 def test_metadata_of_other_dataclasses() -> None:
@@ -107,7 +107,7 @@ def test_metadata_of_other_dataclasses() -> None:
         x: Any = dataclasses.field(metadata={"trainable": False})
         y: Any
 
-    assert chosen(lw.where(trainable=False), [Plain(1, 2)]) == ["[0].x"]
+    assert chosen(lw.select(trainable=False), [Plain(1, 2)]) == ["[0].x"]
 
 
 def test_a_mask_is_an_instance_of_the_same_class() -> None:
@@ -143,7 +143,7 @@ def test_a_mask_is_an_instance_of_the_same_class() -> None:
 )
 def test_a_path_that_leads_nowhere(where: str, words: list[str]) -> None:
     """A typo selects not nothing, but is an error: where it went wrong, and what is nearest."""
-    selections = [where, ~lw.where(where), lw.where("encoder") | lw.where(where)]
+    selections = [where, ~lw.select(where), lw.select("encoder") | lw.select(where)]
     for selection in selections:
         with pytest.raises(lw.errors.PathError) as caught:
             lw.mask(model(), selection)
@@ -153,38 +153,38 @@ def test_a_path_that_leads_nowhere(where: str, words: list[str]) -> None:
 
 def test_metadata_that_no_field_has() -> None:
     """An entry that no field has selects nothing, but one that is nearly there is a typo."""
-    assert chosen(lw.where(group="x")) == []
+    assert chosen(lw.select(group="x")) == []
     with pytest.raises(lw.errors.PathError, match="'trainabel'\n  nearest: 'trainable'"):
-        lw.mask(model(), lw.where(trainabel=False))
+        lw.mask(model(), lw.select(trainabel=False))
 
 
 @pytest.mark.parametrize("given", [3, 2.5, jnp.ones(2), np.ones(2)])
 def test_what_selects_nothing_at_all(given: Any) -> None:
     """Anything that is not a selection is a TypeError that says what one is."""
     with pytest.raises(TypeError, match="selected by a path, a class, a function"):
-        lw.where(given)
+        lw.select(given)
 
 
 def test_and_or_not_are_refused() -> None:
     """`and`, `or` and `not` would drop a condition: the message has the operators."""
     with pytest.raises(TypeError, match=r"`&`, `\|` and `~`"):
-        bool(lw.where("a") and lw.where("b"))
+        bool(lw.select("a") and lw.select("b"))
 
 
 @pytest.mark.parametrize(
     "where",
     [
-        lw.where("encoder", trainable=False) & ~lw.where("**.b"),
-        ~(lw.where(Layer) & lw.where("head")),
-        ~lw.where("encoder") | lw.where(True),
-        (lw.where("encoder") | lw.where("head")) & lw.where(Layer),
-        lw.where({"a": True}),
-        lw.where(jax.Array),
+        lw.select("encoder", trainable=False) & ~lw.select("**.b"),
+        ~(lw.select(Layer) & lw.select("head")),
+        ~lw.select("encoder") | lw.select(True),
+        (lw.select("encoder") | lw.select("head")) & lw.select(Layer),
+        lw.select({"a": True}),
+        lw.select(jax.Array),
     ],
 )
 def test_a_selection_prints_as_code(where: Any) -> None:
     """The repr of a selection makes an equal one."""
-    names = {"where": lw.where, "Layer": Layer, "Array": jax.Array}
+    names = {"select": lw.select, "Layer": Layer, "Array": jax.Array}
     assert eval(repr(where), names) == where  # noqa: S307
 
 
@@ -264,7 +264,7 @@ def test_a_tree_of_something_else() -> None:
 
 def test_labels() -> None:
     """Each leaf has the label of the selection that it is in, or the default."""
-    groups = {"slow": "encoder", "off": lw.where(trainable=False)}
+    groups = {"slow": "encoder", "off": lw.select(trainable=False)}
     tree = lw.labels(model(), groups, "fast")
     assert tree.name == "m"
     assert jax.tree.leaves(tree) == ["slow"] * 2 + ["fast"] * 4 + ["off"] * 2
