@@ -23,7 +23,7 @@ _BLOCKS: Final = pytest.StashKey[contextlib.ExitStack]()
 _LOG: Final = pytest.StashKey["Log"]()
 _OVER: Final = pytest.StashKey[BaseException]()
 _BUDGET: Final = "leafwise_budget"
-_CAPTURES: Final = "check_captures"
+_CAPTURES: Final = "leafwise_captures"
 _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 
@@ -63,7 +63,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch a test, and fail it if it exceeds its budgets."""
     marks = [(node.nodeid, mark) for node, mark in item.iter_markers_with_node(_BUDGET)]
     captures = item.get_closest_marker(_CAPTURES)
-    problem = ""
+    problem = marker = ""
     with contextlib.ExitStack() as blocks:
         if _LOG in item.stash:
             blocks.enter_context(_budgets().watching(item.stash[_LOG]))
@@ -72,10 +72,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 note = functools.partial(item.stash.__setitem__, _OVER)
                 blocks.enter_context(_budgets().budgets_of(marks, note))
             if captures is not None:
+                marker = f"@pytest.mark.{_CAPTURES}: "
                 check = importlib.import_module("leafwise.debug").check_captures
                 blocks.enter_context(check(*captures.args, **captures.kwargs))
         except (TypeError, ValueError) as error:
-            problem = f"{item.nodeid}: {error}"
+            problem = f"{item.nodeid}: {marker}{error}"
         if problem:
             pytest.fail(problem, pytrace=False)
         item.stash[_BLOCKS] = blocks

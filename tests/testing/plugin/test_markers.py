@@ -248,7 +248,7 @@ def test_markers_are_registered(project: Project) -> None:
 
 
 def test_stale_captures(project: Project) -> None:
-    """`check_captures` fails a test whose function answers for an old value, and names it."""
+    """`leafwise_captures` fails a test whose function answers for an old value, and names it."""
     result = project.test("""
         table = [0.0] * 100
         scaled = lw.jit(lambda x: x * table[1], on_stale="ignore")
@@ -262,15 +262,15 @@ def test_stale_captures(project: Project) -> None:
             table[1] += 1
             scaled(1.0)
 
-        @pytest.mark.check_captures
+        @pytest.mark.leafwise_captures
         def test_raises():
             again()
 
-        @pytest.mark.check_captures(on_stale="retrace")
+        @pytest.mark.leafwise_captures(on_stale="retrace")
         def test_retraces():
             again()
 
-        @pytest.mark.check_captures(on_stale="no")
+        @pytest.mark.leafwise_captures(on_stale="no")
         def test_wrong():
             again()
 
@@ -279,9 +279,8 @@ def test_stale_captures(project: Project) -> None:
     """)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
-    result.stdout.fnmatch_lines(
-        ["*test_it.py::test_wrong: check_captures takes on_stale= *got 'no'*"]
-    )
+    wrong = "@pytest.mark.leafwise_captures: check_captures takes on_stale= *got 'no'*"
+    result.stdout.fnmatch_lines([f"*test_it.py::test_wrong: {wrong}"])
 
 
 def test_storms_are_counted_for_each_test(project: Project) -> None:
