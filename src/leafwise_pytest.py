@@ -22,17 +22,16 @@ pytest_plugins = ["leafwise_pytest_checks"]
 _BLOCKS: Final = pytest.StashKey[contextlib.ExitStack]()
 _LOG: Final = pytest.StashKey["Log"]()
 _OVER: Final = pytest.StashKey[BaseException]()
-_MARKERS: Final = ("max_traces", "max_compiles")
-_CAPTURES: Final = "check_captures"
+_BUDGET: Final = "leafwise_budget"
+_CAPTURES: Final = "leafwise_captures"
 _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
-    for name in _MARKERS:
-        events = name.removeprefix("max_")
-        line = f"{name}(n, of=None): allow n {events} in a test, of one function or of all"
-        config.addinivalue_line("markers", line)
+    what = "allow so many traces and compiles in a test, of one function or of all"
+    line = f"{_BUDGET}(traces=None, compiles=None, of=None): {what}"
+    config.addinivalue_line("markers", line)
     line = f'{_CAPTURES}(on_stale="raise"): check all that `leafwise.jit` functions capture'
     config.addinivalue_line("markers", line)
 
@@ -62,12 +61,9 @@ def leafwise_traces(request: pytest.FixtureRequest) -> "Generator[Log]":
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch a test, and fail it if it exceeds its budgets."""
-    marks = [
-        (node.nodeid, mark)
-        for name in _MARKERS
-        for node, mark in item.iter_markers_with_node(name=name)
-    ]
+    marks = [(node.nodeid, mark) for node, mark in item.iter_markers_with_node(_BUDGET)]
     captures = item.get_closest_marker(_CAPTURES)
+    problem = marker = ""
     with contextlib.ExitStack() as blocks:
         if _LOG in item.stash:
             blocks.enter_context(_budgets().watching(item.stash[_LOG]))
@@ -76,12 +72,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 note = functools.partial(item.stash.__setitem__, _OVER)
                 blocks.enter_context(_budgets().budgets_of(marks, note))
             if captures is not None:
+                marker = f"@pytest.mark.{_CAPTURES}: "
                 check = importlib.import_module("leafwise.debug").check_captures
                 blocks.enter_context(check(*captures.args, **captures.kwargs))
         except (TypeError, ValueError) as error:
-            problem = f"{item.nodeid}: {error}"
-        else:
-            problem = ""
+            problem = f"{item.nodeid}: {marker}{error}"
         if problem:
             pytest.fail(problem, pytrace=False)
         item.stash[_BLOCKS] = blocks

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, NamedTuple
@@ -14,13 +13,14 @@ from leafwise._jit.watch import Budget, Log, budget, watch
 from leafwise.errors import RetraceError
 
 Of = Callable[..., Any] | str | None
+Most = int | None
 
 
-class Allowance(NamedTuple):
-    """What one marker allows."""
+class Limit(NamedTuple):
+    """What one marker allows the tests of its node."""
 
-    events: str
-    most: int
+    nodeid: str
+    allowed: dict[str, Most]
     of: Of
     marker: str
 
@@ -34,12 +34,11 @@ def budgets_of(
     marks: list[tuple[str, pytest.Mark]], on_error: Callable[[AssertionError], None]
 ) -> Generator[None, None, None]:
     """Hold a test to its budgets; if it fails itself, that is what is reported."""
-    running: list[tuple[Budget, list[Allowance]]] = []
+    running: list[tuple[Budget, list[Limit]]] = []
     for group in _groups(marks):
-        counted: dict[str, Any] = {allowance.events: allowance.most for allowance in group}
-        of = group[0].of
-        # An operation of JAX itself counts if the marker names it.
-        running.append((budget(**counted, of=of, eager=callable(of)), group))
+        allowed = {events: limit.allowed[events] for events, limit in group.items()}
+        limits = [*{limit.marker: limit for limit in group.values()}.values()]
+        running.append((leafwise_budget(**allowed, of=limits[0].of), limits))
     with watch() as log:
         for counter, _ in running:
             counter.__enter__()
@@ -49,52 +48,57 @@ def budgets_of(
             for counter, _ in running:
                 counter.__exit__(*sys.exc_info())
             raise
-    error = _over(running) or _misspelt(log, [limit for _, group in running for limit in group])
+    error = _over(running) or _misspelt(log, [limit for _, limits in running for limit in limits])
     if error is not None:
         on_error(error)
         raise error
 
 
-def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[list[Allowance]]:
+def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[dict[str, Limit]]:
     """Return what holds, by what it counts: of each kind of event that of the closest marker."""
-    groups: dict[object, dict[str, tuple[str, Allowance]]] = {}
+    groups: dict[object, dict[str, Limit]] = {}
     for nodeid, mark in marks:
-        allowance = _allowance_of(nodeid, mark)
-        of, events = allowance.of, allowance.events
-        group = groups.setdefault(id(of) if callable(of) else of, {})
-        # A marker on top of another, or on a parameter set, comes behind it.
-        if group.setdefault(events, (nodeid, allowance))[0] == nodeid:
-            group[events] = nodeid, allowance
-    return [[allowance for _, allowance in group.values()] for group in groups.values()]
+        limit = _limit_of(nodeid, mark)
+        group = groups.setdefault(id(limit.of) if callable(limit.of) else limit.of, {})
+        for events in limit.allowed:
+            # A marker on top of another, or on a parameter set, comes behind it.
+            if group.setdefault(events, limit).nodeid == nodeid:
+                group[events] = limit
+    return [*groups.values()]
 
 
-def _over(running: list[tuple[Budget, list[Allowance]]]) -> RetraceError | None:
+def _over(running: list[tuple[Budget, list[Limit]]]) -> RetraceError | None:
     """Stop counting, and return what is over the budgets."""
     messages: list[str] = []
     explanations: list[Any] = []
-    for counter, group in running:
+    for counter, limits in running:
         try:
             counter.__exit__(None, None, None)
         except RetraceError as error:
-            messages += [error.message, *(f"  allowed by {limit.marker}" for limit in group)]
+            messages += [error.message, *(f"  allowed by {limit.marker}" for limit in limits)]
             explanations += error.explanations
     return RetraceError("\n".join(messages), tuple(explanations)) if messages else None
 
 
-def _marker(n: int, *, of: Of = None) -> None: ...
+def leafwise_budget(*, traces: Most = None, compiles: Most = None, of: Of = None) -> Budget:
+    """Return the budget of markers; an operation of JAX itself counts if they name it."""
+    return budget(traces=traces, compiles=compiles, of=of, eager=callable(of))
 
 
-def _allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
+def _limit_of(nodeid: str, mark: pytest.Mark) -> Limit:
     """Return what one marker allows; TypeError if it is written in another way."""
     named = [f"{name}={_name_of(value)}" for name, value in mark.kwargs.items()]
     marker = f"@pytest.mark.{mark.name}({', '.join([*map(_name_of, mark.args), *named])})"
+    allowed = dict(mark.kwargs)
+    of = allowed.pop("of", None)
     try:
-        args: dict[str, Any] = inspect.signature(_marker).bind(*mark.args, **mark.kwargs).arguments
+        leafwise_budget(*mark.args, **mark.kwargs)
+        problem = "" if allowed else "neither traces= nor compiles= is given"
     except TypeError as error:
-        raise TypeError(f"{marker}: {error}; write {mark.name}(1, of='step')") from None
-    on = f" on {nodeid}" if nodeid else ""
-    events = mark.name.removeprefix("max_")
-    return Allowance(events, args["n"], args.get("of"), f"{marker}{on}")
+        problem = str(error)
+    if problem:
+        raise TypeError(f"{marker}: {problem}; write {mark.name}(traces=1, of='step')")
+    return Limit(nodeid, allowed, of, f"{marker} on {nodeid}" if nodeid else marker)
 
 
 def _name_of(value: object) -> str:
@@ -105,7 +109,7 @@ _TRACED: Final[set[str]] = set()
 """Names of functions that were traced in this process."""
 
 
-def _misspelt(events: Iterable[Event], allowances: list[Allowance]) -> UnknownNameError | None:
+def _misspelt(events: Iterable[Event], limits: list[Limit]) -> UnknownNameError | None:
     """Return an error for a name that is not, but nearly, that of a function that was traced.
 
     A function that is warm, or is rightly not called, has no events, so that other names pass.
@@ -114,14 +118,14 @@ def _misspelt(events: Iterable[Event], allowances: list[Allowance]) -> UnknownNa
         qualified = getattr(event.fun, "__qualname__", None)
         _TRACED.update({event.name, qualified if isinstance(qualified, str) else event.name})
     problems: list[str] = []
-    for allowance in allowances:
-        name = allowance.of
+    for limit in limits:
+        name = limit.of
         if not isinstance(name, str) or name in _TRACED:
             continue
         near = difflib.get_close_matches(name, sorted(_TRACED), n=1, cutoff=0.8)
         if near and not any(name in vars(module) for module in [*sys.modules.values()]):
             problem = f"no function named {name!r} was traced; did you mean {near[0]!r}?"
-            problems.append(f"{allowance.marker}: {problem}")
+            problems.append(f"{limit.marker}: {problem}")
     return UnknownNameError("\n".join(problems)) if problems else None
 
 

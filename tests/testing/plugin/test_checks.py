@@ -272,7 +272,7 @@ def test_without_hypothesis(models: Project) -> None:
         """
         import pytest
 
-        @pytest.mark.max_traces(0)
+        @pytest.mark.leafwise_budget(traces=0)
         def test_it(leafwise_traces):
             import sys
             assert sys.modules["hypothesis"] is None

@@ -8,52 +8,50 @@ pytestmark = pytest.mark.slow  # each test runs a pytest of its own
 def test_over_the_budget(project: Project) -> None:
     """A test that traces too often fails with what was over, the line, and why."""
     result = project.test("""
-        @pytest.mark.max_traces(1, of="step")
-        def test_two():
+        @pytest.mark.leafwise_budget(traces=1, of="step")
+        def test_2():
             step(jnp.ones(3))
             step(jnp.ones(4))
 
-        @pytest.mark.max_traces(1, of="step")
-        def test_one():
+        @pytest.mark.leafwise_budget(traces=1, of="step")
+        def test_1():
             step(jnp.ones(5))
     """)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
             "over budget of step: 2 traces, 1 allowed",
-            "  trace of step from *test_it.py:15 in test_two: retrace: *",
+            "  trace of step from *test_it.py:15 in test_2: retrace: *",
             "    x: shape (3,) -> (4,)*",
-            "  allowed by @pytest.mark.max_traces(1, of='step') on test_it.py::test_two",
+            "  allowed by @pytest.mark.leafwise_budget(traces=1, of='step') on test_it.py::test_2",
             "test_it.py:12: leafwise.errors.RetraceError: over budget of step*",
-            "FAILED test_it.py::test_two - *RetraceError*",
+            "FAILED test_it.py::test_2 - *RetraceError*",
         ]
     )
     result.stdout.no_fnmatch_line("*leafwise_pytest.py*")
 
 
-@pytest.mark.slow
 def test_whose_events_count(project: Project) -> None:
     """`of` is a name or a function; operations of JAX itself count if they are handed over."""
     result = project.test("""
         jitted = jax.jit(lambda x: x - 1)
 
-        @pytest.mark.max_traces(0, of=jitted)
+        @pytest.mark.leafwise_budget(traces=0, of=jitted)
         def test_function(): jitted(jnp.ones(3))
 
-        @pytest.mark.max_traces(n=0, of="<lambda>")
+        @pytest.mark.leafwise_budget(traces=0, of="<lambda>")
         def test_name(): jitted(jnp.ones(4))
 
-        @pytest.mark.max_traces(0)
+        @pytest.mark.leafwise_budget(traces=0)
         def test_all(): jitted(jnp.ones(5))
 
-        @pytest.mark.max_traces(0, of=step)
+        @pytest.mark.leafwise_budget(traces=0, of=step)
         def test_other(): jitted(jnp.ones(6))
 
-        @pytest.mark.max_traces(0)
-        @pytest.mark.max_compiles(0)
+        @pytest.mark.leafwise_budget(traces=0, compiles=0)
         def test_eager(): jnp.ones((2, 7, 1, 8)).sum(axis=(0, 3))
 
-        @pytest.mark.max_compiles(0, of=jnp.linalg.det)
+        @pytest.mark.leafwise_budget(compiles=0, of=jnp.linalg.det)
         def test_handed_over(): jnp.linalg.det(jnp.ones((9, 9)))
     """)
     result.assert_outcomes(passed=2, failed=4)
@@ -61,23 +59,22 @@ def test_whose_events_count(project: Project) -> None:
         result.stdout.fnmatch_lines([f"FAILED test_it.py::test_{name} *"])
 
 
-@pytest.mark.slow
 def test_the_closest_holds(project: Project) -> None:
-    """Of markers that count the same thing that on the test holds, then its class's."""
+    """Of each kind of event, the test's own marker holds, then that of its class."""
     result = project.test("""
-        pytestmark = pytest.mark.max_traces(0, of="step")
+        pytestmark = pytest.mark.leafwise_budget(traces=0, of="step")
         step = jax.jit(step.__wrapped__)  # which has no guard against many shapes
 
-        @pytest.mark.max_traces(2, of="step")
+        @pytest.mark.leafwise_budget(traces=2, compiles=2, of="step")
         class TestSome:
             def test_class(self):
                 step(jnp.ones(3)), step(jnp.ones(4))
 
-            @pytest.mark.max_traces(1, of="step")
+            @pytest.mark.leafwise_budget(traces=1, of="step")
             def test_function(self):
                 step(jnp.ones(5)), step(jnp.ones(6))
 
-            @pytest.mark.max_traces(2)
+            @pytest.mark.leafwise_budget(traces=2)
             def test_another(self):
                 for n in (7, 8, 9):
                     step(jnp.ones(n))
@@ -85,14 +82,14 @@ def test_the_closest_holds(project: Project) -> None:
         def test_module():
             step(jnp.ones(10))
 
-        @pytest.mark.max_traces(1, of="step")
-        @pytest.mark.max_traces(0, of="step")
+        @pytest.mark.leafwise_budget(traces=1, of="step")
+        @pytest.mark.leafwise_budget(traces=0, of="step")
         def test_topmost():
             step(jnp.ones(11))
 
-        @pytest.mark.max_traces(0, of="step")
+        @pytest.mark.leafwise_budget(traces=0, of="step")
         @pytest.mark.parametrize(
-            "n", [12, pytest.param(13, marks=pytest.mark.max_traces(1, of="step"))]
+            "n", [12, pytest.param(13, marks=pytest.mark.leafwise_budget(traces=1, of="step"))]
         )
         def test_set(n):
             step(jnp.ones(n))
@@ -101,31 +98,34 @@ def test_the_closest_holds(project: Project) -> None:
     for name in ("TestSome::test_function", "TestSome::test_another", "test_module"):
         result.stdout.fnmatch_lines([f"FAILED test_it.py::{name} *"])
     result.stdout.fnmatch_lines(["over budget: 3 traces, 2 allowed", "over budget of step: 3*"])
-    result.stdout.fnmatch_lines(["*allowed by *(0, of='step') on test_it.py", "*test_set?12? *"])
+    result.stdout.fnmatch_lines(["*allowed by *(traces=0, of='step') on test_it.py"])
+    result.stdout.fnmatch_lines(["*test_set?12? *"])
+    assert "test_function\n  allowed by @pytest.mark.leafwise_budget(traces=2" in str(result.stdout)
 
 
 @pytest.mark.parametrize(
-    ("marker", "message"),
+    ("arguments", "problem"),
     [
-        ("max_traces", "@pytest.mark.max_traces(): missing a required argument: 'n'; write *"),
-        ("max_traces(1, off='step')", "@pytest.mark.max_traces(1, off='step'): got an unexpected*"),
-        ("max_traces(-1)", "budget(traces=...) takes a number of 0 or more, or None, got -1 (int)"),
-        ("max_compiles(True)", "*takes a number of 0 or more, or None, got True (bool)"),
-        ("max_compiles(1, of=3)", "budget(of=...) takes a function or a name, got 3 (int)"),
+        ("of='step'", "neither traces= nor compiles= is given"),
+        ("1", "leafwise_budget() takes 0 positional arguments but 1 was given"),
+        ("traces=1, off='step'", "leafwise_budget() got an unexpected keyword argument 'off'*"),
+        ("traces=-1", "budget(traces=...) takes a number of 0 or more, or None, got -1 (int)"),
+        ("compiles=True", "*takes a number of 0 or more, or None, got True (bool)"),
+        ("compiles=1, of=3", "budget(of=...) takes a function or a name, got 3 (int)"),
     ],
 )
-def test_wrong_arguments(project: Project, marker: str, message: str) -> None:
-    """A marker with wrong arguments fails its test, with words that name both."""
+def test_wrong_arguments(project: Project, arguments: str, problem: str) -> None:
+    """A marker with wrong arguments fails its test, with words that name both and the fix."""
+    marker = f"@pytest.mark.leafwise_budget({arguments})"
     result = project.test(f"""
-        @pytest.mark.{marker}
-        def test_it():
-            raise SystemExit  # it does not run
+        {marker}
+        def test_it(): raise SystemExit  # it does not run
 
-        def test_other():
-            pass
+        def test_other(): pass
     """)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines([f"test_it.py::test_it: {message}"])
+    fix = "write leafwise_budget(traces=1, of='step')"
+    result.stdout.fnmatch_lines([f"test_it.py::test_it: {marker}: {problem}; {fix}"])
     result.stdout.no_fnmatch_line("*another exception*")
 
 
@@ -140,11 +140,11 @@ def test_only_the_test_itself_counts(project: Project) -> None:
             yield
             step(jnp.ones(4))
 
-        @pytest.mark.max_traces(0)
+        @pytest.mark.leafwise_budget(traces=0)
         def test_it(around):
             step(jnp.ones(3))
 
-        @pytest.mark.max_traces(0, of="step")
+        @pytest.mark.leafwise_budget(traces=0, of="step")
         def test_thread():
             thread = threading.Thread(target=lambda: step(jnp.ones(5)))
             thread.start()
@@ -158,7 +158,7 @@ def test_unittest(project: Project) -> None:
     result = project.test("""
         import unittest
 
-        @pytest.mark.max_compiles(0)
+        @pytest.mark.leafwise_budget(compiles=0)
         class Case(unittest.TestCase):
             def test_over(self):
                 step(jnp.ones(3))
@@ -175,7 +175,7 @@ def test_unittest(project: Project) -> None:
                 pass
 
         class Later(unittest.IsolatedAsyncioTestCase):
-            @pytest.mark.max_traces(0, of="step")
+            @pytest.mark.leafwise_budget(traces=0, of="step")
             async def test_over(self):
                 step(jnp.ones(6))
     """)
@@ -187,7 +187,7 @@ def test_unittest(project: Project) -> None:
 def test_other_outcomes_stay(project: Project) -> None:
     """A failure, a skip and an expected failure of a test are not replaced."""
     result = project.test("""
-        pytestmark = pytest.mark.max_traces(0, of="step")
+        pytestmark = pytest.mark.leafwise_budget(traces=0, of="step")
 
         def test_fails():
             step(jnp.ones(3))
@@ -215,40 +215,40 @@ def test_misspelt(project: Project) -> None:
         def steppe(x):
             return x
 
-        @pytest.mark.max_traces(1, of="stepp")
+        @pytest.mark.leafwise_budget(traces=1, of="stepp")
         def test_misspelt():
             step(jnp.ones(3))
 
-        @pytest.mark.max_traces(0, of="steppe")
+        @pytest.mark.leafwise_budget(traces=0, of="steppe")
         def test_not_called():
             step(jnp.ones(4))
 
-        @pytest.mark.max_traces(0, of="another")
+        @pytest.mark.leafwise_budget(traces=0, of="another")
         def test_not_there(): pass
 
-        @pytest.mark.max_traces(1, of="stepp")
+        @pytest.mark.leafwise_budget(traces=1, of="stepp")
         def test_fails_anyway(): assert 0
     """)
     result.assert_outcomes(passed=2, failed=2)
+    problem = "no function named 'stepp' was traced; did you mean 'step'?"
     result.stdout.fnmatch_lines(
-        ["*(1, of='stepp') on test_it.py::test_misspelt: no function named 'stepp' was traced; *"]
+        [f"*(traces=1, of='stepp') on test_it.py::test_misspelt: {problem}"]
     )
-    result.stdout.fnmatch_lines(["*did you mean 'step'?*"])
     result.stdout.fnmatch_lines(["*assert 0"])
 
 
 def test_markers_are_registered(project: Project) -> None:
     """`--strict-markers` knows the markers, and `--markers` explains them."""
     result = project.run("--markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.max_traces(n, of=None): allow n traces in a test*"])
-    result.stdout.fnmatch_lines(["@pytest.mark.max_compiles(n, of=None): *"])
+    budget = "@pytest.mark.leafwise_budget(traces=None, compiles=None, of=None)"
+    result.stdout.fnmatch_lines([f"{budget}: allow so many traces and compiles in a test*"])
     result.stdout.fnmatch_lines(["@pytest.mark.leafwise: *"])
-    tests = "@pytest.mark.max_traces(9)\ndef test_it(): pass"
+    tests = "@pytest.mark.leafwise_budget(traces=9)\ndef test_it(): pass"
     project.test(tests, "--strict-markers", "-Werror").assert_outcomes(passed=1)
 
 
 def test_stale_captures(project: Project) -> None:
-    """`check_captures` fails a test whose function answers for an old value, and names it."""
+    """`leafwise_captures` fails a test whose function answers for an old value, and names it."""
     result = project.test("""
         table = [0.0] * 100
         scaled = lw.jit(lambda x: x * table[1], on_stale="ignore")
@@ -262,15 +262,15 @@ def test_stale_captures(project: Project) -> None:
             table[1] += 1
             scaled(1.0)
 
-        @pytest.mark.check_captures
+        @pytest.mark.leafwise_captures
         def test_raises():
             again()
 
-        @pytest.mark.check_captures(on_stale="retrace")
+        @pytest.mark.leafwise_captures(on_stale="retrace")
         def test_retraces():
             again()
 
-        @pytest.mark.check_captures(on_stale="no")
+        @pytest.mark.leafwise_captures(on_stale="no")
         def test_wrong():
             again()
 
@@ -279,9 +279,8 @@ def test_stale_captures(project: Project) -> None:
     """)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
-    result.stdout.fnmatch_lines(
-        ["*test_it.py::test_wrong: check_captures takes on_stale= *got 'no'*"]
-    )
+    wrong = "@pytest.mark.leafwise_captures: check_captures takes on_stale= *got 'no'*"
+    result.stdout.fnmatch_lines([f"*test_it.py::test_wrong: {wrong}"])
 
 
 def test_storms_are_counted_for_each_test(project: Project) -> None:
