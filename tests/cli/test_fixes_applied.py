@@ -169,7 +169,7 @@ for _ in range(2):
 step = jax.jit(lambda x, n: x * 77 + n, static_argnums=1)  # -> step = jax.jit(jnp.multiply)
 for n in (2, 3):
     step(jnp.ones(2), n)
-# keep one value, or a few
+# pass the same value each time, or a few
 step = jax.jit(lambda x, mode: x * 79, static_argnums=1)
 for mode in "ab":  # -> for mode in "bb":
     step(jnp.ones(2), mode)

@@ -151,7 +151,7 @@ def test_a_static_argument_is_made_dynamic(tried: Tried, body: str, tried_line: 
         "for n in (1, 2, 3):\n    print(step(jnp.ones(3), n))\n"
     )
     assert f"\n  {tried_line}" in text
-    assert ("  fix: keep one value; " in text) == (body == "x[:n]")
+    assert ("  fix: pass the same value each time, or make it" in text) == (body == "x[:n]")
 
 
 CALL = """\

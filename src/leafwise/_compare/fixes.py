@@ -296,17 +296,17 @@ def _with_names(value: Any, path: str) -> str:
 
 def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
     if all(is_a(value, float) and math.isnan(value) for value in (one, other)):
-        return fix("keep one NaN object, or use None: NaN is not equal to itself")
+        return fix("pass the same NaN object each time, or None: NaN is not equal to itself")
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
         return Advice(change, Fix("pass values of one type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
         model = model if is_a(other, float) else ()
-        words = "keep one value; if it is no shape or length, make it dynamic"
+        words = "pass the same value each time, or make it dynamic, unless it sets a shape"
         words += _NOT_TRAINED * len(model)
         return Advice("", Fix(words, Act.MAKE_DYNAMIC, names=model))
-    return fix("keep one value, or a few: each has a program")
+    return fix("pass the same value each time, or a few: each has its own program")
 
 
 def _shared_data(one: Any, other: Any) -> str:
