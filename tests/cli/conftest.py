@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from tests.kit.inside import Process, Recorder, make_report, to_json
+from tests.kit.pages import text_of
 
 from leafwise_cli import main
 
@@ -52,6 +53,8 @@ class Lossy:
         if getattr(children[1], "shape", ()): raise ValueError("no vectors")
         return cls(*children)
 """
+
+JSON = "--output-format=json"
 
 _NUMBERS = itertools.count()
 
@@ -120,7 +123,10 @@ class Runner:
         return self.run("-m", "leafwise", "explain", *arguments, **more)
 
     def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
-        done = self.explain("--json", "report.json", *arguments, **more)
+        """Return the report as JSON, too, and the text of its page after standard error."""
+        files = "-o", "report.json", "--html", "report.html"
+        done = self.explain(JSON, *files, *arguments, **more)
+        done.stderr += text_of(self.folder / "report.html")
         return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
 
 

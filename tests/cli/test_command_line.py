@@ -12,7 +12,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import GOOD, NOT_BUILT, Check, Outcome, Write
+from .conftest import GOOD, JSON, NOT_BUILT, Check, Outcome, Write
 
 # Without some packages.
 WITHOUT = """
@@ -47,7 +47,7 @@ def test_exit_code_0(write: Write, check: Check) -> None:
 
 def codes(run: Check, *arguments: str) -> set[int]:
     """Return the exit codes: the process's, and that in the document."""
-    outcome = run(*arguments, "--json")
+    outcome = run(*arguments, JSON)
     return {outcome.code, outcome.document["exit_code"]}
 
 
@@ -85,7 +85,7 @@ def test_an_error_of_ours(write: Write, check: Check, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("chekc",), ("check",), ("check", "--bogus"), ("check", "json", "--bogus"), ("--json",)],
+    [(), ("chekc",), ("check",), ("check", "--bogus"), ("check", "json", "--bogus"), (JSON,)],
 )
 def test_exit_code_2(arguments: tuple[str, ...], leafwise: Callable[..., Outcome]) -> None:
     """A wrong command line: 2, with the usage on standard error only."""
@@ -127,7 +127,7 @@ def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
 def test_json_is_the_record(write: Write, check: Check) -> None:
     """Each value of the record has its name; what can only be computed is added."""
     file = write(GOOD + NOT_BUILT)
-    document = check(file, "--json").document
+    document = check(file, JSON).document
     assert {"python", "jax", "notes"} < set(document)
     assert (document["version"], document["exit_code"]) == (4, 3)
     good, bad = document["classes"]
@@ -145,7 +145,7 @@ def test_json_is_the_record(write: Write, check: Check) -> None:
 def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check) -> None:
     """What a module or a constructor prints does not spoil the JSON."""
     source = verbose + GOOD + "\n    def __post_init__(self) -> None:\n        print('building')\n"
-    outcome = check(write(source), "--json")
+    outcome = check(write(source), JSON)
     assert outcome.document["exit_code"] == 0
     assert "building" in outcome.err
 
@@ -202,17 +202,27 @@ class Length:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_the_report_in_a_file(write: Write, check: Check, tmp_path: Path, form: str) -> None:
+    """With -o it has what is printed otherwise; a folder that is not there is refused first."""
+    arguments = write(GOOD + NOT_BUILT), f"--output-format={form}"
+    printed, filed = check(*arguments), check("-o", "report", *arguments)
+    assert (filed.code, filed.out) == (printed.code, "")
+    assert (tmp_path / "report").read_text(encoding="utf-8") == printed.out
+    assert check("-o", "no/report", *arguments).code == 2
+
+
 @pytest.mark.slow
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""
-    command = ("-m", "leafwise", "check", "--fields", write(RESTLESS), "--json")
+    command = ("-m", "leafwise", "check", "--fields", write(RESTLESS), JSON)
     first, second = (run(*command, PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout == second.stdout
     assert "0x" not in first.stdout
 
 
-@pytest.mark.parametrize("option", ["--quiet", "--json", "-v"])
+@pytest.mark.parametrize("option", ["--quiet", JSON, "-v"])
 def test_output_that_cannot_be_written(
     option: str, write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,8 @@ def test_a_fix_that_helps(run: Runner) -> None:
     together = {"findings": 1, "before": 2, "after": 0, "seconds": record["seconds"], "left": []}
     assert report["together"] == together
     assert (run.folder / script).read_text() == SCRIPT
-    assert sorted(each.name for each in run.folder.iterdir()) == [".git", "report.json", script]
+    names = sorted(each.name for each in run.folder.iterdir())
+    assert names == [".git", "report.html", "report.json", script]
     git(run, "apply", patch=done.stdout.encode())
     assert (run.folder / script).read_text() == FIXED
 

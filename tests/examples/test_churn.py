@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.pages import text_of
 
 pytestmark = pytest.mark.nightly  # twelve compiles of a network, in a process of their own
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,8 +24,9 @@ CAUSES = {
 
 def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     """Run the command on an example; return its report, and what it printed."""
-    report = folder / "report.json"
-    command = [sys.executable, "-m", "leafwise", "explain", "--json", str(report), script]
+    report, page = folder / "report.json", folder / "report.html"
+    options = "--output-format=json", "-o", str(report), "--html", str(page)
+    command = [sys.executable, "-m", "leafwise", "explain", *options, script]
     # One device, as on a plain machine.
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run(
@@ -32,7 +34,7 @@ def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    return found, done.stderr
+    return found, text_of(page)
 
 
 @pytest.fixture(scope="module")
