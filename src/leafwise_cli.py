@@ -237,9 +237,8 @@ def _add_explain(commands: Any) -> None:
     add("--progress", action="store_true", help="say in a pipe, too, what XLA compiles for long")
     add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
     add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
-    add("--try", dest="tries", action="store_const", const=5, help=_TRY)
-    # Not `--try N`: an option whose value may be left out would take the script for it.
-    add("--tries", type=_positive, metavar="N", help="try the N costliest findings (5)")
+    add("--try", dest="tries", action="store_true", help=_TRY)
+    add("--max-tries", type=_positive, default=5, metavar="N", help="of the N costliest (5)")
     add("--diff", action="store_true", help="also print the patch to standard output")
     add("--write", action="store_true", help="also apply the patch")
     add("--force", action="store_true", help="to files with uncommitted changes, too")

@@ -129,10 +129,10 @@ def test_several(run: Runner) -> None:
 
 @pytest.mark.nightly
 def test_only_the_costliest(run: Runner) -> None:
-    """`--tries 1` tries one finding, and shows the others as ever."""
+    """`--max-tries 1` tries one finding, and shows the others as ever."""
     lines = SCRIPT.splitlines()
     script = run.write("\n".join([*lines, *lines[5:7], ""]))
-    done, records = tried(run, "--tries", "1", script)
+    done, records = tried(run, "--max-tries", "1", script)
     assert [each and each["verdict"] for each in records] == ["confirmed", None]
     assert "  fix: " in done.stderr
 
