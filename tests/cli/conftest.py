@@ -1,10 +1,12 @@
 """Running `leafwise check` in this process, and leaving the process as it was."""
 
 import dataclasses
+import html
 import importlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -14,7 +16,6 @@ from typing import Any, TypeAlias
 
 import pytest
 from tests.kit.inside import Process, Recorder, make_report, to_json
-from tests.kit.pages import text_of
 
 from leafwise_cli import main
 
@@ -123,10 +124,11 @@ class Runner:
         return self.run("-m", "leafwise", "explain", *arguments, **more)
 
     def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
-        """Return the report as JSON, too, and the text of its page after standard error."""
+        """Return the report as JSON, too, and the text of its page with standard error."""
         files = "-o", "report.json", "--html", "report.html"
         done = self.explain(JSON, *files, *arguments, **more)
-        done.stderr += text_of(self.folder / "report.html")
+        page = (self.folder / "report.html").read_text(encoding="utf-8")
+        done.stderr += html.unescape(re.sub("<[^>]+>", "", page))
         return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
 
 

@@ -38,11 +38,14 @@ def run(*argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_exit_code_0(write: Write, check: Check) -> None:
-    """All as promised: 0, and the last line says so; standard error stays empty."""
-    outcome = check(write(GOOD))
+    """All as promised: 0, and the last line says so, in a file with -o; no standard error."""
+    outcome = check(file := write(GOOD))
     assert outcome.code == 0
     assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as promised"
     assert not outcome.err
+    assert check(file, "-o", "report") == Outcome(0, "", "")
+    assert Path("report").read_text(encoding="utf-8") == outcome.out
+    assert check(file, "-o", "no/report").code == 2
 
 
 def codes(run: Check, *arguments: str) -> set[int]:
@@ -202,16 +205,6 @@ class Length:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("form", ["text", "json", "github"])
-def test_the_report_in_a_file(write: Write, check: Check, tmp_path: Path, form: str) -> None:
-    """With -o it has what is printed otherwise; a folder that is not there is refused first."""
-    arguments = write(GOOD + NOT_BUILT), f"--output-format={form}"
-    printed, filed = check(*arguments), check("-o", "report", *arguments)
-    assert (filed.code, filed.out) == (printed.code, "")
-    assert (tmp_path / "report").read_text(encoding="utf-8") == printed.out
-    assert check("-o", "no/report", *arguments).code == 2
-
-
 @pytest.mark.slow
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""

@@ -109,18 +109,16 @@ def test_the_files(run: Runner) -> None:
         step(2)
         """
     )
-    names = "r.json", "r.html"
-    done = run.explain("--output-format=json", "-o", names[0], "--html", names[1], script)
+    done, report = run.report(script)
     assert done.returncode == 0
-    texts = [(run.folder / name).read_text(encoding="utf-8") for name in names]
-    for text in texts:
+    page = (run.folder / "report.html").read_text(encoding="utf-8")
+    for text in (json.dumps(report), page):
         assert "step" in text
         assert "rate" in text
-    report = json.loads(texts[0])
     assert report["program"] == "script.py"
     assert (report["version"], report["exit"], report["ended"]) == (1, 0, "")
-    assert texts[1].lstrip().startswith("<!")
-    assert "</html>" in texts[1]
+    assert page.lstrip().startswith("<!")
+    assert "</html>" in page
 
 
 @pytest.mark.parametrize(
@@ -141,6 +139,14 @@ def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], wo
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert "it ran" not in done.stdout
+
+
+def test_the_page_on_an_error_of_jax(run: Runner) -> None:
+    """The last line leads to it; of another error there is none."""
+    for line in ("jax.jit(len)('a')", "raise TypeError('of the user')"):
+        *_, last = run.explain(run.write(f"import jax\n{line}")).stderr.splitlines()
+        is_linked = last.startswith("leafwise: docs: https:") and "/#is-not-a-valid-jax" in last
+        assert is_linked is ("jit" in line)
 
 
 @pytest.mark.nightly

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.pages import text_of
 
 pytestmark = pytest.mark.nightly  # twelve compiles of a network, in a process of their own
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,7 +33,7 @@ def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    return found, text_of(page)
+    return found, page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

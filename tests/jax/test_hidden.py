@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.kit.pages import text_of
 
 HERE = Path(__file__).parent
 
@@ -163,7 +162,7 @@ def explain(folder: Path, script: Path, hidden: str = "") -> Ran:
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(file.read_text(encoding="utf-8"))
-    return Ran(done.stdout, text_of(page), report)
+    return Ran(done.stdout, page.read_text(encoding="utf-8"), report)
 
 
 @pytest.fixture(scope="module")

@@ -128,7 +128,10 @@ def explain(options: argparse.Namespace) -> int:
             sys.stderr.flush()
         except (BrokenPipeError, SystemExit):  # rich turns the one into the other
             leafwise_cli.discard(sys.stderr)
-    return code or _failed(report, options)
+    code = code or _failed(report, options)
+    if report.docs:
+        print(f"leafwise: docs: {report.docs}", file=sys.stderr)
+    return code
 
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
