@@ -238,7 +238,7 @@ def _add_explain(commands: Any) -> None:
     add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
     add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
     add("--try", dest="tries", action="store_true", help=_TRY)
-    add("--max-tries", type=_positive, default=5, metavar="N", help="of the N costliest (5)")
+    add("--max-tries", type=_positive, default=5, metavar="N", help="the N costliest findings (5)")
     add("--diff", action="store_true", help="also print the patch to standard output")
     add("--write", action="store_true", help="also apply the patch")
     add("--force", action="store_true", help="to files with uncommitted changes, too")
