@@ -14,6 +14,7 @@ from rows import Row
 TABLE: Final = "check"
 _TARGET: Final = 0.7
 _LIBRARIES: Final = ("optax", "flax.nnx", "equinox.nn")
+_AS_JSON: Final = "--output-format=json"
 _ONE_CLASS: Final = "equinox.nn:Dropout"
 
 
@@ -38,7 +39,7 @@ def _check(target: str, found: Path) -> float:
     """Return the CPU time of a check; what it found, right or wrong, goes to a file."""
     run = (
         "import subprocess, sys; "
-        f"subprocess.run([sys.executable, *{[*COMMAND, 'check', target, '--json']!r}], "
+        f"subprocess.run([sys.executable, *{[*COMMAND, 'check', target, _AS_JSON]!r}], "
         f"stdout=open({str(found)!r}, 'w'), stderr=subprocess.DEVNULL)"
     )
     return cpu_seconds(["-c", run], os.environ)

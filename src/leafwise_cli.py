@@ -12,7 +12,7 @@ import importlib.util
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
@@ -183,13 +183,17 @@ def _add_check(commands: Any) -> _Parser:
     add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
     add("-v", "--verbose", action="store_true", help="show each change")
     add("-q", "--quiet", action="store_true", help="show only what is wrong")
-    add("--json", action="store_true", help="print JSON: --output-format=json")
-    add("--output-format", choices=("text", "json", "github"), default="text", help=_FORMAT)
+    _add_outputs(add, "standard output")
     return check
 
 
+def _add_outputs(add: Callable[..., object], stream: str) -> None:
+    add("-o", "--output", metavar="FILE", type=_no_script, help=f"write there, not to {stream}")
+    formats = "github: annotations of GitHub Actions, one for each finding or difference"
+    add("--output-format", choices=("text", "json", "github"), default="text", help=formats)
+
+
 _TRY: Final = "run the script again with each fix that is an edit, and say what that saves"
-_FORMAT: Final = "github: annotations of GitHub Actions, one for each finding"
 
 
 def _positive(text: str) -> int:
@@ -227,17 +231,14 @@ def _add_explain(commands: Any) -> None:
         action="store_true",
         help="also compare each call with the program that answers it, types and all",
     )
-    add("-o", "--output", metavar="FILE", help="write the report there, not to standard error")
-    add("-q", "--quiet", action="store_true", help="print no report: for the files alone")
-    add("--output-format", choices=("text", "github"), default="text", help=_FORMAT)
-    add("--json", metavar="FILE", type=_no_script, help="write the report as JSON")
-    add("--html", metavar="FILE", type=_no_script, help="write the report as one HTML page")
+    _add_outputs(add, "standard error")
+    add("-q", "--quiet", action="store_true", help="print no report")
+    add("--html", metavar="FILE", type=_no_script, help="also write it as one HTML page")
     add("--progress", action="store_true", help="say in a pipe, too, what XLA compiles for long")
     add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
     add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
-    add("--try", dest="tries", action="store_const", const=5, help=_TRY)
-    # Not `--try N`: an option whose value may be left out would take the script for it.
-    add("--tries", type=_positive, metavar="N", help="try the N costliest findings (5)")
+    add("--try", dest="tries", action="store_true", help=_TRY)
+    add("--max-tries", type=_positive, default=5, metavar="N", help="the N costliest findings (5)")
     add("--diff", action="store_true", help="also print the patch to standard output")
     add("--write", action="store_true", help="also apply the patch")
     add("--force", action="store_true", help="to files with uncommitted changes, too")
@@ -249,11 +250,9 @@ def _add_explain(commands: Any) -> None:
 
 
 def _no_script(name: str) -> str:
-    """Return the name of a file to write; one of a script was meant to be run."""
+    """Return the name of a file to write; one of a script was meant to be read or run."""
     if name.endswith((".py", ".ipynb")):
-        raise argparse.ArgumentTypeError(
-            f"this would write over {name}: name the file to write first, then the script"
-        )
+        raise argparse.ArgumentTypeError(f"this would write over {name}: name a file to write")
     return name
 
 
@@ -262,14 +261,13 @@ def _add_compare(commands: Any) -> None:
         "compare",
         help="say why the second run of a script compiled other programs, or missed the cache",
         description=(
-            "Compares two reports of `leafwise explain --json`: versions, environment, flags and "
-            "configuration, and of each program arguments, captures and operations, and its key in "
-            "JAX's persistent cache."
+            "Compares two reports of `leafwise explain --output-format json`: versions, "
+            "environment, flags and configuration, and of each program arguments, captures and "
+            "operations, and its key in JAX's persistent cache."
         ),
         epilog="Exit code: 0 nothing differs, 1 something differs, 2 usage.",
     )
     add = compare.add_argument
     add("first", metavar="RUN1.json", help="the first run")
     add("second", metavar="RUN2.json", help="the second run")
-    add("--json", action="store_true", help="print JSON")
-    add("-o", "--output", metavar="FILE", help="write there, not to standard output")
+    _add_outputs(add, "standard output")

@@ -1,10 +1,12 @@
 """Running `leafwise check` in this process, and leaving the process as it was."""
 
 import dataclasses
+import html
 import importlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -52,6 +54,8 @@ class Lossy:
         if getattr(children[1], "shape", ()): raise ValueError("no vectors")
         return cls(*children)
 """
+
+JSON = "--output-format=json"
 
 _NUMBERS = itertools.count()
 
@@ -120,7 +124,11 @@ class Runner:
         return self.run("-m", "leafwise", "explain", *arguments, **more)
 
     def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
-        done = self.explain("--json", "report.json", *arguments, **more)
+        """Return the report as JSON, too, and the text of its page with standard error."""
+        files = "-o", "report.json", "--html", "report.html"
+        done = self.explain(JSON, *files, *arguments, **more)
+        page = (self.folder / "report.html").read_text(encoding="utf-8")
+        done.stderr += html.unescape(re.sub("<[^>]+>", "", page))
         return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
 
 

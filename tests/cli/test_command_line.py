@@ -12,7 +12,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import GOOD, NOT_BUILT, Check, Outcome, Write
+from .conftest import GOOD, JSON, NOT_BUILT, Check, Outcome, Write
 
 # Without some packages.
 WITHOUT = """
@@ -38,16 +38,19 @@ def run(*argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_exit_code_0(write: Write, check: Check) -> None:
-    """All as promised: 0, and the last line says so; standard error stays empty."""
-    outcome = check(write(GOOD))
+    """All as promised: 0, and the last line says so, in a file with -o; no standard error."""
+    outcome = check(file := write(GOOD))
     assert outcome.code == 0
     assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as promised"
     assert not outcome.err
+    assert check(file, "-o", "report") == Outcome(0, "", "")
+    assert Path("report").read_text(encoding="utf-8") == outcome.out
+    assert check(file, "-o", "no/report").code == 2
 
 
 def codes(run: Check, *arguments: str) -> set[int]:
     """Return the exit codes: the process's, and that in the document."""
-    outcome = run(*arguments, "--json")
+    outcome = run(*arguments, JSON)
     return {outcome.code, outcome.document["exit_code"]}
 
 
@@ -85,7 +88,7 @@ def test_an_error_of_ours(write: Write, check: Check, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("chekc",), ("check",), ("check", "--bogus"), ("check", "json", "--bogus"), ("--json",)],
+    [(), ("chekc",), ("check",), ("check", "--bogus"), ("check", "json", "--bogus"), (JSON,)],
 )
 def test_exit_code_2(arguments: tuple[str, ...], leafwise: Callable[..., Outcome]) -> None:
     """A wrong command line: 2, with the usage on standard error only."""
@@ -127,7 +130,7 @@ def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
 def test_json_is_the_record(write: Write, check: Check) -> None:
     """Each value of the record has its name; what can only be computed is added."""
     file = write(GOOD + NOT_BUILT)
-    document = check(file, "--json").document
+    document = check(file, JSON).document
     assert {"python", "jax", "notes"} < set(document)
     assert (document["version"], document["exit_code"]) == (4, 3)
     good, bad = document["classes"]
@@ -145,7 +148,7 @@ def test_json_is_the_record(write: Write, check: Check) -> None:
 def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check) -> None:
     """What a module or a constructor prints does not spoil the JSON."""
     source = verbose + GOOD + "\n    def __post_init__(self) -> None:\n        print('building')\n"
-    outcome = check(write(source), "--json")
+    outcome = check(write(source), JSON)
     assert outcome.document["exit_code"] == 0
     assert "building" in outcome.err
 
@@ -205,14 +208,14 @@ class Length:
 @pytest.mark.slow
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""
-    command = ("-m", "leafwise", "check", "--fields", write(RESTLESS), "--json")
+    command = ("-m", "leafwise", "check", "--fields", write(RESTLESS), JSON)
     first, second = (run(*command, PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout == second.stdout
     assert "0x" not in first.stdout
 
 
-@pytest.mark.parametrize("option", ["--quiet", "--json", "-v"])
+@pytest.mark.parametrize("option", ["--quiet", JSON, "-v"])
 def test_output_that_cannot_be_written(
     option: str, write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import Explained, Outcome
+from .conftest import JSON, Explained, Outcome
 
 Leafwise = Callable[..., Outcome]
 X = np.ones(3, np.float32)
@@ -69,7 +69,7 @@ def run(explained: Explained, tmp_path: Path) -> Callable[..., str]:
 
 def compared(leafwise: Leafwise, *files: str) -> dict[str, Any]:
     """Return what differs, and check the exit code."""
-    outcome = leafwise("compare", "--json", *files)
+    outcome = leafwise("compare", JSON, *files)
     assert outcome.code == bool(outcome.document["causes"])
     assert outcome.document["version"] == 1
     return outcome.document
@@ -301,7 +301,7 @@ def test_files_that_cannot_be_compared(
             assert (outcome.code, outcome.out) == (2, ""), name
             assert words in outcome.err
             assert name in outcome.err
-            assert "fix: leafwise explain --json" in outcome.err
+            assert "fix: leafwise explain --output-format json -o" in outcome.err
     outcome = leafwise("compare", good, "nowhere.json")
     assert outcome.code == 2
     assert "cannot read nowhere.json: " in outcome.err
@@ -309,12 +309,14 @@ def test_files_that_cannot_be_compared(
 
 
 def test_output_goes_to_a_file(run: Callable[..., str], leafwise: Leafwise, tmp_path: Path) -> None:
-    """With -o standard output stays empty; a folder that is not there is refused first."""
+    """With -o standard output stays empty; for GitHub a difference is at the line of a program."""
     files = run(), run(rate=9.0)
     outcome = leafwise("compare", "-o", "differs.txt", *files)
     assert (outcome.code, outcome.out) == (1, "")
     assert "capture rate: 2.0 -> 9.0" in (tmp_path / "differs.txt").read_text(encoding="utf-8")
     assert leafwise("compare", "-o", "no/folder.txt", *files).code == 2
+    shown = leafwise("compare", "--output-format=github", *files).out
+    assert ",title=capture::capture rate: 2.0 -> 9.0%0A  step (" in shown
 
 
 # ------------------------------------------------------------------------ real runs
@@ -344,7 +346,7 @@ def explain(folder: Path, name: str, *arguments: str, **environment: str) -> str
     """Run the script, and return its report."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    command = [sys.executable, "-m", "leafwise", "explain", "-q", "--json", name, "script.py"]
+    command = [sys.executable, "-m", "leafwise", "explain", JSON, "-o", name, "script.py"]
     subprocess.run(
         [*command, *arguments],
         cwd=folder,

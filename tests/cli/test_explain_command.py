@@ -69,11 +69,11 @@ def test_the_script_is_run_as_python_runs_it(run: Runner) -> None:
             print("guarded")
         """
     )
-    arguments = [script, "one", "--json", "-m", "--", "--help"]
+    arguments = [script, "one", "--html", "-m", "--", "--help"]
     plain, explained = run.run(*arguments), run.explain(*arguments)
     assert plain.returncode == explained.returncode == 0
     assert explained.stdout == plain.stdout
-    assert "--json behind script.py is an option of the script" in explained.stderr
+    assert "--html behind script.py is an option of the script" in explained.stderr
 
 
 @pytest.mark.nightly
@@ -109,18 +109,16 @@ def test_the_files(run: Runner) -> None:
         step(2)
         """
     )
-    names = "r.json", "r.html"
-    done = run.explain("--json", names[0], "--html", names[1], script)
+    done, report = run.report(script)
     assert done.returncode == 0
-    texts = [(run.folder / name).read_text(encoding="utf-8") for name in names]
-    for text in texts:
+    page = (run.folder / "report.html").read_text(encoding="utf-8")
+    for text in (json.dumps(report), page):
         assert "step" in text
         assert "rate" in text
-    report = json.loads(texts[0])
     assert report["program"] == "script.py"
     assert (report["version"], report["exit"], report["ended"]) == (1, 0, "")
-    assert texts[1].lstrip().startswith("<!")
-    assert "</html>" in texts[1]
+    assert page.lstrip().startswith("<!")
+    assert "</html>" in page
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_the_files(run: Runner) -> None:
         (["missing.py"], "there is no file missing.py"),
         (["-m", "no_such_module"], "no_such_module"),
         (["--html", ".", "script.py"], "cannot write ."),
-        (["--json", "script.py"], "argument --json: this would write over script.py"),
+        (["-o", "script.py"], "argument -o/--output: this would write over script.py"),
     ],
     ids=["script", "module", "is a folder", "is the script"],
 )
@@ -141,6 +139,14 @@ def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], wo
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert "it ran" not in done.stdout
+
+
+def test_the_page_on_an_error_of_jax(run: Runner) -> None:
+    """The last line leads to it; of another error there is none."""
+    for line in ("jax.jit(len)('a')", "raise TypeError('of the user')"):
+        *_, last = run.explain(run.write(f"import jax\n{line}")).stderr.splitlines()
+        is_linked = last.startswith("leafwise: docs: https:") and "/#is-not-a-valid-jax" in last
+        assert is_linked is ("jit" in line)
 
 
 @pytest.mark.nightly
@@ -158,13 +164,9 @@ for _ in range(3):
     lr = lr / 2
 """
     )
-    plain, done = (
-        run.explain(*options, "--json", "report.json", "--html", "report.html", script)
-        for options in ((), ("--captures",))
-    )
+    (plain, _), (done, report) = (run.report(*options, script) for options in ((), ("--captures",)))
     assert plain.returncode == done.returncode == 0, done.stderr
     assert "stale" not in plain.stderr
-    report = json.loads((run.folder / "report.json").read_text(encoding="utf-8"))
     (found,) = [each for each in report["captures"] if each["function"] == "step"]
     assert found["nbytes"] == 600 * 600 * 4
     assert {"lr", "table"} <= {each["name"] for each in found["captures"]}
@@ -198,8 +200,9 @@ def test_the_gate(run: Runner, leafwise: Check) -> None:
         (["--fail-on", "recompile"], 1, "2 findings with a recompile, 0 allowed\n"),
         (["--fail-on", "recompile", "--allow", "2"], 0, ""),
     ):
-        done = leafwise("explain", "-q", *options, "--json", "r.json", "records")
+        done = leafwise("explain", *options, "--output-format=json", "-o", "r.json", "records")
         assert (done.code, words in done.err) == (code, True), done.err
         report = json.loads((run.folder / "r.json").read_text(encoding="utf-8"))
         assert len(report["findings"]) == 2
+    assert json.loads(leafwise("explain", "--output-format=json", "records").err) == report
     assert run.explain("-q", "--fail-on", "recompile", script, "5").returncode == 5

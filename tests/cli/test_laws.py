@@ -70,7 +70,7 @@ def two(write: Write, check_all: Check, asked: list[Any]) -> Callable[..., Outco
 def test_all_laws_and_all_fields(write: Write, check_all: Check, asked: list[Any]) -> None:
     """By default every law is tried, and every field is changed; both numbers reach Hypothesis."""
     file = write(SOURCE)
-    outcome = check_all(file, "--json")
+    outcome = check_all(file, "--output-format=json")
     assert outcome.code == 0
     assert [each["law"] for each in asked] == [*Law, *Law]
     assert {(each["examples"], each["seed"]) for each in asked} == {(EXAMPLES, 0)}
@@ -99,7 +99,7 @@ def test_narrowed(
     arguments: list[str], laws: list[Law], fields: str, two: Callable[..., Outcome]
 ) -> None:
     """Options choose the parts, the laws and the fields."""
-    outcome = two("--json", *arguments)
+    outcome = two("--output-format=json", *arguments)
     assert outcome.code == 0
     classes = outcome.document["classes"]
     tried = [result["law"] for entry in classes for result in entry["laws"]]
@@ -140,7 +140,7 @@ def test_a_field_that_no_class_has(two: Callable[..., Outcome]) -> None:
 @pytest.mark.slow
 def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
     """A field need not be in every class; a class that was not built may have it."""
-    outcome = check_all(write(SOURCE), "--field", "y", "--json")
+    outcome = check_all(write(SOURCE), "--field", "y", "--output-format=json")
     assert outcome.code == 0
     assert [len(entry["rows"]) > 0 for entry in outcome.document["classes"]] == [False, True]
     refusing = "    def __post_init__(self): raise ValueError('no')\n"
@@ -195,7 +195,7 @@ def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
                 while True: pass
         """
     file = write(slow)
-    outcome = check(file, write(SOURCE), "--timeout", "2", "--json")
+    outcome = check(file, write(SOURCE), "--timeout", "2", "--output-format=json")
     assert outcome.code == 3
     first, *others = outcome.document["classes"]
     assert "took longer than 2 seconds" in first["error"]
@@ -236,7 +236,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     assert "interrupted, 1 class to go" in outcome.out
     assert "P(x=" in outcome.out
     seen.clear()
-    document = check_all(file, "--fields", "--json").document
+    document = check_all(file, "--fields", "--output-format=json").document
     assert (document["interrupted"], document["exit_code"]) == (True, 130)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
 

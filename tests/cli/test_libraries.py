@@ -154,7 +154,7 @@ class Plain: ...
 
 def test_found_in_a_module(write: Write, check: Check) -> None:
     """A module gives its classes of any library; a named tuple of no arrays is left out."""
-    outcome = check(write(SOURCE), "--json")
+    outcome = check(write(SOURCE), "--output-format=json")
     assert outcome.code == 0
     assert outcome.names == ["Native", "Hand", "State", "Record"]
     *others, record = outcome.document["classes"]
@@ -167,7 +167,7 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
     """Named on the command line, alone or beside its file, it is not checked, as any other."""
     file = write(SOURCE)
     for targets in ([f"{file}:Record"], [file, f"{file}:Record"]):
-        outcome = check(*targets, "--json")
+        outcome = check(*targets, "--output-format=json")
         assert outcome.code == 3
         (record,) = [
             entry for entry in outcome.document["classes"] if entry["name"].endswith("Record")
@@ -177,7 +177,7 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
 
 def test_equinox_layers(check: Check) -> None:
     """A layer is built and changed; those that are abstract are passed over."""
-    outcome = check("equinox.nn:Dropout", "--json")
+    outcome = check("equinox.nn:Dropout", "--output-format=json")
     assert outcome.code == 0, outcome.out
     assert outcome.document["classes"][0]["rows"]
     from tests.kit.inside import find_targets

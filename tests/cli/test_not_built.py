@@ -166,7 +166,7 @@ def test_values_of_the_instances_in_the_module(write: Any, check: Any) -> None:
         FIELDS = [Field(jnp.ones(number), object.__new__(Opaque)) for number in (1, 2)]
         ONE, TWO = FIELDS
     """)
-    outcome = check(file, "--json")
+    outcome = check(file, "--output-format=json")
     assert outcome.code == 0, outcome.out
     (entry,) = outcome.document["classes"]
     assert {row["field"] for row in entry["rows"]} == {"data", "unit"}

@@ -25,7 +25,7 @@ def test_a_prediction_that_is_blind(
     """If all changes are predicted to reuse the program, each retrace is a mismatch."""
     explain = lw.types.Signature.explain
     monkeypatch.setattr(lw.types.Signature, "explain", lambda after, _: explain(after, after))
-    outcome = check(write(GOOD), "--json")
+    outcome = check(write(GOOD), "--output-format=json")
     assert outcome.code == 1
     rows = outcome.document["classes"][0]["rows"]
     wrong = {(row["field"], row["kind"]) for row in rows if row["verdict"] == "mismatch"}

@@ -1,4 +1,4 @@
-"""What `leafwise explain --json` keeps of each program."""
+"""What a report as JSON keeps of each program."""
 
 import json
 from typing import Any

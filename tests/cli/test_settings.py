@@ -22,7 +22,7 @@ def laws_of(outcome: Outcome) -> list[str]:
 def test_without_a_law(write: Write, check_all: Check) -> None:
     """Laws that are named are not tried, and no unknown one is taken for one."""
     file = write(BROKEN)
-    outcome = check_all(file, *LAWS, "--without", "no-hidden-state", "--json")
+    outcome = check_all(file, *LAWS, "--without", "no-hidden-state", "--output-format=json")
     assert (outcome.code, laws_of(outcome)) == (0, ["key-paths", "post-init"])
     outcome = check_all(file, "--law", "copies", "--without", "copies")
     assert (outcome.code, outcome.out) == (2, "")
@@ -38,15 +38,15 @@ def test_settings_of_the_project(
     """They are found from below, stand for the options, and the command line adds to them."""
     file = write(GOOD)
     settings(f'targets = ["{file}"]\nwithout = ["key-paths"]\nexamples = 2')
-    outcome = check_all(*LAWS, "--json")
+    outcome = check_all(*LAWS, "--output-format=json")
     assert (outcome.code, laws_of(outcome)) == (0, ["post-init", "no-hidden-state"])
     (tmp_path / "sub" / "deeper").mkdir(parents=True)
     (tmp_path / "sub" / "pyproject.toml").write_text("[project]\nname = 'it'\n")
     monkeypatch.chdir(tmp_path / "sub" / "deeper")
-    outcome = check_all(*LAWS, "--json", "--without", "post-init")
+    outcome = check_all(*LAWS, "--output-format=json", "--without", "post-init")
     assert (outcome.code, laws_of(outcome)) == (0, ["no-hidden-state"])
     other = write(GOOD.replace("Good", "Other"))
-    outcome = check_all(str(tmp_path / other), *LAWS, "--json")
+    outcome = check_all(str(tmp_path / other), *LAWS, "--output-format=json")
     assert outcome.names == ["Other"], "targets of the command line alone"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import GOOD, Check, Outcome, Write
+from .conftest import GOOD, JSON, Check, Outcome, Write
 
 ONE = """
 @lw.pytree
@@ -47,7 +47,7 @@ def test_what_is_found(
     file = write(TWO + "\nAlias = First\n")
     below = write(ONE, "below/deep_models.py")
     places = {"file": file, "module": file.removesuffix(".py"), "root": tmp_path, "below": below}
-    outcome = check(*(each.format(**places) for each in targets), "--json")
+    outcome = check(*(each.format(**places) for each in targets), JSON)
     assert (outcome.code, outcome.names) == (0, names)
 
 
@@ -65,16 +65,16 @@ def test_nested_classes(write: Write, check: Check) -> None:
                     n: lw.Static[int] = 2
         """
     )
-    assert check(file, "--json").names == ["Outer.Inner", "Outer.Inner.Innermost"]
-    assert check(f"{file}:Outer.Inner.Innermost", "--json").names == ["Outer.Inner.Innermost"]
+    assert check(file, JSON).names == ["Outer.Inner", "Outer.Inner.Innermost"]
+    assert check(f"{file}:Outer.Inner.Innermost", JSON).names == ["Outer.Inner.Innermost"]
 
 
 def test_imported_classes_are_not_counted(write: Write, check: Check) -> None:
     """A class that a file only imports is checked where it is defined."""
     source = write(ONE).removesuffix(".py")
     importer = write(f"from {source} import Only\n\n{TWO}")
-    assert check(importer, "--json").names == ["First", "Second"]
-    assert check(f"{importer}:Only", "--json").names == ["Only"], "naming it is another matter"
+    assert check(importer, JSON).names == ["First", "Second"]
+    assert check(f"{importer}:Only", JSON).names == ["Only"], "naming it is another matter"
 
 
 def test_registered_classes(write: Write, check: Check) -> None:
@@ -100,7 +100,7 @@ def test_registered_classes(write: Write, check: Check) -> None:
         lw.register(Foreign, dynamic=["x"], static=["n"])
         """
     )
-    outcome = check(file, "--json")
+    outcome = check(file, JSON)
     assert outcome.code == 0
     assert sorted(outcome.names) == ["Foreign", "Pair"]
     for entry in outcome.document["classes"]:
@@ -124,7 +124,7 @@ class Data:
 class Child(Only): ...
 """
     )
-    assert check(file, "--json").names == ["Only"]
+    assert check(file, JSON).names == ["Only"]
     for name, words in (("Plain", "@lw.pytree"), ("Missing", "its pytree classes: Only")):
         outcome = check(f"{file}:{name}")
         assert outcome.code == 2
@@ -135,7 +135,7 @@ def test_a_file_named_like_a_loaded_module(write: Write, check: Check) -> None:
     """A file may have the name of a module in use, which stays what it was."""
     before = sys.modules["json"]
     file = write(TWO, "shadows/json.py")
-    assert check(file, "--json").names == ["First", "Second"]
+    assert check(file, JSON).names == ["First", "Second"]
     assert sys.modules["json"] is before
 
 
@@ -154,7 +154,7 @@ def test_files_that_cannot_be_imported(source: str, words: str, write: Write, ch
     file = write(source)
     for target in (file, file.removesuffix(".py")):
         before = set(sys.modules)
-        outcome = check(target, "--json")
+        outcome = check(target, JSON)
         assert outcome.code == 2
         assert not outcome.out
         assert outcome.err.startswith(f"leafwise check: {target}")
@@ -216,7 +216,7 @@ class Square(Base):
 def test_abstract_classes_are_left_to_their_subclasses(write: Write, check: Check) -> None:
     """A file with an abstract base and a protocol passes; named alone, the base is not checked."""
     file = write(ABSTRACT)
-    outcome = check(file, "--json")
+    outcome = check(file, JSON)
     assert (outcome.code, outcome.names) == (0, ["Square"])
     outcome = check(f"{file}:Base")
     assert outcome.code == 3
@@ -258,7 +258,7 @@ def package(write: Write, top: str) -> None:
 def test_packages_with_what_is_below(write: Write, check: Check) -> None:
     """All modules below a package are checked; what cannot be imported is told with the reason."""
     package(write, "below_a")
-    outcome = check("below_a", "--json")
+    outcome = check("below_a", JSON)
     assert not hasattr(sys, "ran")
     assert outcome.code == 3
     *modules, only, shown, hidden, loose, deep = names_of(outcome)
@@ -289,7 +289,7 @@ def test_directories(write: Write, check: Check) -> None:
     write(ONE, "sources/.hidden/script.py")
     write("raise SystemExit", "sources/not-a-module.py")
     for target in ("sources", "sources/", "./sources"):
-        outcome = check(target, "--json")
+        outcome = check(target, JSON)
         assert not hasattr(sys, "ran")
         assert outcome.code == 3
         assert sorted(outcome.names[2:]) == ["Deep", "Hidden", "Loose", "Only", "Only", "Shown"]
@@ -301,17 +301,17 @@ def test_directories(write: Write, check: Check) -> None:
 def test_a_directory_with_a_name_of_python(write: Write, check: Check) -> None:
     """A folder named as a module of Python is meant where it exists, the module elsewhere."""
     write(ONE, "colorsys/one.py")
-    assert names_of(check("colorsys", "--json")) == ["colorsys/one.py:Only"]
+    assert names_of(check("colorsys", JSON)) == ["colorsys/one.py:Only"]
     assert "no pytree class" in check("keyword").err
 
 
 def test_a_file_of_a_package(write: Write, check: Check) -> None:
     """It is imported as a module of the package, whose relative imports work."""
     package(write, "below_c")
-    outcome = check("below_c/sub/deep.py", "below_c.sub.deep", "--json")
+    outcome = check("below_c/sub/deep.py", "below_c.sub.deep", JSON)
     assert (outcome.code, names_of(outcome)) == (0, ["below_c/sub/deep.py:Deep"])
     assert sys.modules["below_c.models"].Hidden
-    assert names_of(check("below_c/__init__.py:Shown", "--json")) == ["below_c/__init__.py:Shown"]
+    assert names_of(check("below_c/__init__.py:Shown", JSON)) == ["below_c/__init__.py:Shown"]
 
 
 def test_packages_that_share_a_name(write: Write, check: Check) -> None:
@@ -321,7 +321,7 @@ def test_packages_that_share_a_name(write: Write, check: Check) -> None:
         write("", f"{place}/alike_package/__init__.py")
         write(ONE, f"{place}/alike_package/models.py")
         write(f"from .models import Only\n{TWO}", f"{place}/alike_package/more.py")
-    outcome = check("one", "two", "--json")
+    outcome = check("one", "two", JSON)
     assert outcome.code == 0
     assert outcome.names == ["Only", "Only", "First", "Second"] * 2
 
@@ -329,7 +329,7 @@ def test_packages_that_share_a_name(write: Write, check: Check) -> None:
 def test_a_target_without_classes(write: Write, check: Check) -> None:
     """Beside one that has some, it is a note; alone, or with others like it, an error."""
     file, empty = write(ONE), write("")
-    outcome = check("json", file, empty, "--json")
+    outcome = check("json", file, empty, JSON)
     assert (outcome.code, outcome.names) == (0, ["Only"])
     notes = [f"{name}: no pytree class is defined in it" for name in ("json", empty)]
     assert outcome.document["notes"] == notes
@@ -350,7 +350,7 @@ def test_modules_that_are_not_to_blame(write: Write, check: Check) -> None:
     write(
         f"{extra}    raise ModuleNotFoundError('pip install brax') from error", "notes_package/x.py"
     )
-    outcome = check("notes_package", "--json")
+    outcome = check("notes_package", JSON)
     assert (outcome.code, outcome.names) == (0, ["Good"])
     notes = [note.partition(":")[0] for note in outcome.document["notes"]]
     assert notes == [f"notes_package.{each}" for each in ("exits", "flags", "x")]

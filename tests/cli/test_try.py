@@ -70,7 +70,8 @@ def test_a_fix_that_helps(run: Runner) -> None:
     together = {"findings": 1, "before": 2, "after": 0, "seconds": record["seconds"], "left": []}
     assert report["together"] == together
     assert (run.folder / script).read_text() == SCRIPT
-    assert sorted(each.name for each in run.folder.iterdir()) == [".git", "report.json", script]
+    names = sorted(each.name for each in run.folder.iterdir())
+    assert names == [".git", "report.html", "report.json", script]
     git(run, "apply", patch=done.stdout.encode())
     assert (run.folder / script).read_text() == FIXED
 
@@ -128,10 +129,10 @@ def test_several(run: Runner) -> None:
 
 @pytest.mark.nightly
 def test_only_the_costliest(run: Runner) -> None:
-    """`--tries 1` tries one finding, and shows the others as ever."""
+    """`--max-tries 1` tries one finding, and shows the others as ever."""
     lines = SCRIPT.splitlines()
     script = run.write("\n".join([*lines, *lines[5:7], ""]))
-    done, records = tried(run, "--tries", "1", script)
+    done, records = tried(run, "--max-tries", "1", script)
     assert [each and each["verdict"] for each in records] == ["confirmed", None]
     assert "  fix: " in done.stderr
 

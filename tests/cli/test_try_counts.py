@@ -45,7 +45,7 @@ def tried(reported: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.Monk
     def try_fixes(text: str, **options: Any) -> tuple[Any, str]:
         file = tmp_path / f"script_{len(text)}.py"
         file.write_text(text)
-        wanted = {"tries": 5, "diff": False, "write": False, "force": True}
+        wanted = {"max_tries": 5, "diff": False, "write": False, "force": True}
         namespace = argparse.Namespace(**(wanted | options))
         report, _ = trial.run_and_try(Script(str(file), [], is_module=False), {}, namespace)
         shown = io.StringIO()
@@ -131,7 +131,7 @@ def test_what_is_not_tried_is_said(tried: Tried) -> None:
     _, text = tried(UNTRIED)
     assert "not tried: 1 finding, of which no edit is known" in text
     twice = EARLIER.format("print(draw(jnp.float32(1.0)).sum())") * 2
-    report, _ = tried(twice, tries=1)
+    report, _ = tried(twice, max_tries=1)
     assert report.untried == 1
 
 

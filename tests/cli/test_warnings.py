@@ -41,10 +41,10 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
         "\n1 class, 1 law: 1 warning\n",
     ):
         assert words in outcome.out
-    (entry,) = check_all(*arguments, "--json").document["classes"]
+    (entry,) = check_all(*arguments, "--output-format=json").document["classes"]
     (law,) = entry["laws"]
     assert (law["law"], law["verdict"], law["library"]) == ("static-types", "warning", "JAX")
-    strict = check_all(*arguments, "--warnings-as-errors", "--json")
+    strict = check_all(*arguments, "--warnings-as-errors", "--output-format=json")
     assert (strict.code, strict.document["exit_code"]) == (1, 1)
 
 
@@ -107,7 +107,7 @@ def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:
         class Net:
             mlp: eqx.nn.MLP = lw.field(default_factory=mlp)
     """)
-    outcome = check_all(file, "--examples", "1", "--fields", "--json")
+    outcome = check_all(file, "--examples", "1", "--fields", "--output-format=json")
     assert outcome.code == 0, outcome.out
     (entry,) = outcome.document["classes"]
     assert entry["rows"]

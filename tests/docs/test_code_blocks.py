@@ -21,6 +21,8 @@ import pytest
 from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
+from leafwise._compare.jax_errors import SECTIONS, section_for
+
 ROOT = Path(__file__).parents[2]
 AT_NIGHT = ("property-tests.md", "slow-loop.md", "slow-compile.md", "many-devices.md", "loops.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -70,6 +72,7 @@ def compare_printed(example: Example) -> None:
 
 
 SAID: list[str] = []  # what JAX raised and logged in the last block
+LINKS: list[tuple[int, str]] = []  # of what was raised, with the line
 
 
 class Listener(logging.Handler):
@@ -116,6 +119,7 @@ def run_block(example: Example) -> None:
             if not wanted or wanted[0] not in {kind.__name__ for kind in type(error).__mro__}:
                 raise
             SAID.extend(texts_of(error))
+            LINKS.append((statement.lineno, section_for(error)))
             PRINTED.clear()  # the text below is that of the error
         else:
             assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
@@ -151,6 +155,20 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block of the page runs, and fails only where it says so."""
     run_page(page, monkeypatch)
+
+
+@pytest.mark.slow
+def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `leafwise explain` names of an error is the section that it is raised in."""
+    LINKS.clear()
+    page = ROOT / "docs" / "how-to" / "troubleshooting.md"
+    run_page(page, monkeypatch)
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for number, link in LINKS:
+        heading = next(line[3:] for line in lines[number::-1] if line.startswith("## "))
+        section = re.sub(r"[^\w-]+", "-", re.sub(r"[^\w\s-]", "", heading)).lower()
+        assert link.endswith(f"/how-to/troubleshooting/#{section}")
+    assert {link.rpartition("#")[2] for _, link in LINKS} == set(SECTIONS)
 
 
 def _page(folder: Path, *blocks: str) -> Path:

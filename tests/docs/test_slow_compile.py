@@ -16,7 +16,8 @@ def explain(script: str, folder: Path) -> list[dict[str, Any]]:
     """Return what `leafwise explain` says of the first compiles of a script."""
     path, report = folder / "train.py", folder / "report.json"
     path.write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "leafwise", "explain", "-q", "--json", str(report), str(path)]
+    options = "--output-format=json", "-o", str(report)
+    command = [sys.executable, "-m", "leafwise", "explain", *options, str(path)]
     environment = {"JAX_PLATFORMS": "cpu", "PATH": ""}
     subprocess.run(command, check=True, capture_output=True, env=environment)
     first: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8")).get("first", [])

@@ -32,8 +32,9 @@ def explain(script: str, folder: Path, *options: str) -> tuple[str, list[dict[st
     """Return what a script prints, and what `leafwise explain` finds in it."""
     path, report = folder / "train.py", folder / "report.json"
     path.write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "leafwise", "explain", *options, "-q", "--json", str(report)]
-    done = subprocess.run([*command, str(path)], check=True, capture_output=True, text=True)
+    options = *options, "--output-format=json", "-o", str(report)
+    command = [sys.executable, "-m", "leafwise", "explain", *options, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["findings"]
     return done.stdout, found
 

@@ -23,8 +23,9 @@ CAUSES = {
 
 def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     """Run the command on an example; return its report, and what it printed."""
-    report = folder / "report.json"
-    command = [sys.executable, "-m", "leafwise", "explain", "--json", str(report), script]
+    report, page = folder / "report.json", folder / "report.html"
+    options = "--output-format=json", "-o", str(report), "--html", str(page)
+    command = [sys.executable, "-m", "leafwise", "explain", *options, script]
     # One device, as on a plain machine.
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run(
@@ -32,7 +33,7 @@ def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    return found, done.stderr
+    return found, page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ BAD = {"violation", "mismatch", "error"}
 def test_library(library: str) -> None:
     """Every finding of the table is made, and none besides; nothing crashes."""
     wanted = CHECKS[library]
-    options = ("--json", "--examples", str(wanted.examples), "--timeout", "900")
+    options = ("--output-format=json", "--examples", str(wanted.examples), "--timeout", "900")
     done = subprocess.run(
         [sys.executable, "-m", "leafwise", "check", *options, *wanted.targets],
         capture_output=True,

@@ -154,14 +154,15 @@ def explain(folder: Path, script: Path, hidden: str = "") -> Ran:
     """Run a script in a process in which JAX does not show something."""
     shutil.copy(HERE / "hiding.py", folder / "sitecustomize.py")
     env = {**os.environ, "HIDDEN": hidden, "PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
-    file = folder / "report.json"
-    command = [sys.executable, "-m", "leafwise", "explain", "--json", str(file), script.name]
+    file, page = folder / "report.json", folder / "report.html"
+    options = "--output-format=json", "-o", str(file), "--html", str(page)
+    command = [sys.executable, "-m", "leafwise", "explain", *options, script.name]
     done = subprocess.run(
         command, cwd=script.parent, capture_output=True, text=True, env=env, check=False
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(file.read_text(encoding="utf-8"))
-    return Ran(done.stdout, done.stderr, report)
+    return Ran(done.stdout, page.read_text(encoding="utf-8"), report)
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,57 @@ from leafwise._jax.frames import (
 )
 from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.code import Block, is_installed_module
+from leafwise.errors import DOCS
 
 _SHOWN: Final = 20
+
+SECTIONS: Final = {
+    "non-hashable-static-arguments-are-not-supported-unhashable-type-list": (
+        "ValueError: Non-hashable static arguments"
+    ),
+    "the-truth-value-of-an-array-is-ambiguous-an-array-as-a-static-field": (
+        "checking equality of metadata fields of pytree"
+    ),
+    "cannot-interpret-value-of-type-custom_jvp-as-an-abstract-array-equinox-and-optaxmultisteps": (
+        r"TypeError: (Argument|Cannot interpret value) .*of type '?<class '\S+\.custom_jvp'>"
+    ),
+    "is-not-a-valid-jax-type-error-interpreting-argument-as-an-abstract-array": (
+        "TypeError: .*(not a valid JAX type|as an abstract array)"
+    ),
+    "tracerboolconversionerror-concretizationtypeerror-tracerintegerconversionerror": (
+        "(TracerBoolConversion|TracerIntegerConversion|ConcretizationType)Error: "
+        "|TypeError: Shapes must be 1D sequences of concrete values"
+    ),
+    "tracerarrayconversionerror": "TracerArrayConversionError: ",
+    "unexpectedtracererror-leaked-tracers-saving-to-self-inside-jit": "UnexpectedTracerError: ",
+    "in_axes-must-be-a-tree-prefix-static-fields-in-in_axes": (
+        "ValueError: .*(specification must be a tree prefix|pjit (in|out)_shardings)"
+    ),
+    "manual-axis-types-do-not-match-a-scan-carry-becomes-varying-in-shard_map": (
+        "TypeError: .* carry .*the manual axis types do not match"
+    ),
+    "the-pytree-node-metadata-does-not-match-carry-input-and-carry-output-must-have-equal-types": (
+        "TypeError: .*(carry input and carry output must have"
+        "|branch outputs must have the same pytree structure)"
+    ),
+    "custom-node-type-mismatch-mismatch-custom-node-data-a-tree-mismatch-error-in-tree_map": (
+        "ValueError: (pytree structure error|Custom node type mismatch|Mismatch custom node data)"
+    ),
+    "attempt-to-donate-the-same-buffer-twice-array-has-been-deleted": (
+        "RuntimeError: .*(donate the same buffer twice|(Array|[Bb]uffer) has been deleted)"
+    ),
+    "unhashable-type-dynamicjaxprtracer": "TypeError: .*unhashable type: 'DynamicJaxprTracer'",
+}
+"""The sections of the page on what JAX says, each with how class and text of its errors read."""
+
+
+def section_for(error: BaseException) -> str:
+    """Return the address of what the documentation says of an error of JAX; else nothing."""
+    text = f"{type(error).__name__}: {error}"
+    for section, pattern in SECTIONS.items():
+        if re.search(pattern, text, re.DOTALL):
+            return f"{DOCS}how-to/troubleshooting/#{section}"
+    return ""
 
 
 class Explaining(Block):

@@ -318,6 +318,7 @@ class Report:
     ``left_out`` has what JAX did not show, and what is not said for that. ``second_run`` has the
     seconds of a run that found its programs in JAX's cache on disk. ``untried`` counts the
     findings that `--try` had no edit for, or no run; ``recorded`` the processes of a folder.
+    ``docs`` is the page on the error of JAX that ended the program.
     """
 
     version: int
@@ -339,6 +340,7 @@ class Report:
     recorded: int = 0
     second_run: float | None = None
     audit: AuditRecord | None = None
+    docs: str = ""
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])
     processes: list[ProcessRecord] = dataclasses.field(default_factory=list[ProcessRecord])
     programs: list[ProgramRecord] = dataclasses.field(default_factory=list[ProgramRecord])

@@ -155,7 +155,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
         yield f"{text}: {repeats}{seconds}. {hint}."
     if report.untried:
         untried = count(report.untried, "finding")
-        yield f"not tried: {untried}, of which no edit is known, or beyond `--tries`"
+        yield f"not tried: {untried}, of which no edit is known, or beyond `--max-tries`"
     lost = report.left_out
     for what in dict.fromkeys(lost.values()):
         shown = " or ".join(name for name, part in lost.items() if part == what)

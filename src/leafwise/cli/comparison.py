@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from leafwise._compare.description import Record, differences
 from leafwise._compare.program import Operation, first_differences
 from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
-from leafwise._display.words import count
+from leafwise._display.words import annotation, count
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump, in_one_order
@@ -37,13 +37,14 @@ _CACHE: Final = (
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _UNSET: Final = "(not set)"
 _NOTHING: Final = "nothing"
+_WRITE_REPORT: Final = "leafwise explain --output-format json"
 
 
 class RunError(Exception):
     """A file is not a report that can be compared."""
 
     def __init__(self, problem: str, file: str) -> None:
-        super().__init__(f"{problem}\n  fix: leafwise explain --json {file} SCRIPT")
+        super().__init__(f"{problem}\n  fix: {_WRITE_REPORT} -o {file} SCRIPT")
 
 
 class RunDifference(NamedTuple):
@@ -70,12 +71,15 @@ class Comparison:
     second: str
     programs: int
     differing: int
-    causes: dict[RunDifference, list[str]]  # with the programs: `step (train.py:12)`
+    causes: dict[RunDifference, list[ProgramRecord]]
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
-        causes = [{**cause._asdict(), "programs": names} for cause, names in self.causes.items()]
+        causes = [
+            {**cause._asdict(), "programs": list(map(_label, programs))}
+            for cause, programs in self.causes.items()
+        ]
         return {"version": 1, **vars(self), "causes": causes}
 
 
@@ -89,7 +93,7 @@ class RecordedRun:
 
 
 def read_run(file: str) -> RecordedRun:
-    """Return what is compared of a report that `leafwise explain --json` wrote."""
+    """Return what is compared of a report that `leafwise explain` wrote as JSON."""
     try:
         record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # no such file, cut off
@@ -121,7 +125,9 @@ class _Comparer:
         of_run = list(_of_process(one.processes[0], other.processes[0]))
         self._of_cache = [cause for cause in of_run if _is_of_cache(cause)]
         self._of_run = [cause for cause in of_run if not _is_of_cache(cause)]
-        self.causes: dict[RunDifference, list[str]] = {cause: [] for cause in self._of_run}
+        self.causes: dict[RunDifference, list[ProgramRecord]] = {
+            cause: [] for cause in self._of_run
+        }
         self.notes: dict[str, list[str]] = {}
 
     def compare(self) -> tuple[int, int]:
@@ -140,7 +146,7 @@ class _Comparer:
         return len(self._other.programs), differing
 
     def _add(self, cause: RunDifference, program: ProgramRecord) -> None:
-        self.causes.setdefault(cause, []).append(_label(program))
+        self.causes.setdefault(cause, []).append(program)
 
     def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
         """Yield why the second run made another program, or missed the persistent cache."""
@@ -359,20 +365,34 @@ def format_comparison(comparison: Comparison) -> str:
         are = "is" if comparison.differing == 1 else "are"
         text = f"{comparison.differing} of {programs} {are} not as before"
     lines = [f"{comparison.first} -> {comparison.second}: {text}"]
-    for cause, names in comparison.causes.items():
-        lines += ["", *_cause_lines(cause, names, comparison.programs)]
+    for cause, concerned in comparison.causes.items():
+        lines += ["", *_cause_lines(cause, concerned, comparison.programs)]
     if comparison.notes:
         lines += ["", *(f"note: {note}" for note in comparison.notes)]
     return "\n".join(lines)
 
 
-def _cause_lines(cause: RunDifference, names: list[str], programs: int) -> Iterator[str]:
+def annotations_of(comparison: Comparison) -> str:
+    """Return the lines that GitHub shows beside the code: one for each cause."""
+    lines: list[str] = []
+    for cause, programs in comparison.causes.items():
+        text = "\n".join(_cause_lines(cause, programs, comparison.programs))
+        site = programs[0].site if programs else None
+        where = (site.file, site.line) if site else ("", 0)
+        lines.append(annotation("warning", text, cause.kind, *where))
+    return "\n".join(lines)
+
+
+def _cause_lines(
+    cause: RunDifference, concerned: list[ProgramRecord], programs: int
+) -> Iterator[str]:
     kind, path, before, after = cause
-    concerned = f"all {programs} programs" if len(names) == programs > 1 else _listed(names)
+    names = list(map(_label, concerned))
+    listed = f"all {programs} programs" if len(names) == programs > 1 else _listed(names)
     match kind:
         case "absent":
             yield f"{path}: in the {'second' if after else 'first'} run only, {after or before}"
-            yield f"  {len(names)} times: {concerned}" if len(names) > 1 else f"  {concerned}"
+            yield f"  {len(names)} times: {listed}" if len(names) > 1 else f"  {listed}"
             return
         case "operation":
             yield f"{path}: arguments and captures agree, and the program differs"
@@ -385,7 +405,7 @@ def _cause_lines(cause: RunDifference, names: list[str], programs: int) -> Itera
             yield f"another key in the persistent cache, by {path}"
         case _:
             yield str(cause)
-    yield f"  {concerned}" if names else "  changes no program before XLA compiles it"
+    yield f"  {listed}" if names else "  changes no program before XLA compiles it"
 
 
 _WORDS: Final = {

@@ -104,6 +104,8 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
     report.seconds = ended - began
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
+    if code == 1 and main is not None and errors:
+        *_, report.docs = main.every("docs")
     return report, report.exit
 
 
@@ -120,6 +122,7 @@ def read(folder: Path) -> Report:
     report.recorded = len(processes)
     errors = [error for process in processes for error in process.every("error")]
     report.ended = next(iter(errors), "")
+    report.docs = next((page for process in processes for page in process.every("docs")), "")
     return report
 
 

@@ -38,8 +38,10 @@ def check(options: argparse.Namespace) -> int:
         check_targets,
     )
 
-    form = "json" if options.json else options.output_format
-    console = check_report.make_console(sys.stdout)
+    if problem := _unwritable(options.output):
+        return _refuse("check", problem)
+    form, printed = options.output_format, io.StringIO()
+    console = check_report.make_console(printed if options.output else sys.stdout)
     printer = check_report.CheckPrinter(
         console, verbose=options.verbose or options.fields, quiet=options.quiet or form != "text"
     )
@@ -62,7 +64,10 @@ def check(options: argparse.Namespace) -> int:
     if form == "text":
         printer.finish(run)
     else:
-        print(check_result.as_json(run) if form == "json" else check_report.as_github(run))
+        text = check_result.as_json(run) if form == "json" else check_report.as_github(run)
+        print(text, file=console.file)
+    if options.output:
+        _write(options.output, printed.getvalue())
     return run.exit_code
 
 
@@ -90,7 +95,7 @@ def explain(options: argparse.Namespace) -> int:
 
     script = explain_script.Script(options.target, options.arguments, options.module)
     problem = explain_script.problem(script)
-    problem = problem or _unwritable(options.output, options.json, options.html)
+    problem = problem or _unwritable(options.output, options.html)
     run: Any = explain_script.run
     if options.tries or options.diff or options.write:
         from leafwise.cli import trial  # noqa: PLC0415  # on demand
@@ -102,16 +107,13 @@ def explain(options: argparse.Namespace) -> int:
     if ours := [text for text in options.arguments if text.partition("=")[0] in options.ours]:
         text = f"{ours[0]} behind {script.name} is an option of the script"
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
-    wanted = {"captures": options.captures, "audit": options.audit, "programs": bool(options.json)}
+    wanted = {"captures": options.captures, "audit": options.audit}
+    wanted["programs"] = options.output_format == "json"
     wanted["progress"] = options.progress or sys.stderr.isatty()
     if script.is_records:
         report, code = explain_script.read(Path(script.name)), 0
     else:
         report, code = run(script, wanted)
-    if options.json:
-        from leafwise._display.report import to_json  # noqa: PLC0415
-
-        _write(options.json, json.dumps(to_json(report), indent=1))
     if options.html:
         from leafwise._display import tables  # noqa: PLC0415
 
@@ -126,7 +128,10 @@ def explain(options: argparse.Namespace) -> int:
             sys.stderr.flush()
         except (BrokenPipeError, SystemExit):  # rich turns the one into the other
             leafwise_cli.discard(sys.stderr)
-    return code or _failed(report, options)
+    code = code or _failed(report, options)
+    if report.docs:
+        print(f"leafwise: docs: {report.docs}", file=sys.stderr)
+    return code
 
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
@@ -157,9 +162,12 @@ def compare(options: argparse.Namespace) -> int:
         compared = comparison.compare(options.first, options.second)
     except comparison.RunError as error:
         return _refuse("compare", str(error))
-    text = comparison.format_comparison(compared)
-    if options.json:
+    if options.output_format == "json":
         text = json.dumps(compared.as_dict(), indent=1)
+    elif options.output_format == "github":
+        text = comparison.annotations_of(compared)
+    else:
+        text = comparison.format_comparison(compared)
     if options.output:
         _write(options.output, f"{text}\n")
     else:
@@ -171,8 +179,11 @@ def _print_report(report: "Report", stream: TextIO, form: str) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     from leafwise._display import tables  # noqa: PLC0415
+    from leafwise._display.report import to_json  # noqa: PLC0415
 
-    if form == "github":
+    if form == "json":
+        print(json.dumps(to_json(report), indent=1), file=stream)
+    elif form == "github":
         print(tables.annotations_of(report), file=stream)
     else:
         tables.print_report(report, Console(file=stream))

@@ -1,4 +1,4 @@
-"""What `leafwise explain --json` keeps of each program, so that two runs can be compared.
+"""What a report as JSON keeps of each program, so that two runs can be compared.
 
 All is text and numbers, as in `recorder`. Nothing is kept that is not listed here: of the
 environment the variables that JAX and XLA read, of arrays their shapes and digests.

@@ -28,6 +28,7 @@ from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of
 from leafwise._compare.fixes import Cause, once, recreated_function
+from leafwise._compare.jax_errors import section_for
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
@@ -88,7 +89,8 @@ def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
         with contextlib.suppress(Exception):  # its text is the user's own code
             text = f"{type(error).__name__}: {error}"
             lines = re.match(r"(?:.*:\n)*.*", text)  # "The error was:" has it on the next line
-            write(error=" ".join(lines[0].split()) if lines else text)
+            docs = section_for(error)
+            write(error=" ".join(lines[0].split()) if lines else text, docs=docs)
 
 
 class Recorder(CaptureChecks):

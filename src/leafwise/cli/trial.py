@@ -57,7 +57,7 @@ def run_and_try(
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
     output.flush()
-    files = {} if trials.report.ended in _INTERRUPTED else trials.try_fixes(options.tries or 5)
+    files = {} if trials.report.ended in _INTERRUPTED else trials.try_fixes(options.max_tries)
     if options.diff:
         sys.stdout.buffer.write(diff(files))
     if options.write:
