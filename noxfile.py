@@ -377,8 +377,8 @@ def bench(session: nox.Session) -> None:
     session.run("python", "bench/run.py", *session.posargs)
 
 
-def _build(session: nox.Session) -> tuple[Path, Path]:
-    """Build sdist and wheel into dist/, and check what they say and hold."""
+def _build(session: nox.Session) -> Path:
+    """Build sdist and wheel into dist/, check what they say and hold, and return the sdist."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "release"))
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build")
@@ -396,7 +396,7 @@ def _build(session: nox.Session) -> tuple[Path, Path]:
     relative = rf'\]\({target}[^)]*\)|(?:src|href)="{target}[^"]*"'
     if dead := re.findall(relative, metadata):
         session.error(f"links of README.md that lead nowhere on PyPI: {', '.join(dead)}")
-    return sdist.resolve(), wheel.resolve()
+    return sdist.resolve()
 
 
 @nox.session(python=NEWEST, default=False)
@@ -409,9 +409,9 @@ def build(session: nox.Session) -> None:
 def release(session: nox.Session) -> None:
     """Do all of a release but the tag and the upload.
 
-    The changelog is drafted, sdist and wheel are built and checked, the wheel is tried in an empty
-    environment without extras, and the sdist runs `nox -s quick` where it is unpacked. With
-    `-- --tag v1.2.3` the changelog must be written, and for this version.
+    The changelog is drafted, sdist and wheel are built and checked, the sdist runs `nox -s quick`
+    where it is unpacked, and `wheel` follows. With `-- --tag v1.2.3` the changelog must be written,
+    and for this version.
     """
     version = PYPROJECT["project"]["version"]
     if session.posargs:
@@ -419,26 +419,27 @@ def release(session: nox.Session) -> None:
             session.error(f"{' '.join(session.posargs)}: this is the tree of --tag v{version}")
         if f"\n## {version} (" not in Path("CHANGELOG.md").read_text(encoding="utf-8"):
             session.error(f"before the tag: towncrier build --version {version}, and commit")
-    sdist, wheel = _build(session)
+    sdist = _build(session)
     if not session.posargs:
         session.run("towncrier", "build", "--draft", "--version", version)
-    made = Path(session.create_tmp())
-    empty = made / "empty"
-    session.run("python", "-m", "venv", "--clear", str(empty))
-    python = str(next(path for path in empty.glob("*/python*") if path.stem == "python"))
-    alone = {"PYTHONPATH": None, "VIRTUAL_ENV": None}
-    for arguments in (
-        ("pip", "install", "-q", str(wheel)),
-        ("pip", "check"),
-        ("pip", "install", "-q", "pytest>=9"),
-        ("pytest", "--noconftest", "tests/no_extras"),
-    ):
-        session.run(python, "-m", *arguments, external=True, env=alone)
-    unpacked = made / "sdist"
+    unpacked = Path(session.create_tmp()) / "sdist"
     shutil.rmtree(unpacked, ignore_errors=True)
     shutil.unpack_archive(sdist, unpacked, filter="data")
+    session.notify("wheel", posargs=[])
     session.chdir(next(unpacked.iterdir()))
-    session.run("nox", "-s", "quick", env=alone)
+    session.run("nox", "-s", "quick", env={"PYTHONPATH": None, "VIRTUAL_ENV": None})
+
+
+@nox.session(python=PYTHONS, default=False)
+def wheel(session: nox.Session) -> None:
+    """Try the wheel that `release` built on each Python, in an empty environment without extras.
+
+    The Python blocks of README.md need no more.
+    """
+    (built,) = Path("dist").glob("*.whl")
+    session.install(str(built), "pytest>=9", "sybil>=9.3")
+    pages = "tests/docs/test_code_blocks.py"
+    session.run("pytest", "--noconftest", "tests/no_extras", pages, "-k", "core_alone or README")
 
 
 if __name__ == "__main__":
