@@ -425,7 +425,8 @@ def release(session: nox.Session) -> None:
     unpacked = Path(session.create_tmp()) / "sdist"
     shutil.rmtree(unpacked, ignore_errors=True)
     shutil.unpack_archive(sdist, unpacked, filter="data")
-    session.notify("wheel", posargs=[])
+    for python in PYTHONS:
+        session.notify(f"wheel-{python}", posargs=[])
     session.chdir(next(unpacked.iterdir()))
     session.run("nox", "-s", "quick", env={"PYTHONPATH": None, "VIRTUAL_ENV": None})
 
