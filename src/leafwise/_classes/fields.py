@@ -1,6 +1,7 @@
 """How a field is declared: `field`, `static_field` and the annotation `Static`."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
@@ -139,8 +140,11 @@ def _declare(
 ) -> Any:
     for name in ("converter", "validator"):
         value = getattr(options, name)
-        if value is not None and not callable(value):
-            raise TypeError(f"{name}= takes a function of one value, got {value!r}")
+        if value is not None and not _takes_one(value):
+            raise TypeError(
+                f"{name}= takes a function of one value, got {value!r}\n"
+                f"  fix: wrap what takes more: {name}=lambda value: ..."
+            )
     entries = {**({} if metadata is None else metadata), OPTIONS: options}
     made: Any = dataclasses.field(metadata=entries, **arguments)
     static = bool(entries.get("static"))
@@ -148,6 +152,19 @@ def _declare(
         entries.setdefault(CONVERTER, Converter(made, options, static=static))
         made.__class__ = DeclaredField  # there is no public way to make one
     return made
+
+
+def _takes_one(function: Any) -> bool:
+    """Return whether a function can be called with one value; a validator of attrs takes three."""
+    try:
+        signature = inspect.signature(function)
+    except Exception:  # noqa: BLE001  # some builtins have none, and annotations may come later
+        return callable(function)
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 # A default is of the field's type, unless a converter makes that of it.
