@@ -50,7 +50,7 @@ def table(rows: Iterable[tuple[str, ...]]) -> str:
 
 WHEN: Final = {
     "Python loop": "two or three steps; steps that differ",
-    "scan": "the number of steps is known: take this",
+    "scan": "the number of steps is known (the usual choice)",
     "fori_loop, bound an int": "the same, with an index and no list of results",
     "fori_loop, bound traced": "the number of steps changes from call to call",
     "while_loop": "the data says when to stop",
@@ -74,7 +74,7 @@ def cost_rows(report: Any) -> Iterable[tuple[str, ...]]:
             code(name),
             "once" if row.traced == 1 else "at each step",
             "retrace" if row.again else "same program",
-            "grows" if row.growth > 1.2 else "of one size",
+            "grows" if row.growth > 1.2 else "constant size",
             "-" if row.back is None else "grows" if row.back > 0.5 else "constant",
         )
 
@@ -86,7 +86,7 @@ def code(name: str) -> str:
 
 
 KEEP: Final = {
-    "scan": "there is memory enough",
+    "scan": "there is enough memory",
     "checkpoint, dots_saveable": "products are expensive, and what follows them is cheap",
     "checkpoint": "memory runs out",
     "checkpoint, segments": "it still does",
@@ -109,7 +109,7 @@ def what_is_kept(report: Any, name: str) -> str:
         sizes = report.backward[name]
         first, second, third = (sizes[steps] for steps in (16, 64, 256))
         assert math.isclose((third - second) / (second - first), 2, rel_tol=0.2)
-        return "ever less: in all, a square root of the steps"
+        return "less and less: in total, the square root of the steps"
     if math.isclose(kept, 1, rel_tol=0.1):
         return "the carry"
     if kept > 2 * plain:
@@ -118,11 +118,11 @@ def what_is_kept(report: Any, name: str) -> str:
 
 
 CHOOSE: Final = {
-    "Python if": "what decides is static, or a shape",
-    "cond": "a side is expensive, or must not run",
+    "Python if": "the condition depends on statics or shapes",
+    "cond": "one side is expensive, or must not run",
     "switch": "the same with many sides",
-    "where, select": "both sides are cheap, and harmless",
-    "where, safe inside": "a side has no finite gradient there",
+    "where, select": "both sides are cheap and harmless",
+    "where, safe inside": "one side has no finite gradient there",
 }
 
 
@@ -137,9 +137,9 @@ def branch_rows(report: Any) -> Iterable[tuple[str, ...]]:
 
 
 THROUGH: Final = {
-    "vmap": "there is enough memory: it is the fastest",
-    "lax.map": "there is memory for one example only",
-    "lax.map, batch_size=8": "for eight: choose the size by the memory",
+    "vmap": "there is enough memory: this is the fastest",
+    "lax.map": "there is memory for only one example",
+    "lax.map, batch_size=8": "there is memory for eight: choose the size accordingly",
 }
 
 

@@ -189,8 +189,8 @@ def test_chexified_comparison_sees_no_structure() -> None:
 @works(
     "chex",
     "which leaf is not finite, of `assert_tree_all_finite(tree)` under `chexify`",
-    cannot="chex prints the tree with numbers for its arrays, and leafwise's repr gives their "
-    "shapes; assert field by field, or by `chex_check`",
+    cannot="chex prints the tree with numbers for its arrays, and leafwise's repr shows only "
+    "shapes; assert field by field, or with `chex_check`",
 )
 def test_chexified_finite_names_no_leaf() -> None:
     """The message shows the fields, but not which of them it is about."""

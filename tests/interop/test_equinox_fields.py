@@ -114,7 +114,7 @@ def test_written_constructor() -> None:
         Own(jnp.ones(1))  # pyright: ignore[reportArgumentType]
 
 
-@works("`lw.Static[...]` in a plain `equinox.Module`", cannot="equinox reads no annotations")
+@works("`lw.Static[...]` in a plain `equinox.Module`", cannot="equinox ignores annotations")
 def test_static_annotation_in_plain_module() -> None:
     """The annotation alone leaves the field dynamic: `leafwise.interop.equinox.Module` reads it."""
 

@@ -204,7 +204,7 @@ def test_definition_errors() -> None:
 
 @works(
     "`@lw.pytree` on an `equinox.Module`",
-    cannot="it is a pytree already; the error names the base class",
+    cannot="it is already a pytree; the error names the base class",
 )
 def test_decorated_module() -> None:
     """The error points to the base class that gives a module a sound key."""

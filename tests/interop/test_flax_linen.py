@@ -120,8 +120,8 @@ def test_train_state() -> None:
 @pytest.mark.works(
     "flax",
     "`TrainState(params=instance)` without a dict around it",
-    cannot="`create` and `apply_gradients` ask `'...' in params`, which no dataclass answers; "
-    "put the instance into a dict",
+    cannot="`create` and `apply_gradients` evaluate `'...' in params`, which fails for a "
+    "dataclass; put the instance into a dict",
 )
 def test_train_state_needs_a_mapping() -> None:
     """flax asks parameters for a name, so that no class of its own would do either."""

@@ -152,7 +152,7 @@ def test_methods_in_nnx() -> None:
 @pytest.mark.works(
     "flax",
     "a plain `equinox.Module` in `to_bytes`",
-    cannot="flax takes it for a leaf, and so its statics are not compared in a state dict either; "
+    cannot="to flax it is a leaf, so its statics are not compared in a state dict either; "
     "use `leafwise.interop.equinox.Module`",
 )
 def test_plain_modules() -> None:

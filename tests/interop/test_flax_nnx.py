@@ -184,8 +184,8 @@ def test_module_in_a_field() -> None:
 @pytest.mark.works(
     "flax",
     "`nnx.GraphDef` in a static field",
-    cannot="a GraphDef keeps lists, which can change in place, so that it is refused by name; it "
-    "is a pytree without leaves, so a dynamic field holds it",
+    cannot="a GraphDef holds lists, which can change in place, so it is rejected; it is a pytree "
+    "without leaves, so use a dynamic field",
 )
 def test_graph_in_a_static_field() -> None:
     """A GraphDef is refused as a static."""
@@ -197,7 +197,7 @@ def test_graph_in_a_static_field() -> None:
 @pytest.mark.works(
     "flax",
     "`nnx.update` on a leafwise class that holds a module",
-    cannot="the class is immutable, as every pytree is to nnx; update the module in its field",
+    cannot="the class is immutable, like every pytree in nnx; update the module in its field",
 )
 def test_update_through_a_holder() -> None:
     """nnx changes modules in place, and nothing else."""

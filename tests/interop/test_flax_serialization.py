@@ -232,7 +232,7 @@ def test_registration_is_asked_for() -> None:
 @pytest.mark.works(
     "flax",
     "typed PRNG keys (`jax.random.key`) through `to_bytes`",
-    cannot="flax writes NumPy arrays, in classes of its own too; save `jax.random.key_data(key)`",
+    cannot="flax writes NumPy arrays, even in its own classes; save `jax.random.key_data(key)`",
 )
 def test_prng_keys() -> None:
     """flax keeps typed keys in state dicts, and cannot write them."""

@@ -133,7 +133,7 @@ def test_converters() -> None:
 @pytest.mark.works(
     "jaxtyping",
     "`lw.replace` with a constructor written by hand",
-    cannot="it takes other arguments than fields, so it does not run; give it a `validator=`",
+    cannot="its arguments are not the fields, so it does not run; use a `validator=`",
 )
 def test_replace_with_an_own_constructor() -> None:
     """jaxtyping checks the parameters of a constructor, and replace runs none here."""
@@ -303,7 +303,7 @@ def test_wrong_order_on_a_subclass() -> None:
 @pytest.mark.works(
     "jaxtyping",
     "`@jaxtyped(typechecker=typeguard.typechecked)`",
-    cannot="typeguard 4 rewrites source, which a generated constructor has not, here or in a "
+    cannot="typeguard 4 rewrites source code, and a generated constructor has none, here or in a "
     "plain dataclass; use beartype",
 )
 def test_typeguard_alone() -> None:
@@ -343,8 +343,8 @@ def test_beartype_alone() -> None:
 @pytest.mark.works(
     "jaxtyping",
     "methods by `@beartype` alone above `@lw.pytree`",
-    cannot="the methods of a pytree class bind as pytrees, so that beartype finds no functions; "
-    "put `@beartype` at the method or below `@lw.pytree`",
+    cannot="the methods of a pytree class bind as pytrees, so beartype finds no functions; "
+    "put `@beartype` on the method or below `@lw.pytree`",
 )
 def test_beartype_and_methods() -> None:
     """beartype checks a method where it meets it as a function: at the method."""
@@ -369,7 +369,7 @@ def test_beartype_and_methods() -> None:
 @pytest.mark.works(
     "jaxtyping",
     "the wrong order, `@jaxtyped` below `@lw.pytree`, on a class without bases",
-    cannot="jaxtyping passes over what is no dataclass yet and leaves no trace, as under "
+    cannot="jaxtyping silently skips a class that is not a dataclass yet, as under "
     "`@dataclass`: nothing is checked. Put `@lw.pytree` next to `class`",
 )
 def test_wrong_order() -> None:

@@ -162,7 +162,7 @@ def test_a_jitted_schedule_is_refused() -> None:
 @pytest.mark.works(
     "optax",
     "`optax.MultiSteps` itself, by content",
-    cannot="an object that is not a function is itself: take its `.gradient_transformation()`",
+    cannot="objects compare by identity: use its `.gradient_transformation()`",
 )
 def test_multi_steps_itself_is_an_object() -> None:
     """The object compares by identity, the optimizer that it makes by content."""

@@ -127,7 +127,7 @@ def test_multi_transform(*, late: bool) -> None:
 @pytest.mark.works(
     "optax",
     "trees of labels of a class that has `__call__`",
-    cannot="`multi_transform` calls whatever can be called: hand it "
+    cannot="`multi_transform` calls anything callable: pass it "
     "`functools.partial(lw.labels, groups=...)`",
 )
 def test_labels_that_can_be_called() -> None:

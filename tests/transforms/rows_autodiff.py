@@ -82,7 +82,7 @@ def linearize(seen: Seen) -> Function:
     "argument and result of the transpose",
     lambda p: jax.tree.map(lambda leaf: leaf * 2, floats(p)[0]),
     EACH_CALL,
-    note="the leaves that have derivatives: `lw.partition`",
+    note="of the leaves that have derivatives: `lw.partition`",
 )
 def linear_transpose(seen: Seen) -> Function:
     def run(p: Any) -> Any:
@@ -104,7 +104,7 @@ def linear_transpose(seen: Seen) -> Function:
     ("jacfwd 1, jacrev 1",) * 3,
     forward=NO_QUESTION,
     reverse=NO_QUESTION,
-    note="`jacfwd` takes no integers, as anywhere in JAX: `lw.partition` first",
+    note="`jacfwd` never accepts integers in JAX: use `lw.partition` first",
 )
 def jacobians(seen: Seen) -> Function:
     def run(p: Any) -> Any:
@@ -220,7 +220,7 @@ def checkpoint(seen: Seen) -> Function:
     "argument and result, with three policies",
     steps(3),
     ("3", "0", "3"),
-    note="`everything_saveable`, `nothing_saveable`, `save_only_these_names`: a body each",
+    note="`everything_saveable`, `nothing_saveable`, `save_only_these_names`: one body each",
 )
 def checkpoint_policies(seen: Seen) -> Function:
     from jax.ad_checkpoint import checkpoint_name

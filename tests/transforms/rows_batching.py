@@ -36,7 +36,7 @@ def _stack_some(tree: Any) -> Any:
     "the trees of axes, which are instances too",
     lambda p: step(_stack_some(p)),
     EACH_CALL,
-    note="`lw.axes` makes them: they have the statics of the argument",
+    note="`lw.axes` makes them, with the statics of the argument",
 )
 def vmap_axes(seen: Seen) -> Function:
     def run(p: Any) -> Any:

@@ -69,7 +69,7 @@ def debug_callback(seen: Seen) -> Function:
     "an argument of the message",
     step,
     ("0", "0", "0"),
-    note="an instance prints shapes, as its `repr` does; give its leaves to see their values",
+    note="an instance prints shapes, like its `repr`; pass its leaves to see their values",
 )
 def debug_print(seen: Seen) -> Function:
     def run(p: Any) -> Any:

@@ -28,7 +28,7 @@ def scan(seen: Seen) -> Function:
     "the carry, what is scanned over, and what is stacked",
     lambda p: (steps(3)(p), stack(step(p), 3)),
     ONCE,
-    note="a static that is made from a shape stays as it was, though the leaves got an axis",
+    note="a static made from a shape is unchanged, although the leaves get an axis",
 )
 def scan_over(seen: Seen) -> Function:
     def body(p: Any, x: Any) -> Any:
@@ -108,7 +108,7 @@ def switch(seen: Seen) -> Function:
     "the leaves, through `jax.tree.map`",
     lambda p: (step(p), p),
     ("0", "0", "0"),
-    note="both take arrays and no trees, so that `jax.tree.map` hands them the leaves",
+    note="both take arrays, not trees, so `jax.tree.map` passes them the leaves",
 )
 def select(seen: Seen) -> Function:
     def run(p: Any) -> Any:
