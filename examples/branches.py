@@ -1,6 +1,6 @@
-"""Which branch, and which way through a batch? One parameter class through all of them.
+"""Which branch, and which way to map over a batch? One parameter class with all of them.
 
-Does it jit, which sides run, alone and under `vmap`, what is the gradient where the other side
+Does it jit, which sides run, alone and under `vmap`, what is the gradient if the other side
 has none, and how does the memory grow with the batch? Run me to see it:
 
     python examples/branches.py
@@ -22,7 +22,7 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_co
 
 @lw.pytree
 class Root:
-    """A root of a number above 0, and 0 for all others."""
+    """A root of a positive number, and 0 for all others."""
 
     x: jax.Array = lw.field(default_factory=lambda: jnp.zeros(()))
     order: int = lw.static_field(default=2)
@@ -48,7 +48,7 @@ def note(side: str, root: Root) -> None:
 
 
 def python_if(root: Root) -> Root:
-    """Choose while JAX traces: by what is known then, which `x` is not."""
+    """Choose while JAX traces, by what is known then: `x` is not known."""
     return root.root() if root.x > 0 else root.zero()
 
 
@@ -68,14 +68,14 @@ def where(root: Root) -> Root:
 
 
 def where_safe(root: Root) -> Root:
-    """Compute both, the root of something that has one: 1, where it is not chosen."""
+    """Compute both, but take the root of 1 where the root is not chosen."""
     there = root.x > 0
     safe = lw.replace(root, x=jnp.where(there, root.x, 1.0))
     return pick(there, safe.root(), root.zero())
 
 
 def pick(which: jax.Array, one: Root, other: Root) -> Root:
-    """Choose between two trees; for one array, that is `jnp.where` or `lax.select`."""
+    """Choose between two trees; for a single array, use `jnp.where` or `lax.select`."""
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), one, other)
 
 
@@ -90,7 +90,7 @@ BRANCHES: dict[str, Callable[[Root], Root]] = {
 
 @lw.pytree
 class Net:
-    """The weights of a small network; its gradient is wanted for each example of a batch."""
+    """The weights of a small network, whose gradient we want for each example of a batch."""
 
     w: jax.Array = lw.field(default_factory=lambda: jnp.eye(32) / 2)
     steps: int = lw.static_field(default=16)
@@ -101,17 +101,17 @@ class Net:
 
 
 def vmap(net: Net, xs: jax.Array) -> Net:
-    """Take all examples at once."""
+    """Process all examples at once."""
     return jax.vmap(jax.grad(Net.loss), in_axes=(None, 0))(net, xs)
 
 
 def map_one(net: Net, xs: jax.Array) -> Net:
-    """Take one example after the other."""
+    """Process one example at a time."""
     return lax.map(lambda x: jax.grad(Net.loss)(net, x), xs)
 
 
 def map_batched(net: Net, xs: jax.Array) -> Net:
-    """Take eight at a time."""
+    """Process eight at a time."""
     return lax.map(lambda x: jax.grad(Net.loss)(net, x), xs, batch_size=8)
 
 
@@ -124,13 +124,13 @@ BATCHES: dict[str, Callable[[Net, jax.Array], Net]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Branch:
-    """What one way to choose does.
+    """What one way of choosing does.
 
     Attributes:
         refused: The first words of JAX's error, if it does not jit.
         sides: The sides that ran for one number.
-        mapped: The sides that ran under `vmap` for one number that is 0.
-        slope: The gradient at 0, where it should be 0.
+        mapped: The sides that ran under `vmap` for a batch with one 0.
+        slope: The gradient at 0, which should be 0.
         mapped_slope: The same under `vmap`.
     """
 
@@ -150,7 +150,7 @@ def sides(function: Callable[[Root], Root], root: Root) -> tuple[str, ...]:
 
 
 def try_branch(choose: Callable[[Root], Root]) -> Branch:
-    """Run a way to choose, and differentiate it."""
+    """Run one way of choosing, and differentiate it."""
     zero = Root()
     try:
         alone = sides(choose, zero)
@@ -167,7 +167,7 @@ def try_branch(choose: Callable[[Root], Root]) -> Branch:
 
 
 def scratch(run: Callable[..., Any], batch: int) -> int:
-    """Return the bytes that a program needs beside its arguments and results."""
+    """Return the bytes that a program needs besides its arguments and results."""
     lowered = jax.jit(run).lower(Net(), jnp.ones((batch, 32)))
     return lowered.compile(compiler_options=QUICK).memory_analysis().temp_size_in_bytes
 

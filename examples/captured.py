@@ -1,4 +1,4 @@
-"""A step closes over an optimizer and a learning rate; the rate was changed, and nothing happened.
+"""A step closes over an optimizer and a learning rate: changing the rate has no effect.
 
 JAX reads what a function closes over while it traces: an array becomes a constant of the jaxpr,
 a Python number a literal in it, and neither is looked at again. Run me to see it:
@@ -20,12 +20,12 @@ import leafwise as lw
 
 CHANGES = 100
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
-"""A hundred programs are compiled below; nothing here measures how quick they are."""
+"""A hundred programs are compiled below; nothing here measures how fast they are."""
 
 
 @lw.pytree
 class Fit:
-    """Weights that are fitted, and the momentum of the optimizer."""
+    """Weights to fit, and the momentum of the optimizer."""
 
     w: jax.Array = lw.field(default_factory=lambda: jnp.zeros(3))
     momentum: Any = lw.field(default_factory=lambda: optax.trace(0.9).init(jnp.zeros(3)))
@@ -51,7 +51,7 @@ def closing_over(rate: Any) -> tuple[Callable[[Fit], Fit], Callable[[float], Non
     return step, set_rate
 
 
-# The fixes: the rate goes in by way of the arguments. The weights are enough to see that it counts.
+# The fixes: pass the rate as an argument. The weights are enough to see that it has an effect.
 
 OPTIMIZER = optax.trace(decay=0.9)
 SCALE = jnp.array([1.0, 0.5, 0.25])
@@ -59,32 +59,32 @@ SCALE = jnp.array([1.0, 0.5, 0.25])
 
 @lw.pytree
 class Dynamic:
-    """Settings with the rate as a leaf: another number is the same program."""
+    """Settings with the rate as a leaf: another rate uses the same program."""
 
     rate: float = 0.1
 
 
 @lw.pytree
 class Fixed:
-    """Settings with the rate as a static: another number is another program."""
+    """Settings with the rate as a static: another rate is another program."""
 
     rate: float = lw.static_field(default=0.1)
 
 
 @jax.jit
 def with_argument(fit: Fit, rate: float) -> jax.Array:
-    """Take the rate itself."""
+    """Take the rate as an argument."""
     return fit.moved(OPTIMIZER, SCALE, rate).w
 
 
 @jax.jit
 def with_dynamic_field(fit: Fit, settings: Dynamic) -> jax.Array:
-    """Take it in a dynamic field."""
+    """Take the rate in a dynamic field."""
     return fit.moved(OPTIMIZER, SCALE, settings.rate).w
 
 
 def with_static_field(fit: Fit, settings: Fixed) -> jax.Array:
-    """Take it in a static field."""
+    """Take the rate in a static field."""
     return fit.moved(OPTIMIZER, SCALE, settings.rate).w
 
 
@@ -93,12 +93,12 @@ FIXES: dict[str, tuple[Any, Callable[[float], Any]]] = {
     "a dynamic field": (with_dynamic_field, Dynamic),
     "a static field": (jax.jit(with_static_field, compiler_options=QUICK), Fixed),
 }
-"""A jitted step for each fix, and what makes its argument of a rate."""
+"""A jitted step for each fix, and what makes its argument from a rate."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a hundred changes of the rate cost, and whether each of them counted."""
+    """What a hundred changes of the rate cost, and how many of them had an effect."""
 
     traces: int
     compiles: int
@@ -109,7 +109,7 @@ class Row:
 class Result:
     """The jaxprs of both steps, the weights before and after a change, and the fixes by name.
 
-    Then what leafwise says of the step: what it captures, and that a capture is stale.
+    Then what leafwise reports about the step: its captures, and that one of them is stale.
     """
 
     captured: str
@@ -129,7 +129,7 @@ def try_fix(step: Any, make: Callable[[float], Any]) -> Row:
         for change in range(CHANGES):
             rate = (change + 1) / CHANGES
             moved = step(fit, make(rate))
-            right += abs(float(moved[0]) - rate) < 1e-6  # from 0, one step goes to the rate
+            right += abs(float(moved[0]) - rate) < 1e-6  # from 0, one step leads to the rate
     return Row(seen.traces, seen.compiles, right)
 
 
@@ -175,8 +175,8 @@ def main() -> Result:
     for name, row in fixes.items():
         print(f"{name:<38}{row.traces:<9}{row.compiles:<11}{row.right}")
     print(
-        "\nWhat is captured is read once, while JAX traces. What changes belongs into an argument "
-        "or a dynamic\nfield, and into a static field only if it decides the program and seldom "
+        "\nWhat is captured is read once, while JAX traces. What changes belongs in an argument "
+        "or a dynamic\nfield, and in a static field only if it determines the program and rarely "
         "changes."
     )
     jitted_answers, plain_answers = zip(before, after, strict=True)

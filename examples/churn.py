@@ -1,6 +1,6 @@
-"""`train_digits.py`, gone wrong in five ways that JAX says nothing about.
+"""`train_digits.py` with five mistakes that JAX does not report.
 
-It computes the right thing, and compiles its step over and over. Nothing in here imports
+It computes the right thing, but compiles its step over and over. It does not import
 leafwise's tools; let them name the five causes, with their lines (about ten seconds):
 
     leafwise explain examples/churn.py
@@ -36,14 +36,14 @@ def train_step(
 
 
 def fresh_lambda(state: TrainState) -> TrainState:
-    """Return the state with an activation that is another function each time."""
+    """Return the state with an activation that is a new function each time."""
     hidden: Layer = lw.replace(state.model.hidden, activation=lambda x: jax.nn.relu(x))  # noqa: PLW0108  # the point
     model = lw.replace(state.model, hidden=hidden)
     return lw.replace(state, model=model, moments=state.optimizer.init(model))
 
 
 def rebuilt_optimizer(state: TrainState) -> TrainState:
-    """Return the state with an equal optimizer: other closures each time."""
+    """Return the state with an equal optimizer, made of new closures each time."""
     return lw.replace(state, optimizer=optax.scale_by_adam())
 
 

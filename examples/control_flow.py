@@ -1,7 +1,7 @@
 """One parameter class through JAX's control flow and transformations.
 
-Each takes an instance and hands one back. Is that still the class, with its static field a
-plain int? How often was it traced, and does it differentiate? Run me to see it:
+Each takes an instance and returns one. Is it still the same class, with a plain int in its
+static field? How often was it traced, and is it differentiable? Run me to see it:
 
     python examples/control_flow.py
 """
@@ -46,7 +46,7 @@ def cond(decay: Decay) -> Decay:
 
 
 def switch(decay: Decay) -> Decay:
-    """Pick one of several branches by a traced index."""
+    """Choose one of several branches by a traced index."""
     branches = [lambda decay: decay, Decay.step, lambda decay: decay.step().step()]
     return lax.switch(1 + decay.level.argmax(), branches, decay)
 
@@ -77,7 +77,7 @@ def map_batched(decay: Decay) -> Decay:
 
 
 def grad(decay: Decay) -> Decay:
-    """Differentiate by all leaves: the gradient is an instance too."""
+    """Differentiate with respect to all leaves: the gradient is an instance too."""
     return jax.grad(lambda decay: decay.step().total())(decay)
 
 
@@ -120,7 +120,7 @@ class Row:
     out: Decay
     kept: bool  # whether it is a Decay, with its static int
     traces: int  # in two calls that differ in leaves
-    more: int  # in a third one of another order
+    more: int  # in a third call with another order
     no_forward: str  # why there is no derivative; empty if there is one
     no_backward: str
 

@@ -1,7 +1,7 @@
 """Train an `eqx.nn.MLP` that is a dynamic field of a leafwise train state.
 
-The network is equinox's, the state around it a pytree class: optax's moments and the learning
-rate are dynamic, the optimizer and the name of the run static. The learning rate changes after
+The network is an equinox module, and the state around it a pytree class: optax's moments and the
+learning rate are dynamic, the optimizer and the name of the run static. The rate changes after
 every epoch, and the step is traced and compiled once. Run me to see it (a few seconds):
 
     python examples/equinox_mlp.py
@@ -25,7 +25,7 @@ EPOCHS = 8
 BATCH = 96
 SEED = 0
 
-# Made once: by identity, another one would be another static, and cost a retrace.
+# Made once: optimizers compare by identity, so a new one would be another static and a retrace.
 ADAM = optax.scale_by_adam()
 
 
@@ -41,10 +41,10 @@ def first_moments() -> optax.OptState:
 
 @lw.pytree
 class TrainState:
-    """All that a step reads and writes.
+    """Everything that a step reads and writes.
 
-    The activation functions of the network are leaves, but no arrays: hence `eqx.filter_jit`.
-    It takes a Python number for static, too, so the learning rate is an array.
+    The activation functions of the network are leaves, but not arrays: hence `eqx.filter_jit`.
+    It also treats Python numbers as static, so the learning rate is an array.
     """
 
     model: eqx.nn.MLP = lw.field(default_factory=network)
@@ -74,7 +74,7 @@ def train_step(
 
 @eqx.filter_jit
 def accuracy_of(model: eqx.nn.MLP, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the share of images whose highest score is that of their digit."""
+    """Return the fraction of images whose highest score is for their digit."""
     return (jax.vmap(model)(images).argmax(axis=1) == labels).mean()
 
 

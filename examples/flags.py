@@ -23,7 +23,7 @@ import leafwise as lw
 
 @lw.pytree
 class Model:
-    """Weights, with two statics that shape the program."""
+    """Weights, with two statics that determine the program."""
 
     weight: jax.Array = lw.field(default_factory=lambda: jnp.ones(3))
     training: bool = lw.static_field(default=False)
@@ -47,7 +47,7 @@ def apply_flag(weight: jax.Array, x: jax.Array, training: bool) -> jax.Array:  #
 
 @lw.pytree
 class Fill:
-    """A vector to fill with a value, whose type decides the dtype."""
+    """A vector to fill with a value, whose type determines the dtype."""
 
     like: jax.Array
     value: int = lw.static_field(default=0)
@@ -56,7 +56,7 @@ class Fill:
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["like"], meta_fields=["value"])
 @dataclasses.dataclass(frozen=True)
 class PlainFill:
-    """The same, registered with JAX alone: statics are compared with `==`."""
+    """The same, registered only with JAX: statics are compared by `==`."""
 
     like: jax.Array
     value: int = 0
@@ -83,10 +83,10 @@ def run_mapped(mapped: Mapped) -> jax.Array:
 
 
 class Limited:
-    """Jitted functions, one for each depth, of which an LRU cache of our own keeps a few."""
+    """Jitted functions, one for each depth; our own LRU cache keeps a few of them."""
 
     def __init__(self, limit: int) -> None:
-        """Keep as many functions as the limit says."""
+        """Keep at most `limit` functions."""
         self.__name__ = self.jitted.__name__
         self.function_for = functools.lru_cache(limit)(self.jitted)
 
@@ -101,7 +101,7 @@ class Limited:
         return jax.jit(jitted)
 
     def __call__(self, x: jax.Array, depth: int) -> jax.Array:
-        """Call the function for a depth; make it, if it is not kept."""
+        """Call the function for a depth; make it if it is not in the cache."""
         return self.function_for(depth)(x)
 
     def _cache_size(self) -> int:
@@ -189,14 +189,14 @@ def main() -> Result:
 
 
 def fill_caches(entries: int = 8200, programs: int = 2100) -> tuple[Row, Row]:
-    """Fill JAX's own caches; return what calls that were made long ago cost then.
+    """Fill JAX's own caches; return what calls from long ago then cost.
 
     Args:
-        entries: More than there is room for in the table of the quick path.
+        entries: More than JAX's fast path has room for.
         programs: More than JAX keeps traces of.
 
     Returns:
-        What a call costs whose entry was dropped; and whose trace was, too.
+        The cost of a call whose entry was dropped, and of one whose trace was dropped, too.
     """
     x = jnp.ones(3)
 

@@ -1,8 +1,8 @@
-"""Which loop? One parameter class through all of them, with what each can do and what it costs.
+"""Which loop? One parameter class with all of them: what each can do and what it costs.
 
-What jits, what differentiates, what stops early, how often the body is traced, how large the
-program is, how long it takes to compile, and how the memory grows with the number of steps, also
-of the backward pass and with `jax.checkpoint`. Run me to see it:
+Which loops jit, differentiate and stop early, how often the body is traced, how large the
+program is, how long it takes to compile, and how memory grows with the number of steps, also
+in the backward pass and with `jax.checkpoint`. Run me to see it:
 
     python examples/loops.py
 """
@@ -56,7 +56,7 @@ Going = Callable[[State], jax.Array]
 Bound = int | jax.Array
 
 
-# Loops. `going` says whether there is more to do; None, if all steps are wanted.
+# Loops. `going` says whether there is more to do, or is None to take all steps.
 
 
 def python_loop(step: Step, going: Going | None, state: State, bound: int) -> State:
@@ -69,7 +69,7 @@ def python_loop(step: Step, going: Going | None, state: State, bound: int) -> St
 
 
 def scan(step: Step, going: Going | None, state: State, bound: int) -> State:
-    """Go round a fixed number of times."""
+    """Run a fixed number of steps."""
     step = step if going is None else skipping(step, going)
     return lax.scan(lambda state, _: (step(state), None), state, length=bound)[0]
 
@@ -81,7 +81,7 @@ def fori_loop(step: Step, going: Going | None, state: State, bound: Bound) -> St
 
 
 def while_loop(step: Step, going: Going | None, state: State, bound: Bound) -> State:
-    """Go on for as long as a condition holds."""
+    """Continue while a condition holds."""
 
     def more(state: State) -> jax.Array:
         left = state.steps < bound
@@ -91,7 +91,7 @@ def while_loop(step: Step, going: Going | None, state: State, bound: Bound) -> S
 
 
 def skipping(step: Step, going: Going) -> Step:
-    """Do nothing in the rounds that are left, where a loop cannot stop."""
+    """Do nothing in the remaining rounds, for a loop that cannot stop."""
     return lambda state: lax.cond(going(state), step, lambda state: state, state)
 
 
@@ -109,13 +109,13 @@ LOOPS: dict[str, tuple[Callable[..., State], bool]] = {
 
 
 def checkpointed(net: Net, state: State, bound: int, policy: Any = NOTHING) -> State:
-    """Keep the carry of each step, and do the step again on the way back."""
+    """Keep the carry of each step, and repeat the step in the backward pass."""
     body = jax.checkpoint(lambda state, _: (net.step(state), None), policy=policy)
     return lax.scan(body, state, length=bound)[0]
 
 
 def segmented(net: Net, state: State, bound: int) -> State:
-    """Keep the carry of each of `sqrt(bound)` segments; go through one of them at a time."""
+    """Keep the carry of each of `sqrt(bound)` segments; repeat one segment at a time."""
     segments = math.isqrt(bound)
     assert segments**2 == bound
     body = jax.checkpoint(lambda state, _: (checkpointed(net, state, segments), None))
@@ -138,7 +138,7 @@ KEEPING: dict[str, tuple[Callable[[Net, State, int], State], tuple[int, ...]]] =
     "checkpoint, segments": (segmented, (16, 64, 256)),
     "checkpoint, weights in the carry": (weights_in_carry, (16, 64)),
 }
-"""Each way to keep less, and the numbers of steps at which it is measured."""
+"""Each way to keep less, and the numbers of steps it is measured at."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +186,7 @@ def first_words(run: Callable[[], object]) -> str:
 
 
 def scratch(lowered: Lowered) -> int:
-    """Return the bytes that a program needs beside its arguments and results."""
+    """Return the bytes that a program needs besides its arguments and results."""
     text = lowered.as_text()
     if text not in measured:
         compiled = lowered.compile(compiler_options=QUICK)
@@ -195,7 +195,7 @@ def scratch(lowered: Lowered) -> int:
 
 
 measured: dict[str, int] = {}
-"""What is known of a program, by its text: some loops are the same one."""
+"""The scratch memory of each program by its text: some loops share a program."""
 
 
 def per_step(sizes: dict[int, int]) -> float:
@@ -252,9 +252,9 @@ def length(lowered: Lowered) -> int:
 
 
 def rounds_of(loop: Callable[..., State]) -> tuple[int | str, State | None]:
-    """Let a loop of at most eight steps stop after three; return how often it asked, and its end.
+    """Stop a loop of at most eight steps after three; return how often it asked, and its end.
 
-    If it cannot, return the first words of JAX's error, and nothing.
+    If it cannot stop, return the first words of JAX's error, and None.
     """
     asked: list[int] = []
 
@@ -273,17 +273,17 @@ def rounds_of(loop: Callable[..., State]) -> tuple[int | str, State | None]:
 
 
 def backward_bytes(run: Callable[[Net, State, int], State], steps: int) -> int:
-    """Return the scratch memory of a gradient by the weights."""
+    """Return the scratch memory of a gradient with respect to the weights."""
     gradient = jax.grad(lambda net, state: run(net, state, steps).x.sum())
     return scratch(jax.jit(gradient).lower(Net(), State()))
 
 
 @lw.pytree
 class Noting(Net):
-    """The same weights, whose steps are noted when they run."""
+    """The same weights, which record each step when it runs."""
 
     def step(self, state: State) -> State:
-        """Note the step and take it."""
+        """Record the step and take it."""
         jax.debug.callback(noted.append, state.steps)
         return super().step(state)
 
@@ -292,7 +292,7 @@ noted: list[jax.Array] = []
 
 
 def times_taken(run: Callable[[Net, State, int], State]) -> tuple[int, Net]:
-    """Return how often a gradient takes each of four steps, and the gradient."""
+    """Return how often a gradient runs each of four steps, and the gradient."""
     gradient = jax.grad(lambda net, state: run(net, state, 4).x.sum())
     noted.clear()
     found = jax.block_until_ready(jax.jit(gradient, compiler_options=QUICK)(Noting(), State()))
@@ -307,9 +307,9 @@ class Report:
 
     Attributes:
         loops: The loops by name.
-        backward: The bytes of a gradient by way of keeping, and by number of steps.
-        times: How often a gradient takes each step, by way of keeping.
-        gradients: That of four steps, by way of keeping.
+        backward: The bytes of a gradient, for each way of keeping and number of steps.
+        times: How often a gradient runs each step, for each way of keeping.
+        gradients: The gradient of four steps, for each way of keeping.
     """
 
     loops: dict[str, Loop]

@@ -1,7 +1,7 @@
-"""Train the classifier of train_digits.py on the devices of one process, or of many.
+"""Train the classifier of train_digits.py on the devices of one or more processes.
 
-Every process runs this program: with `cluster` where JAX detects the cluster that started it,
-elsewhere with the address of process 0, the number of processes, and the index of this one:
+Every process runs this program: with `cluster` if JAX detects the cluster that started it,
+otherwise with the address of process 0, the number of processes, and the index of this one:
 
     python examples/many_hosts.py
     srun --nodes=4 python examples/many_hosts.py cluster
@@ -21,7 +21,7 @@ from train_digits import ADAM, SEED, TrainState, batches, train_step
 
 import leafwise as lw
 
-# All processes compare what they trace and lower, before they compile it.
+# All processes compare what they trace and lower before they compile it.
 step = lw.jit(train_step.__wrapped__, same_everywhere=120)
 
 DATA_PARALLEL: dict[str, P] = {}  # parameters are whole on each device
@@ -34,13 +34,13 @@ TENSOR_PARALLEL = {  # one matrix by its columns, the next by its rows
 
 @lw.pytree
 class State(TrainState):
-    """A training state whose optimizer means the same in each process: it counts by its code."""
+    """A training state whose optimizer is the same in each process: it is compared by its code."""
 
     optimizer: optax.GradientTransformation = lw.static_field(default=ADAM, compare_by="content")
 
 
 def connect() -> None:
-    """Let the processes find each other."""
+    """Connect the processes."""
     match sys.argv[1:]:
         case ["cluster"]:
             jax.distributed.initialize()
@@ -58,7 +58,7 @@ def train(mesh: Mesh, paths: dict[str, P]) -> tuple[State, list[float]]:
     lw.distributed.assert_same((abstract, images, labels), name="before training", timeout=120)
 
     # Each device makes its part of the parameters, and gets its part of a batch: no process
-    # holds a whole one.
+    # holds all of either.
     state = jax.jit(State, out_shardings=lw.shardings(abstract, mesh, paths=paths))()
     spread = NamedSharding(mesh, P("data"))
     losses: list[jax.Array] = []

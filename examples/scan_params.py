@@ -1,7 +1,7 @@
-"""A `lax.scan` body reaches a parameter class through a lambda: does a new instance recompile?
+"""A `lax.scan` body uses a parameter class through a lambda: does a new instance recompile?
 
 Only if its statics, shapes or dtypes changed. The lambda is made while JAX traces, so it is
-in no key; given as an argument, it is. Run me to see it:
+not part of the key; passed as an argument, it is. Run me to see it:
 
     python examples/scan_params.py
 """
@@ -37,7 +37,7 @@ class HandWritten:
     """The same class without leafwise."""
 
     def __init__(self, weight: jax.Array, repeats: int) -> None:
-        """Keep the two."""
+        """Store both."""
         self.weight = weight
         self.repeats = repeats
 
@@ -57,7 +57,7 @@ jax.tree_util.register_pytree_node(
 
 @jax.jit
 def run(cell: Cell | HandWritten, xs: jax.Array) -> jax.Array:
-    """Scan with a lambda made in here: it is a detail of the trace."""
+    """Scan with a lambda made in here: it is only part of the trace."""
     state = jnp.zeros_like(cell.weight)
     return lax.scan(lambda carry, x: (cell.step(carry, x), None), state, xs)[0]
 

@@ -1,7 +1,7 @@
-"""A function branches on `x.shape[0]` and gives other answers for 8 than for 3: was it traced?
+"""A function branches on `x.shape[0]` and answers differently for 8 and 3: was it traced again?
 
 Yes, once for each shape: the Python branch runs while JAX traces, and what it chose is saved
-as a jaxpr, one for each key. Run me to see them:
+in a jaxpr, one for each key. Run me to see them:
 
     python examples/shapes.py
 """
@@ -18,7 +18,7 @@ import leafwise as lw
 
 @lw.pytree
 class Pool:
-    """Pools a vector: its mean if there is enough of it, else its sum."""
+    """Pool a vector: its mean if it is long enough, else its sum."""
 
     scale: jax.Array = lw.field(default_factory=lambda: jnp.ones(()))
     enough: int = lw.static_field(default=5)
@@ -71,8 +71,8 @@ def main() -> Result:
             x = jnp.arange(1.0, size + 1)
             with counting(pooled) as seen:
                 answer = float(pooled(params, x))
-            # For a call that it knows, JAX hands out the very jaxpr that it saved. Had it to
-            # trace again, `total` would tell.
+            # For a known call, JAX returns the same jaxpr object that it saved. If it had
+            # traced again, `total` would show it.
             jaxpr = pooled.trace(params, x).jaxpr
             if not any(jaxpr is known for known in programs):
                 programs.append(jaxpr)

@@ -24,8 +24,8 @@ EPOCHS = 12
 BATCH = 64
 SEED = 0
 
-# An optax optimizer is a pair of closures, and functions compare by identity: one recreated
-# is another static value and costs a retrace. So it is made once.
+# An optax optimizer is a pair of closures, and functions compare by identity: a recreated one
+# is a different static value and costs a retrace. So make it once.
 ADAM = optax.scale_by_adam()
 
 Activation = Callable[[jax.Array], jax.Array]
@@ -57,7 +57,7 @@ class Layer:
 
 @lw.pytree
 class Model:
-    """Two layers, from the 64 pixels of an image to the scores of 10 digits."""
+    """Two layers, from the 64 pixels of an image to the scores for 10 digits."""
 
     hidden: Layer = lw.field(default_factory=lambda: Layer.create(SEED, 64, 64, jax.nn.relu))
     output: Layer = lw.field(default_factory=lambda: Layer.create(SEED + 1, 64, 10, identity))
@@ -69,7 +69,7 @@ class Model:
 
 @lw.pytree
 class TrainState:
-    """All that a step reads and writes."""
+    """Everything that a step reads and writes."""
 
     model: Model = lw.field(default_factory=Model)
     moments: optax.OptState = lw.field(default_factory=lambda: ADAM.init(Model()))
@@ -95,7 +95,7 @@ def train_step(
 
 @jax.jit
 def accuracy_of(model: Model, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the share of images whose highest score is that of their digit."""
+    """Return the fraction of images whose highest score is for their digit."""
     return (model(images).argmax(axis=1) == labels).mean()
 
 
