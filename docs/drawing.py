@@ -27,7 +27,7 @@ ROLES: Final = ("node", "leaf", "static", "problem", "note")
 FONT: Final = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 Span = tuple[str, str]
-"""Roles, if any, and a text. `strong` is one, beside those of colours."""
+"""Roles, if any, and a text. `strong` is a role, besides the colours."""
 
 _STYLE: Final = (
     f".lw-fig {{ {LIGHT} font: 13px {FONT}; }}\n"
@@ -53,13 +53,13 @@ class Figure:
     """A figure that is being drawn, from the top down."""
 
     def __init__(self, title: str, description: str) -> None:
-        """Begin a figure; both texts are for those who do not see it."""
+        """Begin a figure; both texts are for readers who cannot see it."""
         self._texts = title, description
         self._parts: list[str] = []
         self.height = 0.0
 
     def text(self, x: float, y: float, spans: Iterable[Span] | str, *, until: float = 0) -> None:
-        """Write a line, whose letters stand on `y`.
+        """Write a line, whose baseline is at `y`.
 
         Raises:
             ValueError: If it would not end before `until`, by default the right margin.
@@ -79,7 +79,7 @@ class Figure:
         self.text(x, y, [("note", words)], until=until)
 
     def lines(self, x: float, y: float, lines: Sequence[Sequence[Span] | str]) -> float:
-        """Write lines below each other; return where the next one stands."""
+        """Write lines below each other; return the position of the next one."""
         for line in lines:
             self.text(x, y, line)
             y += LINE

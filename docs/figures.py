@@ -61,7 +61,7 @@ def draw_captured() -> str:
         "Dynamic, static, captured",
         "A function reads fit.w and x, which are dynamic, fit.power, which is static, and rate and "
         "scale, which it captures. Dynamic values give shape and dtype to the key and are "
-        "arguments of the program; the static value stands in the key; the captured ones are "
+        "arguments of the program; the static value is in the key; the captured ones are "
         "baked into the jaxpr, rate as a literal and scale as a constant.",
     )
     assert inspect.getsource(step).splitlines()[-1] in CODE
@@ -95,7 +95,7 @@ def draw_captured() -> str:
     figure.text(MARGIN + 10, key + 40, [("static", "Fit(power=3)"), ("leaf", f"  {leaves}")])
     program = key + 50 + 36
     figure.arrow([(MARGIN + 16, key + 50), (MARGIN + 16, program)])
-    figure.note(MARGIN + 26, key + 72, "finds")
+    figure.note(MARGIN + 26, key + 72, "selects")
     figure.arrow([(lefts[2] + 16, kinds + 50), (lefts[2] + 16, program)])
     lines = [list(tokens(line, jaxpr)) for line in jaxpr.splitlines()]
     figure.text(MARGIN + 10, program + 20, [("strong", "program")])
@@ -138,7 +138,7 @@ class Params:
 
 
 def draw_key() -> str:
-    """Return what of a call stands in which key."""
+    """Return which parts of a call are in which key."""
     call = lw.signature(Params(jnp.ones(3), 0.1), jnp.ones(3))
     leaves = dict(zip(("params.w", "params.lr", "x"), call.leaf_records, strict=True))
     ((_, depth),) = call.statics.items()
@@ -146,11 +146,11 @@ def draw_key() -> str:
     options = [f"{name} = {value}" for name, value in call.config if name == "jax_enable_x64"]
     figure = Figure(
         "How the key is made",
-        "Of the call step(Params(w, lr=0.1, depth=2), x) the function, the tree with its static "
-        "value, the shape, dtype and weak type of each leaf and the configuration find the "
-        "jaxpr; where the leaves lie finds the program; what kind of object each leaf is finds "
-        "the dispatch entry. The values of the leaves and what the function closes over are in "
-        "no key.",
+        "In the call step(Params(w, lr=0.1, depth=2), x), the function, the tree with its static "
+        "value, the shape, dtype and weak type of each leaf and the configuration select the "
+        "jaxpr; the placement of the leaves selects the program; what kind of object each leaf is "
+        "selects the dispatch entry. The values of the leaves and what the function closes over "
+        "are not in any key.",
     )
     figure.text(MARGIN, 24, [("strong", "step(Params(w, lr=0.1, depth=2), x)")])
     traced = [
@@ -158,18 +158,18 @@ def draw_key() -> str:
         ("node", f"{kind.__name__}(w, lr), *", "the tree"),
         ("static", f"params.depth = {depth}", "statics"),
         *(("leaf", f"{path}: {aval(leaf)}", "leaves") for path, leaf in leaves.items()),
-        ("", f"{options[0]}, ...", "options of JAX"),
+        ("", f"{options[0]}, ...", "JAX's options"),
     ]
-    y = block(figure, 40, traced, "finds the jaxpr, else: a retrace")
+    y = block(figure, 40, traced, "selects the jaxpr, or else: a retrace")
     lies = [("leaf", f"{path}: {place(leaf)}", "") for path, leaf in leaves.items()]
-    y = block(figure, y, lies, "finds the program, else: a recompile")
+    y = block(figure, y, lies, "selects the program, or else: a recompile")
     are = [("leaf", f"{path}: {leaf.kind}", "") for path, leaf in leaves.items()]
-    y = block(figure, y, are, "finds the dispatch entry, at once")
+    y = block(figure, y, are, "selects the dispatch entry")
     y += 20
-    figure.text(MARGIN, y + 10, [("strong", "in no key")])
+    figure.text(MARGIN, y + 10, [("strong", "not in any key")])
     for role, names, words in (
         ("leaf", "w, 0.1, x", "the values of the leaves"),
-        ("problem", "what step closes over", "read at the trace only"),
+        ("problem", "what step closes over", "read only while tracing"),
     ):
         y += LINE
         figure.text(MARGIN + 10, y + 12, [(role, names)])
@@ -177,8 +177,8 @@ def draw_key() -> str:
     return figure.svg()
 
 
-def block(figure: Figure, y: float, rows: list[tuple[str, str, str]], finds: str) -> float:
-    """Draw a part of the key and what it finds; return where the next part begins."""
+def block(figure: Figure, y: float, rows: list[tuple[str, str, str]], selects: str) -> float:
+    """Draw a part of the key and what it selects; return where the next part begins."""
     figure.box(MARGIN, y, INNER, LINE * len(rows) + 12)
     shown = ""
     for place, (role, words, kind) in enumerate(rows):
@@ -189,7 +189,7 @@ def block(figure: Figure, y: float, rows: list[tuple[str, str, str]], finds: str
         shown = kind
     y += LINE * len(rows) + 12
     figure.arrow([(MARGIN + 30, y), (MARGIN + 30, y + 34)])
-    figure.note(MARGIN + 44, y + 22, finds)
+    figure.note(MARGIN + 44, y + 22, selects)
     return y + 34
 
 
@@ -199,7 +199,7 @@ def aval(leaf: Any) -> str:
 
 
 def place(leaf: Any) -> str:
-    """Return where a leaf lies."""
+    """Return the placement of a leaf."""
     if leaf.sharding is None:
         return "not on a device"
     return "committed" if leaf.committed else "not committed"
@@ -239,7 +239,7 @@ DONE = {
     "retrace": "trace and compile",
     "recompile": "lower and compile",
     "dispatch": "one slower call",
-    "reuse": "nothing: quick",
+    "reuse": "nothing: fast",
 }
 
 
@@ -261,9 +261,9 @@ def draw_second_call() -> str:
     """Return the questions that lead to what the second call does."""
     figure = Figure(
         "Why the second call compiled",
-        "Questions from the top; the first no tells what JAX does. "
+        "Questions from the top; the first no decides what JAX does. "
         + " ".join(f"{each.words} No: {each.outcome}." for each in QUESTIONS[:-1])
-        + " Then only values differ: nothing is done again.",
+        + " Otherwise only values differ, and nothing is repeated.",
     )
     y, right = 6.0, 284
     for place, question in enumerate(QUESTIONS):

@@ -20,11 +20,11 @@ FIGURE: Final = ROOT / "docs" / "images" / "loops-memory.svg"
 _BLOCK: Final = re.compile(r"(?<=<!-- measured: )([\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 
 Bytes = Mapping[str, Mapping[int, float]]
-"""Memory by way of keeping and number of steps."""
+"""Memory for each way of keeping and number of steps."""
 
 
 def filled(text: str, loops: Any, branches: Any) -> str:
-    """Return a page with its tables recreated.
+    """Return a page with its tables regenerated.
 
     Args:
         text: The page.
@@ -103,7 +103,7 @@ def kept_rows(report: Any) -> Iterable[tuple[str, ...]]:
 
 
 def what_is_kept(report: Any, name: str) -> str:
-    """Return in words by how much memory grows with each step."""
+    """Describe how much memory each step adds."""
     kept, plain = report.kept(name), report.kept("scan")
     if kept < 0.5:
         sizes = report.backward[name]
@@ -127,7 +127,7 @@ CHOOSE: Final = {
 
 
 def branch_rows(report: Any) -> Iterable[tuple[str, ...]]:
-    """Yield what each way to choose does."""
+    """Yield what each way of choosing does."""
     yield "way", "sides that run", "under `vmap`", "gradient of a side not taken", "when"
     for name, row in report.branches.items():
         ran = [{0: "an error", 1: "one", 2: "both"}[len(side)] for side in (row.sides, row.mapped)]
@@ -165,7 +165,7 @@ ROLE: Final = {
 
 
 def describe(sizes: Bytes) -> str:
-    """Return the numbers of the figure as a text, from which `read` takes them."""
+    """Return the numbers of the figure as text that `read` parses."""
     parts = [
         f"{name}: " + ", ".join(f"{size:.1f} at {steps}" for steps, size in each.items())
         for name, each in sizes.items()
@@ -174,7 +174,7 @@ def describe(sizes: Bytes) -> str:
 
 
 def read(svg: str) -> Bytes:
-    """Return the numbers from which a figure was drawn."""
+    """Return the numbers that a figure was drawn from."""
     found = re.search(r"<desc>KiB at a number of steps\. (.*)\.</desc>", svg)
     assert found is not None
     pairs = (part.split(": ") for part in found[1].split("; "))

@@ -112,7 +112,7 @@ class Model:
 
 
 def draw_show() -> str:
-    """Return what `leafwise.show` makes of a model, as SVG."""
+    """Return the output of `leafwise.show` for a model, as SVG."""
     table = jnp.zeros((1000, 64))
     layers = [
         Dense(jnp.zeros((64, 256)), jnp.zeros(256)),
@@ -156,7 +156,7 @@ FIXED = TRAIN.replace("loss=lambda w, x: square(w, x)", "loss=square").replace(
 
 
 def draw_explain() -> str:
-    """Return what `leafwise explain` says of a script, its fix, and what it says then, as SVG."""
+    """Return the report on a script, its fix, and the report on the fixed script, as SVG."""
     console = _console(width=64)  # so that a phone shows it in letters of ten pixels
     tables.print_report(_explained(TRAIN), console)
     console.print("\n[dim]$[/] git diff")
@@ -169,7 +169,7 @@ def draw_explain() -> str:
 
 
 def _explained(code: str) -> Report:
-    """Return the report on a script, as if all work of a kind took the same time."""
+    """Return the report on a script, as if all events of a kind took the same time."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("train.py").write_text(code, encoding="utf-8")
         script = explain_script.Script("train.py", (), is_module=False)
@@ -205,7 +205,7 @@ def _svg(console: Console, name: str, title: str) -> str:
 
 
 def _without_fonts(svg: str) -> str:
-    """Take the font downloads out of rich's SVG: the viewer uses its own."""
+    """Remove the font downloads from rich's SVG: the viewer uses its own fonts."""
     kept: list[str] = []
     inside = False
     for line in svg.splitlines():
