@@ -26,7 +26,7 @@ _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def start() -> None:
-    """Wait for JAX to be imported in this process, and record from then on."""
+    """Wait until this process imports JAX, and record from then on."""
     # Child processes may run in another folder.
     folder = os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])  # noqa: PTH100
     # In a virtual environment `site` reads `site-packages` twice.

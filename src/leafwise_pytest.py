@@ -27,7 +27,7 @@ _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
+    """Register the markers."""
     what = "limit the traces and compiles in a test, of one function or of all"
     line = f"{_BUDGET}(traces=None, compiles=None, of=None): {what}"
     config.addinivalue_line("markers", line)
@@ -127,5 +127,5 @@ def _shown(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Count the retraces of each test separately."""
-    if "leafwise._jit.storm" in sys.modules:  # else nothing has been traced by `leafwise.jit`
+    if "leafwise._jit.storm" in sys.modules:  # otherwise `leafwise.jit` has traced nothing
         importlib.import_module("leafwise._jit.storm").begin_test()

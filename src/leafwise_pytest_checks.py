@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and take the node ids of checks from the command line."""
+    """Register the marker, and take the node ids of checks from the command line."""
     line = "leafwise: a law of a pytree class, from leafwise_check or --leafwise-check"
     config.addinivalue_line("markers", line)
     whole = all(_keeps_the_run_whole(config, argument) for argument in config.args)
@@ -218,7 +218,7 @@ class _LawCheck(pytest.Item):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Reject the node id of a check that does not exist, before anything is deselected."""
-    if session.testsfailed:  # a module could not be imported, and pytest says so
+    if session.testsfailed:  # a module could not be imported, which pytest reports
         return
     for name in session.config.stash[_SELECTION].node_ids:
         if not any(_covers(name, item.nodeid) for item in items):

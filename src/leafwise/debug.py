@@ -27,7 +27,7 @@ def source_of(cls: type) -> str:
         tracebacks and debuggers show it.
 
     Raises:
-        TypeError: `cls` is not such a class.
+        TypeError: `cls` is not decorated with `leafwise.pytree`.
 
     Examples:
         >>> print(source_of(Params))  # doctest: +SKIP

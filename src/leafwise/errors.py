@@ -1,6 +1,6 @@
-"""Every error of leafwise, and the texts of their messages.
+"""The errors and warnings of leafwise.
 
-All of them survive pickling, so that a worker process can send them back whole.
+They can be pickled, so that a worker process can send them back intact.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ DOCS: Final = "https://leafwise.readthedocs.io/en/stable/"
 
 
 class _Linked:
-    """What an error and a warning have in common: a message, and a link to its section."""
+    """The base of errors and warnings: a message, and a link to its section in the docs."""
 
     args: tuple[Any, ...]
 
@@ -71,7 +71,7 @@ class LeafwiseError(_Linked, Exception):
             code, names = below.tb_frame.f_code, below.tb_frame.f_globals
             package = str(names.get("__name__")).partition(".")[0]
             if package not in _OWN and not code.co_filename.startswith("<leafwise "):
-                return self  # the user's own converter, say
+                return self  # such as the user's own converter
             below = below.tb_next
         return self.with_traceback(None)
 
@@ -218,7 +218,7 @@ class ProcessTimeoutError(LeafwiseError, TimeoutError):
         self.missing = missing
 
 
-class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests call it
+class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # the name that tests use
     """A pytree class breaks a law of pytrees, or a claim about it.
 
     Attributes:
@@ -270,7 +270,7 @@ class StaticFix(NamedTuple):
     """One way to fix a static value.
 
     Attributes:
-        text: What to do, in words or code.
+        text: What to do, as words or code.
         of_field: Whether it changes the declaration of a field, so that arguments cannot use it.
         option: The option of `leafwise.static_field` for that declaration, which is still to be
             added to the text; or None.
@@ -287,7 +287,7 @@ class StaticFinding(NamedTuple):
     Attributes:
         kind: Why it cannot: ``"unhashable"``, ``"array"``, ``"tracer"`` or ``"inconsistent"``.
         path: ``Class.field``, and the path into its value.
-        got: The value, shortened, with its type.
+        got: The value, truncated, with its type.
         reason: Why it cannot be static, as text.
         fixes: The ways to fix it, the best one first.
     """
@@ -313,7 +313,7 @@ class StaticFieldError(LeafwiseError, TypeError):
     """One or more static values cannot be part of a jit cache key.
 
     Attributes:
-        findings: What was found, in field order.
+        findings: All findings, in field order.
     """
 
     findings: tuple[StaticFinding, ...]

@@ -122,7 +122,7 @@ def listen_to_compiles(listener: Listener) -> bool:
 
 
 def _listen(listener: Listener) -> bool:
-    global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    global _listeners  # noqa: PLW0603  # replaced, never changed: other threads iterate over it
     with LOCK:
         if listener not in _listeners:
             if not _hook():

@@ -1,4 +1,4 @@
-"""What a trace depends on besides its arguments: JAX's configuration, and a number of ours.
+"""What a trace depends on besides its arguments: JAX's configuration, and a number we add.
 
 JAX caches the trace of a loop body, or of a function called inside another one, as long as that
 function lives, and reuses it in any outer trace, even if what the function captures has changed. It
@@ -31,7 +31,7 @@ def make_context() -> None:
     This changes the keys of everything traced and compiled so far, once per process: each such
     function is traced and compiled again at its next call.
     """
-    global _number, _place  # noqa: PLW0603  # one for the process
+    global _number, _place  # noqa: PLW0603  # one per process
     with _LOCK:
         if _number is None:
             place = len(_trace_context())

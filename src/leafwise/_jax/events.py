@@ -1,4 +1,4 @@
-"""Events of JAX as they happen: traces, lowerings and compiles, through `jax.monitoring`.
+"""JAX's events as they happen: traces, lowerings and compiles, through `jax.monitoring`.
 
 JAX keeps its listeners in plain lists: if one is removed while another thread iterates over the
 list, that thread misses a different one. So one listener serves all subscribers, and is registered
@@ -59,7 +59,7 @@ _subscribers: tuple[Subscriber, ...] = ()
 
 def subscribe(subscriber: Subscriber) -> None:
     """Call `subscriber` once with every event from now on, on the thread where it happens."""
-    global _subscribers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    global _subscribers  # noqa: PLW0603  # replaced, never changed: other threads iterate over it
     with LOCK:
         if any(each is subscriber for each in _subscribers):
             return

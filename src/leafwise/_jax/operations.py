@@ -71,7 +71,7 @@ class Operations(NamedTuple):
 
 
 def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
-    """Count the operations of a module of StableHLO by the code that made them.
+    """Count the operations of a StableHLO module by the code that created them.
 
     It takes about 5 us per operation. `stack` has files and lines around the call.
     """

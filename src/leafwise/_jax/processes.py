@@ -70,7 +70,7 @@ def exchange(
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
         here.client.wait_at_barrier(key, _milliseconds(timeout))
         texts = _read(here.client, key)
-    except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
+    except Exception as error:  # XlaRuntimeError, in some versions a RuntimeError
         came: dict[int, str] | None = None
         with contextlib.suppress(Exception):
             came = _read(here.client, key)

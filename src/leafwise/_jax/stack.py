@@ -53,7 +53,7 @@ class Work(NamedTuple):
 
     call: RunningCall | None = None  # None for a backward pass, which runs after the call
     role: tuple[str, ...] = ()  # "vmap", "forward", "backward", the innermost first
-    sizes: tuple[int, ...] = ()  # of the batches under "vmap", the innermost first
+    sizes: tuple[int, ...] = ()  # the batch sizes of each "vmap", the innermost first
     inputs: tuple[Any, ...] | None = None  # the avals that are lowered; None for a trace
     outputs: tuple[Any, ...] = ()  # the avals of the results
     devices: tuple[Any, ...] = ()  # the devices, and the shardings of arguments

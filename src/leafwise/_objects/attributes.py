@@ -1,6 +1,6 @@
-"""What an object holds: its attributes, the functions behind them, and what its class promises.
+"""What an object holds: its attributes, the functions behind them, and what its class guarantees.
 
-No user code runs: no property, no ``__getattr__``.
+No user code runs: no property and no ``__getattr__``.
 """
 
 import dataclasses
@@ -33,16 +33,16 @@ from leafwise._objects.stand_ins import MISSING
 
 
 class MemberKind(Enum):
-    """What was found under the name of an attribute."""
+    """The kind of a `Member`."""
 
     VALUE = "value"  # or `MISSING`
     METHOD = "method"  # a user's function that takes the object, or its class, when called
-    PROPERTY = "property"  # a user's function that runs when it is read; or a descriptor
+    PROPERTY = "property"  # a user's function that runs when the name is read; or a descriptor
     HIDDEN = "hidden"  # known only by running code, or defined by a package: it counts as a whole
 
 
 class Member(NamedTuple):
-    """What was found under the name of an attribute."""
+    """What an attribute name refers to, found without running user code."""
 
     kind: MemberKind
     value: Any = MISSING
@@ -84,7 +84,7 @@ def _from_class(raw: Any, value: Any) -> Member:
     if is_static or (is_a(getter, types.WrapperDescriptorType) and not runs_code):
         try:
             return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
-        except AttributeError:  # a slot that is not set, or a static of an unfinished instance
+        except AttributeError:  # an unset slot, or a static of an unfinished instance
             return Member(MemberKind.VALUE)
     # `rate = Descriptor()`, whose `__get__` the user wrote
     if is_a(getter, types.FunctionType) and not is_installed(getter):

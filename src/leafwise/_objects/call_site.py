@@ -23,7 +23,7 @@ class Site(NamedTuple):
     Attributes:
         file: The path of the file.
         line: The number of the line, from 1.
-        function: The name of the function around it.
+        function: The qualified name of the function that contains it.
     """
 
     file: str
@@ -195,7 +195,7 @@ def run_of(frame: types.FrameType) -> int | None:
 
 def stop_counting() -> None:
     """Stop counting lines, and free the tool id."""
-    global _tool  # noqa: PLW0603  # one for the process
+    global _tool  # noqa: PLW0603  # one per process
     if _tool is not None and _tool >= 0:
         for code, _ in _counted.values():
             _MONITORING.set_local_events(_tool, code, 0)
@@ -206,7 +206,7 @@ def stop_counting() -> None:
 
 def _take_tool() -> bool:
     """Claim a tool id, once; return whether one was free."""
-    global _tool  # noqa: PLW0603  # one for the process
+    global _tool  # noqa: PLW0603  # one per process
     if _tool is None and _MONITORING is not None:
         _tool = next((each for each in _TOOLS if _MONITORING.get_tool(each) is None), -1)
         if _tool >= 0:

@@ -22,7 +22,7 @@ class CodeFacts(NamedTuple):
     """The facts about a code object that leafwise uses."""
 
     form: types.CodeType  # equal for code that does the same, wherever it is defined
-    rebinds: tuple[str, ...]  # the outer variables that it assigns, globals as `global x`
+    rebinds: tuple[str, ...]  # the outer variables that it assigns; globals as `global x`
     sees_all: bool  # whether it can read globals without naming them
     installed: bool  # whether it is from an installed package or the standard library
 

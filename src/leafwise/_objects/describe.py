@@ -44,7 +44,7 @@ _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
-    """How to describe a value.
+    """How to describe a static value.
 
     Attributes:
         digest: The hash of the key it belongs to, shown where the text is truncated.

@@ -130,7 +130,7 @@ class StaticArray(np.ndarray[Any, Any]):
     def is_sealed(self) -> bool:
         """Whether it cannot be written to, unlike copies that numpy makes with this class."""
         base: Any = self
-        while isinstance(base, np.ndarray):  # a view of a view ...
+        while isinstance(base, np.ndarray):  # views can be nested
             base = cast("Any", base).base
         return isinstance(base, bytes)
 
@@ -175,7 +175,7 @@ class StaticArray(np.ndarray[Any, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    # The base class has no hash, so both type checkers object to this one.
+    # The base class is not hashable, so both type checkers object to this method.
     def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the hash of dtype, shape and bytes, computed once."""
         try:

@@ -24,7 +24,7 @@ class Loop(NamedTuple):
 
     Attributes:
         file: The file.
-        line: Its first line.
+        line: The number of its first line.
         kind: ``for``, ``while``, ``comprehension``, ``unroll``, or the name of the function called.
         has_parts: Whether it runs over objects with parts, such as layers, rather than arrays.
     """

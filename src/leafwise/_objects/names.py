@@ -26,7 +26,7 @@ class Root(Enum):
     GLOBAL = "global"
     CELL = "cell"
     LOCAL = "local"  # a parameter
-    IMPORT = "import"  # a module that the code imports: `.settings` is one of its own package
+    IMPORT = "import"  # a module that the code imports: `.settings` is in its own package
 
 
 class Item(NamedTuple):

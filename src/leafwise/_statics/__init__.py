@@ -9,7 +9,7 @@ aux_data that JAX compares. Below it:
 - `findings`: why a value cannot be static, with the message of each reason.
 - `portable`: statics as JSON that is valid in other processes, for checkpoints and digests.
 - `reached`: what can be reached through a value, to find tracers and changes in place.
-- `hash_nodes`: children that bring the statics into a treedef's hash, for ``many_statics``.
+- `hash_nodes`: children that add the statics to a treedef's hash, for ``many_statics``.
 
 `_classes` makes keys in constructors and when flattening, `_trees` and `_compare` read them, and
 `interop` gives them to the classes of other libraries.

@@ -72,7 +72,7 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
         return _inconsistent(path, value, f"its hash was {first}, then {second}", fix)
     fix = StaticFix(f"make {name}.__eq__ return one bool, True for the object itself")
     try:
-        reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
+        reflexive = bool(value == value)  # noqa: PLR0124  # this is the check
     except Exception as error:  # noqa: BLE001  # whatever user code raises
         raised = f"{type(error).__name__}: {message_of(error)}"
         return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)

@@ -62,7 +62,7 @@ class Fold:
         findings: What the policy rejects, in order.
         fixed: Whether nothing in the values can change, so that the same objects always have the
             same tokens, and equal values are indistinguishable, so that one can replace all.
-        reaches: Whether code or attributes can be reached through it.
+        reaches: Whether functions or attributes can be reached through the values.
         kept: The numbered values, kept alive since their ids may be in the tokens.
         records: The digests of the objects that can change, to be kept with the key.
         guards: For each field by content, the guards `own` and `outer` of its value.

@@ -5,8 +5,8 @@ that differ only in statics one by one. The type of a node does enter the hash. 
 class with ``many_statics=True`` therefore has one more child: a node without leaves, whose type is
 chosen by a digest of the statics.
 
-The digest is the same in every process, so that a pickled treedef equals a new one.
-Statics that are equal must have equal digests; unequal ones may share one.
+The digest is the same in every process, so that a pickled treedef equals a new one. Equal statics
+must have equal digests; unequal ones may share one.
 
 Imported for the first such class, since creating the types takes some milliseconds.
 """

@@ -1,4 +1,4 @@
-"""Static values as JSON that means the same in another process.
+"""Static values as JSON that has the same meaning in another process.
 
 Two values have equal JSON exactly if they would share a jit cache key, except for names: classes,
 functions and enum members are identified by name, whatever the name refers to.
@@ -139,7 +139,7 @@ class PortableReader:
         if typing.get_origin(value) in (
             typing.Union,
             types.UnionType,
-        ):  # equal in any order, and in both spellings
+        ):  # equal in any order and either spelling
             members = [(f"[{member}]", member) for member in typing.get_args(value)]
             found = sorted(self._read_all(members, path), key=dump)
             return {"class": "typing:Union", "parts": found}
@@ -202,7 +202,7 @@ class PortableReader:
         return {"class": name, "parts": {"": items, **rest["parts"]}}
 
     def method(self, value: Any, path: str) -> Json:
-        """Return a bound method's receiver and name."""
+        """Return the JSON of a bound method: its receiver and its name."""
         name = getattr(value, "__name__", "")
         if getattr(value.__self__, name, None) != value:
             return self._opaque(value, path)
@@ -232,7 +232,7 @@ class PortableReader:
         try:
             reduce = copyreg.dispatch_table.get(cls)
             reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
+        except Exception:  # noqa: BLE001  # a class that cannot be pickled may raise anything
             return self._opaque(value, path)
         if isinstance(reduced, str):  # a name that `name_of` could not resolve
             return self._opaque(value, path)
