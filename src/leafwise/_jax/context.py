@@ -25,7 +25,7 @@ _place: int | None = None
 """The index of the number among the values of the trace context; None if it is not there."""
 
 
-def make_context() -> None:
+def install_trace_context() -> None:
     """Add an integer to JAX's trace context, so that changing it invalidates the jit cache.
 
     This changes the keys of everything traced and compiled so far, once per process: each such
@@ -47,7 +47,7 @@ def new_number() -> int:
 
 def with_number(number: int | None) -> AbstractContextManager[None]:
     """Return a block in which traces depend on a number; None acts as outside any block."""
-    make_context()
+    install_trace_context()
     block: AbstractContextManager[None] = _number(number)
     return block
 
