@@ -1,15 +1,15 @@
-"""What `leafwise explain` runs in each Python process, before its script begins.
+"""The code that `leafwise explain` runs in each Python process before its script starts.
 
-`leafwise-explain.pth` lies in ``site-packages``: Python reads it when it starts, and calls `start`
-if the environment has ``LEAFWISE_EXPLAIN``, the folder for the records of each process. What
-remains is a finder in `sys.meta_path` that waits for JAX. Nothing is imported here that Python does
-not load by itself.
+Python reads `leafwise-explain.pth` in ``site-packages`` when it starts, and calls `start` if the
+environment has ``LEAFWISE_EXPLAIN``, the folder for the records of each process. `start` adds a
+finder to `sys.meta_path` that waits for JAX. This module imports only what Python itself loads when
+it starts.
 """
 
 import os
 import sys
 
-TYPE_CHECKING = False  # `typing` would be one more module that the script finds
+TYPE_CHECKING = False  # importing `typing` would change what the script finds in `sys.modules`
 if TYPE_CHECKING:
     import types
     from typing import Any
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 VARIABLE = "LEAFWISE_EXPLAIN"
 CHANGED = "changed.json"
 changed: "dict[str, str]" = {}
-"""What stands in the place of files, by path, for `--try`; from that file of the folder."""
+"""Changed source texts, by the path of their file, for `--try`; read from `CHANGED`."""
 
 _LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
-"""The modules of leafwise that do without JAX, and are imported in a script."""
+"""The modules of leafwise that a script may import before JAX: they do not use it."""
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def start() -> None:
-    """Wait for JAX to be imported in this process, and record from then on."""
-    # Its children may run in another folder.
+    """Wait until this process imports JAX, and record from then on."""
+    # Child processes may run in another folder.
     folder = os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])  # noqa: PTH100
-    # In a virtual environment `site` reads the folder twice.
+    # In a virtual environment `site` reads `site-packages` twice.
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(folder))
         if os.path.exists(f"{folder}/{CHANGED}"):  # noqa: PTH110
@@ -37,7 +37,7 @@ def start() -> None:
 
 
 def _serve_changed(file: str) -> None:
-    """Let Python compile changed text in the place of that of files, which stay as they are."""
+    """Make imports compile the changed texts in place of the files, which stay as they are."""
     import json  # noqa: PLC0415
     from importlib.machinery import SourceFileLoader  # noqa: PLC0415
 
@@ -54,12 +54,12 @@ def _serve_changed(file: str) -> None:
 
 
 def write(folder: str, **record: object) -> None:
-    """Append a record to the file of this process, which has its rank and its number.
+    """Append a record to the file of this process, named after its rank and process id.
 
-    The file is closed each time: a forked child has a file of its own, and what is written outlives
-    any end of the process.
+    The file is closed each time: a forked child gets its own file, and the records survive however
+    the process ends.
     """
-    import json  # noqa: PLC0415  # not in every Python
+    import json  # noqa: PLC0415  # not always loaded
 
     try:
         line = json.dumps(record).encode() + b"\n"
@@ -75,7 +75,7 @@ def write(folder: str, **record: object) -> None:
 
 
 def _record(folder: str) -> None:
-    """Begin to record: JAX is there."""
+    """Start recording, now that JAX is imported."""
     try:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
     except OSError as error:
@@ -86,26 +86,26 @@ def _record(folder: str) -> None:
         from leafwise.cli import recorder  # noqa: PLC0415
 
         recorder.start(folder, write)
-    except Exception as error:  # noqa: BLE001  # the script goes on, and the report says it
+    except Exception as error:  # noqa: BLE001  # the script goes on, and the report shows the error
         write(folder, fault=f"{type(error).__name__}: {error}")
 
 
 class _Finder:
-    """Leaves modules to the other finders, and begins to record once JAX is loaded."""
+    """Leaves modules to the other finders, and starts recording once JAX is loaded."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def find_spec(self, name: str, *_: object) -> "Any":
         if name.startswith("leafwise.") and name not in _LIGHT:
-            # JAX first: what records is imported after it, and this module would be half done.
-            try:  # noqa: SIM105  # `contextlib` is not there yet
+            # JAX first: the recorder is imported right after it, when this module must be complete.
+            try:  # noqa: SIM105  # `contextlib` is not loaded yet
                 __import__("jax")
             except ImportError:
                 pass
         if name != "jax":
             return None
-        from importlib.util import find_spec  # noqa: PLC0415  # not in every Python
+        from importlib.util import find_spec  # noqa: PLC0415  # not always loaded
 
         sys.meta_path.remove(self)
         spec: Any = find_spec(name)
@@ -120,7 +120,7 @@ class _Finder:
         return spec
 
 
-if __name__ == "__main__":  # a script whose text was changed runs as by `python`
+if __name__ == "__main__":  # runs a script with changed text as `python` would
     from importlib.machinery import SourceFileLoader
     from importlib.util import module_from_spec, spec_from_loader
 

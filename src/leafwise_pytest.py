@@ -1,8 +1,7 @@
-"""The pytest plugin of leafwise: budgets for tests; `leafwise_pytest_checks` has the classes.
+"""The pytest plugin of leafwise: budgets for tests. `leafwise_pytest_checks` checks classes.
 
-pytest loads this before any `conftest.py`, which may still have to say how JAX is to start. So
-nothing but pytest and the standard library is imported here; what needs JAX is imported by the
-tests that ask for it.
+pytest loads this before any `conftest.py`, which may still have to configure JAX. So only pytest
+and the standard library are imported here; tests that need JAX cause it to be imported.
 """
 
 import contextlib
@@ -28,31 +27,31 @@ _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
-    what = "allow so many traces and compiles in a test, of one function or of all"
+    """Register the markers."""
+    what = "limit the traces and compiles in a test, of one function or of all"
     line = f"{_BUDGET}(traces=None, compiles=None, of=None): {what}"
     config.addinivalue_line("markers", line)
-    line = f'{_CAPTURES}(on_stale="raise"): check all that `leafwise.jit` functions capture'
+    line = f'{_CAPTURES}(on_stale="raise"): check everything that `leafwise.jit` functions capture'
     config.addinivalue_line("markers", line)
 
 
 def _budgets() -> Any:
-    """Import what needs JAX."""
+    """Import and return the module of budgets, which imports JAX."""
     return importlib.import_module("leafwise.testing._budget_markers")
 
 
-# With our name in front: a project may well have a fixture `traces` of its own.
+# With a prefix, since a project may have its own fixture `traces`.
 @pytest.fixture
 def leafwise_traces(request: pytest.FixtureRequest) -> "Generator[Log]":
     """A `leafwise.types.Log` of what JAX traces, lowers and compiles while the test itself runs.
 
-    Operations of JAX itself, outside any jitted function, are left out. If the test fails, the
-    report shows the log, with reasons for functions under `leafwise.jit`.
+    JAX operations outside any jitted function are left out. If the test fails, the report shows the
+    log, with reasons for functions under `leafwise.jit`.
     """
     item: pytest.Item = request.node
     log: Log = _budgets().Log(eager=False)
     item.stash[_LOG] = log
-    if _BLOCKS in item.stash:  # by `request.getfixturevalue`
+    if _BLOCKS in item.stash:  # the test itself called `request.getfixturevalue`
         item.stash[_BLOCKS].enter_context(_budgets().watching(log))
     yield log
     del item.stash[_LOG]
@@ -87,7 +86,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _hide_own_frames(failed: "pytest.ExceptionInfo[BaseException] | None") -> None:
-    """Let pytest show an error of leafwise at the user's line, not in our own code."""
+    """Make pytest show an error of leafwise at the user's line, not inside leafwise."""
     errors = sys.modules.get("leafwise.errors")
     if failed is None or errors is None or not isinstance(failed.value, errors.LeafwiseError):
         return
@@ -101,7 +100,7 @@ def _hide_own_frames(failed: "pytest.ExceptionInfo[BaseException] | None") -> No
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show a failed test's log, and a budget's message without our own frames."""
+    """Show the log of a failed test, and an exceeded budget's message without our own frames."""
     _hide_own_frames(call.excinfo)
     report = yield
     if call.when != "call":
@@ -116,7 +115,7 @@ def pytest_runtest_makereport(
 
 
 def _shown(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
-    """Return what pytest prints for an error: its message, and the place of the item."""
+    """Return what pytest prints for an error: its message, and the location of the test."""
     shown: Any = error.getrepr(style="value", chain=False)
     crash = shown.reprcrash
     if crash is not None:
@@ -127,6 +126,6 @@ def _shown(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Count the retraces of each test apart."""
-    if "leafwise._jit.storm" in sys.modules:  # else nothing has been traced by `leafwise.jit`
+    """Count the retraces of each test separately."""
+    if "leafwise._jit.storm" in sys.modules:  # otherwise `leafwise.jit` has traced nothing
         importlib.import_module("leafwise._jit.storm").begin_test()

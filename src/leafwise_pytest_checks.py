@@ -1,7 +1,7 @@
 """The pytest plugin of leafwise: each law of each class as a test item.
 
-As in `leafwise_pytest`, which loads this, what needs JAX is imported when a run asks for it. The
-items show what `leafwise check` finds out about their classes.
+As in `leafwise_pytest`, which loads this, whatever needs JAX is imported only when used. The items
+report what `leafwise check` finds for their classes.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _SELECTION: Final = pytest.StashKey["CheckSelection"]()
 
 @dataclasses.dataclass
 class CheckSelection:
-    """Which checks a run of pytest has: those of some node ids, or of the settings."""
+    """Which checks a pytest run includes: those given by node id, or those from the settings."""
 
     node_ids: list[str]
     whole: bool
@@ -35,7 +35,7 @@ class CheckSelection:
 
 
 def _covers(selected: str, nodeid: str) -> bool:
-    """Return whether a node is one that was asked for, or below it."""
+    """Return whether a node is the selected one, or below it."""
     return f"{nodeid}::".startswith((f"{selected}::", f"{selected}."))
 
 
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and take the node ids of checks from the command line."""
+    """Register the marker, and take the node ids of checks from the command line."""
     line = "leafwise: a law of a pytree class, from leafwise_check or --leafwise-check"
     config.addinivalue_line("markers", line)
     whole = all(_keeps_the_run_whole(config, argument) for argument in config.args)
@@ -69,11 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args = files
     config.stash[_SELECTION] = CheckSelection(node_ids, whole)
     for name in ("leafwise_check", "leafwise_laws"):
-        config.getini(name)  # pytest refuses it if it is not a list
+        config.getini(name)  # pytest raises if it is not a list
 
 
 def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:
-    """Return whether an argument is a directory that holds one of `testpaths`, if there are any."""
+    """Return whether an argument is a directory with one of `testpaths`, if there are any."""
     if config.args_source is not config.ArgsSource.ARGS:
         return True
     here = Path(os.path.normpath(config.invocation_params.dir / argument))
@@ -87,7 +87,7 @@ def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Add the checks behind everything else that is collected."""
+    """Add the checks after everything else that is collected."""
     report = yield
     config = collector.config
     selection = config.stash[_SELECTION]
@@ -101,7 +101,7 @@ def pytest_make_collect_report(
 
 
 class _Module(pytest.Collector):
-    """The classes of one target: JAX is imported here, behind every `conftest.py`."""
+    """The classes of one target; JAX is imported here, after every `conftest.py`."""
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, nodeid=f"{_PREFIX}::{_dotted(name)}", **kwargs)
@@ -111,7 +111,7 @@ class _Module(pytest.Collector):
         selection, named = self.config.stash[_SELECTION], self.config.getini("leafwise_laws")
         testing = importlib.import_module("leafwise.testing")
         try:
-            testing.check_pytree  # noqa: B018  # it needs the extra, and says so
+            testing.check_pytree  # noqa: B018  # it raises if the extra is missing
             check = importlib.import_module("leafwise.testing._check")
             laws = check.chosen_laws("leafwise_laws", named or testing.Law)
             targets = _targets_of(self.config.rootpath, self.name)
@@ -130,7 +130,7 @@ class _Module(pytest.Collector):
 
 
 def _dotted(name: str) -> str:
-    """Return the name of a target or class without what a node id cannot have."""
+    """Return the name of a target or class as a node id can contain it."""
     place, colon, rest = name.rpartition(":")
     place, rest = (place, rest) if colon and os.sep not in rest else (name, "")
     place = place.removesuffix(".py").replace(os.sep, ".").lstrip(".")
@@ -141,7 +141,7 @@ def _targets_of(root: Path, text: str) -> "list[CheckTarget]":
     from leafwise.cli.check_targets import find_targets  # noqa: PLC0415  # it imports JAX
 
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # behind what is installed
+        sys.path.append(here)  # after installed packages
     is_file = text.partition(":")[0].endswith(".py")
     targets = find_targets([str(root / text) if is_file else text])
     if targets.unloaded:
@@ -151,7 +151,7 @@ def _targets_of(root: Path, text: str) -> "list[CheckTarget]":
 
 @dataclasses.dataclass
 class CheckedClass:
-    """A class whose laws are items, and how it turned out: all of them are tried at once."""
+    """A class whose laws are test items, and its result: all laws are checked at once."""
 
     name: str
     target: "CheckTarget"
@@ -159,7 +159,7 @@ class CheckedClass:
 
     @functools.cached_property
     def result(self) -> "ClassResult":
-        """What `leafwise check` says of it, with the examples of Hypothesis' profile in force."""
+        """The result of `leafwise check`, with the examples of the active Hypothesis profile."""
         import hypothesis  # noqa: PLC0415  # an extra
 
         from leafwise.cli import check_classes  # noqa: PLC0415  # it imports JAX
@@ -176,7 +176,7 @@ class CheckedClass:
 
 
 class _LawCheck(pytest.Item):
-    """A class keeps one law."""
+    """A test that a class keeps one law."""
 
     def __init__(self, *, checked: CheckedClass, law: "Law", **kwargs: Any) -> None:
         super().__init__(name=str(law), **kwargs)
@@ -186,14 +186,14 @@ class _LawCheck(pytest.Item):
         self.add_marker(_PREFIX)
 
     def runtest(self) -> None:
-        """Report the law; of a class that cannot be checked one item fails, others are skipped."""
+        """Report the law; if a class cannot be checked, one item fails and the rest are skipped."""
         items, result = self.checked.items, self.checked.result
         if self.checked.target.optional and (reason := result.left_out or result.error):
             pytest.skip(f"left out: {reason}")
         laws = {law.law: law for law in result.laws}
         if self.name not in laws:
             if self is not items[0]:
-                pytest.skip(f"it cannot be checked: see {items[0].nodeid}")
+                pytest.skip(f"the class cannot be checked: see {items[0].nodeid}")
             self._fail(result.error or result.laws[0].message)
         law = laws[self.name]
         if law.library:
@@ -217,8 +217,8 @@ class _LawCheck(pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Refuse the node id of a check that is not there, before anything is deselected."""
-    if session.testsfailed:  # a module could not be imported, and pytest says so
+    """Reject the node id of a check that does not exist, before anything is deselected."""
+    if session.testsfailed:  # a module could not be imported, which pytest reports
         return
     for name in session.config.stash[_SELECTION].node_ids:
         if not any(_covers(name, item.nodeid) for item in items):
@@ -226,7 +226,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tell each class which of its laws are tried."""
+    """Add the selected items to the class that they check."""
     for item in session.items:
         if isinstance(item, _LawCheck):
             item.checked.items.append(item)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Each name is loaded when it is first asked for. So JAX, which reads its settings when it is
-# imported, is imported by whoever uses it, and `leafwise explain` needs no JAX of its own.
+# Names are loaded on first use: JAX reads its settings when it is imported, so importing leafwise
+# must not import JAX. `leafwise explain` does not even need it.
 _MODULES = {
     "FrozenMapping": "_objects.frozen",
     "LeafwiseError": "errors",
@@ -66,7 +66,7 @@ _SUBMODULES = ("debug", "distributed", "errors", "types")
 
 
 def __getattr__(name: str) -> object:
-    """Load the module that defines a name when the name is first asked for."""
+    """Load the module that defines a name when the name is first used."""
     if name in _SUBMODULES:
         return importlib.import_module(f"leafwise.{name}")
     if name not in _MODULES:
@@ -81,17 +81,17 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Add the magics ``%%explain`` and ``%explain``: what ``%load_ext leafwise`` calls."""
+    """Add the magics ``%%explain`` and ``%explain``; called by ``%load_ext leafwise``."""
     importlib.import_module("leafwise.cli.magics").load(shell)
 
 
 def unload_ipython_extension(shell: object) -> None:
-    """Remove the magics: what ``%unload_ext leafwise`` calls."""
+    """Remove the magics; called by ``%unload_ext leafwise``."""
     importlib.import_module("leafwise.cli.magics").unload(shell)
 
 
 def __dir__() -> list[str]:
-    """Return all names, those that are not loaded yet included."""
+    """Return all names, including those that are not loaded yet."""
     return sorted({*globals(), *_MODULES, *_SUBMODULES})
 
 

@@ -1,4 +1,4 @@
-"""Checks that cost something, for when an answer looks stale."""
+"""Checks too slow to be always on, for when a result looks stale."""
 
 import contextlib
 import inspect
@@ -17,17 +17,17 @@ __all__ = ["check_captures", "check_statics", "explain_errors", "source_of"]
 
 
 def source_of(cls: type) -> str:
-    """Return the code that was generated for a pytree class.
+    """Return the code generated for a pytree class.
 
     Args:
         cls: A class decorated with `leafwise.pytree`.
 
     Returns:
-        The source of ``__init__``, flatten, unflatten and the access to statics, as
+        The source of ``__init__``, flatten, unflatten and the accessors of static fields, as
         tracebacks and debuggers show it.
 
     Raises:
-        TypeError: `cls` is not such a class.
+        TypeError: `cls` is not decorated with `leafwise.pytree`.
 
     Examples:
         >>> print(source_of(Params))  # doctest: +SKIP
@@ -39,29 +39,29 @@ def source_of(cls: type) -> str:
 
 @contextlib.contextmanager
 def check_captures(on_stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, None, None]":
-    """Compare the program of each call of a `leafwise.jit` function with a fresh trace of it.
+    """Compare the program that a `leafwise.jit` function uses with a fresh trace, at each call.
 
-    Outside such blocks each call checks the captures that the code names, by identity and, of
-    what is small, by content. In this block the function is traced once more before each call,
-    whatever ``on_stale=`` it has, and the two programs are compared, constants included: that is
-    right for any code of Python, and slow. The function's Python side effects happen twice.
+    Outside this block, each call checks the captures that the code names: by identity, and small
+    values by content. Inside it, the function is traced once more before each call, whatever its
+    ``on_stale=``, and the two programs are compared, constants included. This is correct for any
+    Python code, but slow, and the function's Python side effects happen twice.
 
-    It covers all functions, those made before the block and in other threads included, and can
-    be nested: the innermost block counts. What is in a NumPy array is known from the first call in
-    the block.
+    It covers all functions, including those created before the block and in other threads, and can
+    be nested: the innermost block applies. The content of a NumPy array is known only from the
+    first call in the block on.
 
     Args:
-        on_stale: What happens to a call whose program is of an old value: ``"raise"``; ``"warn"``
-            and ``"retrace"``: it is traced again; or ``"ignore"``: then it is noted only.
+        on_stale: What to do if the program of a call is stale: ``"raise"``; ``"warn"`` or
+            ``"retrace"``, which trace it again; or ``"ignore"``, which only records it.
 
     Yields:
-        What was found so far: ``.stale``, a list of `leafwise.types.StaleCapture` (the capture
-        that changed, or else the operation of the program and its line), and ``.not_compared``, a
-        dict of the functions that could not be traced again, with the reasons.
+        The results so far: ``.stale``, a list of `leafwise.types.StaleCapture` (the capture that
+        changed, or else the operation that differs and its line), and ``.not_compared``, a dict of
+        the functions that could not be traced again, with the reasons.
 
     Raises:
-        StaleCaptureError: (inside, when called) the program is of an old value.
-        ValueError: `on_stale` is none of the four words.
+        StaleCaptureError: (inside, when called) the program is stale.
+        ValueError: `on_stale` is not one of the four options.
 
     Warns:
         StaleCaptureWarning: (inside) with ``on_stale="warn"``.
@@ -70,7 +70,7 @@ def check_captures(on_stale: "StaleOption" = "raise") -> "Generator[CaptureCheck
         >>> with check_captures():
         ...     step(params, batch)  # doctest: +SKIP
     """
-    from leafwise._jit import blocks  # noqa: PLC0415  # with what needs it
+    from leafwise._jit import blocks  # noqa: PLC0415  # only when needed
 
     block = blocks.CaptureChecks(blocks.checked_action(on_stale, "check_captures"))
     blocks.switch_block(block, is_on=True)
@@ -82,21 +82,20 @@ def check_captures(on_stale: "StaleOption" = "raise") -> "Generator[CaptureCheck
 
 @contextlib.contextmanager
 def check_statics() -> Generator[None, None, None]:
-    """Read every static value again whenever JAX flattens an instance, in this block.
+    """Check the static values of an instance for changes whenever JAX flattens it in this block.
 
-    A key sees a function or a plain object as one identity, and trusts an object with
-    its own ``==``. Changed in place, all of them leave a compiled program that answers
-    for the old content. In this block each flatten compares what can be reached through
-    the statics (attributes, containers, closures, defaults, partial arguments, receivers,
-    functions behind `jax.jit` and the like, weak references) with what was there when the key
-    was made.
+    A key compares functions and plain objects by identity, and trusts the ``==`` of objects that
+    define one. If one of these is changed in place, a program compiled for the old content is still
+    used. In this block, each flatten compares everything reachable through the statics (attributes,
+    containers, closures, defaults, partial arguments, receivers, functions behind `jax.jit` and the
+    like, weak references) with what was there when the key was made.
 
-    Outside such blocks there is no cost. It covers all threads, and can be nested. The
-    environment variable ``LEAFWISE_CHECK_STATICS=1`` turns it on for a whole process.
+    It covers all threads, can be nested, and costs nothing outside the block. The environment
+    variable ``LEAFWISE_CHECK_STATICS=1`` turns it on for a whole process.
 
-    Not looked into: arrays and other buffers of more than 64 KiB, all beyond the first 2,000
-    values that the statics of an instance lead to, the globals that a function reads, weak
-    containers and proxies, and objects of Python's, NumPy's and JAX's own classes.
+    Not checked: arrays and other buffers of more than 64 KiB, anything after the first 2,000 values
+    reached from the statics of an instance, the globals that a function reads, weak containers and
+    proxies, and instances of Python's, NumPy's and JAX's own classes.
 
     Raises:
         StaticMutatedError: (inside, when flattening) a static changed; the message
@@ -114,34 +113,33 @@ def check_statics() -> Generator[None, None, None]:
 
 
 def explain_errors() -> "Explaining":
-    """Say in JAX's errors on derivatives which parts of two trees differ, by path.
+    """Add notes to JAX's errors: where two trees differ, or which field to make static.
 
-    Where JAX refuses a tree in this block and prints nothing but treedefs, the exception gets a
-    note with the reasons: class, static, structure, shape and dtype of each place, as
-    `leafwise.diff` has them, and what to do. Those are the backward rule of ``custom_vjp``, the
-    rule of ``custom_jvp``, ``jvp``, ``linearize`` and ``linear_transpose``. Other errors of JAX
-    name the place themselves.
+    Where JAX rejects a tree in this block and prints only treedefs, the exception gets a note that
+    says what differs at each path (class, static, structure, shape and dtype), as `leafwise.diff`
+    does, and how to fix it. This covers the backward rule of ``custom_vjp``, the rule of
+    ``custom_jvp``, ``jvp``, ``linearize`` and ``linear_transpose``. Other JAX errors name the path
+    themselves.
 
-    Where JAX needs to know a value that it traces (``if``, ``range``, ``int``, a shape), or gets a
-    function for an array, the note says which field of which class to make static. Where a buffer
-    is donated twice, or used after it was donated, it says which.
+    Where JAX needs the concrete value of a tracer (``if``, ``range``, ``int``, a shape), or gets a
+    function instead of an array, the note says which field of which class to make static. Where a
+    buffer is donated twice, or used after it was donated, it says which one.
 
-    The exception stays what it is, and goes on as it would: its type, arguments, cause, context
-    and traceback. Nothing is done if none is raised. It covers the thread that enters it, and
-    can be nested; one that is caught inside has JAX's own frames in its cause. Also a decorator, of
-    functions that run when they are called.
+    The exception itself does not change: its type, arguments, cause, context and traceback stay the
+    same. The block covers the thread that enters it, and can be nested. An exception caught inside
+    it has JAX's own frames in its cause. It can also decorate functions.
 
     Returns:
-        The block.
+        A context manager, which is also a decorator.
 
     Raises:
-        TypeError: (as a decorator) a generator or a coroutine function is decorated, which
-            would run outside the block.
+        TypeError: (as a decorator) the function is a generator or coroutine function, which would
+            run outside the block.
 
     Examples:
         >>> with explain_errors():
         ...     jax.jvp(loss, (params,), (tangents,))  # doctest: +SKIP
     """
-    from leafwise._compare.jax_errors import Explaining  # noqa: PLC0415  # few programs ask for it
+    from leafwise._compare.jax_errors import Explaining  # noqa: PLC0415  # few programs use it
 
     return Explaining()

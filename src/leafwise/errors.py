@@ -1,6 +1,6 @@
-"""Every error of leafwise, and the texts of their messages.
+"""The errors and warnings of leafwise.
 
-All of them survive pickling, so that a worker process can send them back whole.
+They can be pickled, so that a worker process can send them back intact.
 """
 
 import dataclasses
@@ -35,24 +35,24 @@ DOCS: Final = "https://leafwise.readthedocs.io/en/stable/"
 
 
 class _Linked:
-    """What an error and a warning have in common: a message, and a link to its section."""
+    """The base of errors and warnings: a message, and a link to its section in the docs."""
 
     args: tuple[Any, ...]
 
     @property
     def message(self) -> str:
-        """The message without the link. Behind it, `args` has what it speaks of, as values."""
+        """The message without the link. The other `args` are the values that it mentions."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        """Return the message, and the link that tells more."""
-        # A subclass leads to the section of a class above it.
+        """Return the message, followed by the link to its section."""
+        # A subclass without a section links to that of the nearest class above it.
         named = next(cls.__name__ for cls in type(self).__mro__ if cls.__name__ in __all__)
         return f"{self.message}\nSee {DOCS}reference/errors/#{named.lower()}"
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of an error that another message quotes: without a link."""
+    """Return the text of an error without its link, to be quoted in another message."""
     if isinstance(error, _Linked):
         return error.message
     try:
@@ -62,16 +62,16 @@ def message_of(error: BaseException) -> str:
 
 
 class LeafwiseError(_Linked, Exception):
-    """Base class of every error that leafwise raises on its own account."""
+    """Base class of all errors that leafwise raises."""
 
     def without_own_frames(self) -> Self:
-        """Return the error without the frames below its handler, if all of them are ours."""
+        """Return the error, without the frames below its handler if all of them are leafwise's."""
         below = self.__traceback__ and self.__traceback__.tb_next
         while below is not None:
             code, names = below.tb_frame.f_code, below.tb_frame.f_globals
             package = str(names.get("__name__")).partition(".")[0]
             if package not in _OWN and not code.co_filename.startswith("<leafwise "):
-                return self  # the user's own converter, say
+                return self  # such as the user's own converter
             below = below.tb_next
         return self.with_traceback(None)
 
@@ -80,15 +80,15 @@ _OWN: Final = ("leafwise", "dataclasses", "copy", "functools")
 
 
 class DefinitionError(LeafwiseError, TypeError):
-    """A class cannot be a pytree dataclass as it is written.
+    """A class, as written, cannot be a pytree dataclass.
 
-    Raised while the class is being decorated or registered, and by a constructor for what shows
-    only then: a subclass without a decorator, or a field that was given no value.
+    Raised when the class is decorated or registered, and by the constructor for errors that only
+    show there: a subclass without a decorator, or a field without a value.
     """
 
 
 class FieldCheckError(LeafwiseError, ValueError):
-    """A field's ``validator=`` refused its value: it answered False, or raised this itself."""
+    """A field's ``validator=`` rejected its value: it returned False, or raised this error."""
 
 
 class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
@@ -96,21 +96,21 @@ class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
 
 
 class PathError(LeafwiseError, LookupError):
-    """A path leads nowhere in the tree, or is not a path."""
+    """A path does not exist in the tree, or is not a valid path."""
 
 
 class TreeError(LeafwiseError, ValueError):
-    """Trees, selections, changes, a loop's carry or a mesh do not fit together.
+    """Trees, selections, updates, a loop's carry or a mesh do not match.
 
-    Raised, too, where trees cannot be compared: ``==`` of traced values.
+    Also raised when trees cannot be compared: ``==`` of traced values.
     """
 
 
 class StructureMismatchError(TreeError, AssertionError):
-    """Two trees differ that were asserted to have one structure.
+    """Two trees that were asserted to have the same structure differ.
 
     Attributes:
-        differences: All of them, as `leafwise.diff` returns them.
+        differences: All differences, as `leafwise.diff` returns them.
     """
 
     def __init__(self, message: str, differences: tuple[Any, ...] = ()) -> None:
@@ -121,14 +121,14 @@ class StructureMismatchError(TreeError, AssertionError):
 class StaticMutatedError(LeafwiseError, RuntimeError):
     """A static value was changed in place after a key was made from it.
 
-    Programs compiled for the old value would have gone on answering for the new one.
+    Programs compiled for the old value would have been used for the new one.
     """
 
 
 class StaleCaptureError(LeafwiseError, RuntimeError):
-    """A jitted function was called after something that it captures had changed.
+    """A jitted function was called after something it captures had changed.
 
-    The program was traced with the old value, and would have gone on answering for it.
+    The program was traced with the old value, and would have kept using it.
 
     Attributes:
         captures: What changed, as `leafwise.types.StaleCapture`.
@@ -143,7 +143,7 @@ class RetraceError(LeafwiseError, AssertionError):
     """JAX traced, lowered or compiled more often than a budget allows.
 
     Attributes:
-        explanations: Why, for each event that has an explanation.
+        explanations: The reasons, for each event that could be explained.
     """
 
     def __init__(self, message: str, explanations: tuple[Any, ...] = ()) -> None:
@@ -152,12 +152,12 @@ class RetraceError(LeafwiseError, AssertionError):
 
 
 class Difference(NamedTuple):
-    """One place where a saved tree is not the target of its restoring.
+    """One place where a saved tree differs from the target that it is restored into.
 
     Attributes:
-        path: Where: the class of the tree, and the way to the place.
-        saved: What was saved, in words.
-        target: What the target has, in words.
+        path: The class of the tree, and the path to the difference.
+        saved: What was saved, as text.
+        target: What the target has, as text.
     """
 
     path: str
@@ -172,12 +172,12 @@ class Difference(NamedTuple):
 class CheckpointError(LeafwiseError, ValueError):
     """A tree cannot be saved, or a checkpoint cannot be read.
 
-    It names the leaf or the static that stands in the way, or the file that is damaged, or
-    was written by something else.
+    The message names the leaf or static that cannot be saved, or the file that is damaged or was
+    not written by leafwise.
 
     Attributes:
-        differences: All places where what was saved has another class, structure, static or
-            array than the target; empty if there is another reason.
+        differences: All places where the saved class, structure, static or array differs from the
+            target; empty if the error has another cause.
     """
 
     def __init__(self, message: str, differences: tuple[Difference, ...] = ()) -> None:
@@ -186,14 +186,14 @@ class CheckpointError(LeafwiseError, ValueError):
 
 
 class PortableError(LeafwiseError, ValueError):
-    """A class or a static value means nothing to another process, or not what it meant there.
+    """A class or a static value has no meaning in another process, or a different one.
 
-    So a tree with it has no digest, and a function that takes it cannot be exported.
+    A tree that holds it has no digest, and a function that takes it cannot be exported.
     """
 
 
 class DifferentProcessesError(LeafwiseError, AssertionError):
-    """The processes of one program have different trees, for which they would compile apart.
+    """The processes of one program have different trees, and would compile different programs.
 
     Attributes:
         differences: By path, each value as text, with the indices of the processes that have it.
@@ -207,10 +207,10 @@ class DifferentProcessesError(LeafwiseError, AssertionError):
 
 
 class ProcessTimeoutError(LeafwiseError, TimeoutError):
-    """A process of the program did not come to be compared in time.
+    """A process of the program did not join a comparison in time.
 
     Attributes:
-        missing: The indices of those that did not come; empty if that is unknown.
+        missing: The indices of the processes that did not join; empty if unknown.
     """
 
     def __init__(self, message: str, missing: tuple[int, ...] = ()) -> None:
@@ -218,14 +218,14 @@ class ProcessTimeoutError(LeafwiseError, TimeoutError):
         self.missing = missing
 
 
-class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests call it
+class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # the name that tests use
     """A pytree class breaks a law of pytrees, or a claim about it.
 
     Attributes:
         law: The law's name.
-        path: Where: ``Class.field``, and the way into it.
-        owner: The class at fault: that of a part of the instance, if the part breaks the law
-            alone; None if no field is at fault.
+        path: ``Class.field``, and the path into its value.
+        owner: The class at fault: that of a part of the instance, if that part breaks the law on
+            its own; None if no field is at fault.
     """
 
     def __init__(
@@ -238,22 +238,22 @@ class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests
 
 
 class CannotBuildError(LeafwiseError):
-    """No instance of a class can be built; the message says what to give.
+    """No instance of a class can be built; the message says what to provide.
 
     Raised by `leafwise.testing` and ``leafwise check``, which draw instances.
     """
 
 
 class DynamicFunctionWarning(_Linked, UserWarning):
-    """The default of a dynamic field is a function, which no function under `jax.jit` takes."""
+    """A dynamic field has a function as its default, which `jax.jit` rejects in an argument."""
 
 
 class RetraceStormWarning(_Linked, UserWarning):
-    """One field, or one argument, causes trace after trace."""
+    """One field or argument keeps causing retraces."""
 
 
 class StaleCaptureWarning(_Linked, UserWarning):
-    """A jitted function answers for the old value of something that it captures."""
+    """A jitted function uses the old value of something it captures."""
 
 
 StaticKind: TypeAlias = Literal["unhashable", "array", "tracer", "inconsistent"]
@@ -262,18 +262,18 @@ StaticKind: TypeAlias = Literal["unhashable", "array", "tracer", "inconsistent"]
 - ``"unhashable"``: it can change in place, or has no hash.
 - ``"array"``: it is an array, or holds one.
 - ``"tracer"``: it is a tracer, or holds one.
-- ``"inconsistent"``: its ``__hash__`` or ``__eq__`` cannot be relied upon.
+- ``"inconsistent"``: its ``__hash__`` or ``__eq__`` is not reliable.
 """
 
 
 class StaticFix(NamedTuple):
-    """One way to repair a static value.
+    """One way to fix a static value.
 
     Attributes:
-        text: What to do, in words or code.
-        of_field: Whether it declares the field in another way, which an argument does not have.
-        option: The option of `leafwise.static_field` in that declaration, which is still to be
-            written; None if there is none.
+        text: What to do, as words or code.
+        of_field: Whether it changes the declaration of a field, so that arguments cannot use it.
+        option: The option of `leafwise.static_field` for that declaration, which is still to be
+            added to the text; or None.
     """
 
     text: str
@@ -286,10 +286,10 @@ class StaticFinding(NamedTuple):
 
     Attributes:
         kind: Why it cannot: ``"unhashable"``, ``"array"``, ``"tracer"`` or ``"inconsistent"``.
-        path: Where it stands: ``Class.field`` and the way into the value.
-        got: The value, shortened, with its type.
-        reason: Why it cannot be static, in words.
-        fixes: The ways to repair it, the best one first.
+        path: ``Class.field``, and the path into its value.
+        got: The value, truncated, with its type.
+        reason: Why it cannot be static, as text.
+        fixes: The ways to fix it, the best one first.
     """
 
     kind: StaticKind
@@ -300,7 +300,7 @@ class StaticFinding(NamedTuple):
 
     @property
     def fix(self) -> str:
-        """Code or words that repair it."""
+        """All fixes as one text."""
         return ",\nor ".join(fix.text for fix in self.fixes)
 
     def __str__(self) -> str:
@@ -313,7 +313,7 @@ class StaticFieldError(LeafwiseError, TypeError):
     """One or more static values cannot be part of a jit cache key.
 
     Attributes:
-        findings: What was found, in field order.
+        findings: All findings, in field order.
     """
 
     findings: tuple[StaticFinding, ...]
@@ -325,10 +325,10 @@ class StaticFieldError(LeafwiseError, TypeError):
 
     @property
     def kind(self) -> StaticKind:
-        """The kind of the first finding: others may be of another one."""
+        """The kind of the first finding; others may have another kind."""
         return self.findings[0].kind
 
     @property
     def message(self) -> str:
-        """All findings, one below the other."""
+        """The texts of all findings, each on its own lines."""
         return "\n".join(map(str, self.findings))

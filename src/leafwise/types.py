@@ -1,4 +1,4 @@
-"""What the functions of leafwise return, for annotations: not to be constructed by hand."""
+"""The types that leafwise functions return, for annotations; not to be constructed by hand."""
 
 from leafwise._captures.captures import Capture, CapturedAt, Captures
 from leafwise._captures.treatment import CapturedLeaf, Treatment

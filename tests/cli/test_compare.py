@@ -193,12 +193,13 @@ def test_hits_and_misses_of_the_same_key(run: Callable[..., str], leafwise: Leaf
 def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Leafwise) -> None:
     """What is too quick to be written is a note, and no difference between the runs."""
     quick = (
-        "not found; not written, being quicker than jax_persistent_cache_min_compile_time_secs=1"
+        "not found; not written, as it compiled faster than "
+        "jax_persistent_cache_min_compile_time_secs=1"
     )
     outcome = leafwise("compare", run(cached(quick)), run(cached(quick)))
     assert outcome.code == 0
     (note,) = (line for line in outcome.out.splitlines() if line.startswith("note"))
-    assert "the first run did not write it, being quicker than" in note
+    assert "the first run did not write it, as it compiled faster than" in note
     assert "init" in note
     assert "step" in note
 

@@ -102,7 +102,7 @@ def test_shard_over_processes() -> None:
         assert {*parts["found"]} == {"dict['x']"}
         assert other["found"]["dict['y']"]["no such leaf"] == [1]
         assert late["error"] == (None if index else "ProcessTimeoutError")
-        assert index or "process 1 did not come within 0.5 s" in late["message"]
+        assert index or "process 1 did not respond within 0.5 s" in late["message"]
 
 
 SAVE = """

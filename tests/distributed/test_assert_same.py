@@ -126,7 +126,7 @@ def test_planted_differences_between_two_processes() -> None:
     assert first["threads"]["errors"] == [None, other] * 3 == second["threads"]["errors"]
     assert first["late"]["error"] == second["late"]["error"] == "ProcessTimeoutError"
     assert first["late"]["missing"] == [1]
-    assert "process 1 did not come within" in first["late"]["message"]
+    assert "process 1 did not respond within" in first["late"]["message"]
     assert "the others have given up" in second["late"]["message"]
     assert len(first["left"]["keys"]) <= 2  # those of the last call alone
 
@@ -135,8 +135,8 @@ def test_differences_of_three_groups() -> None:
     """Nothing was sent; and a path that means something else for each group."""
     lines, found = differences_between([[0, 1], [2]], [None, None], lambda *_: ())
     assert found == {}
-    words = "had was not sent, or is too large"
-    assert lines == [f"\n  what {who} {words}" for who in ("processes 0-1", "process 2")]
+    words = "were not sent or are too large"
+    assert lines == [f"\n  values of {who} {words}" for who in ("processes 0-1", "process 2")]
     assert differences_between([], [], lambda *_: ()) == ([], {})  # nobody's was known
 
     def compare(one: str, other: str) -> Any:

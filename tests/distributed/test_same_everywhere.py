@@ -259,7 +259,7 @@ def test_the_one_that_traces_ends_those_that_hit_their_caches(alone: int) -> Non
     assert traced["found"]["error"] == "ProcessTimeoutError"
     assert traced["found"]["missing"] == [1 - alone]
     message = traced["found"]["message"]
-    assert f"process {1 - alone} did not come within 2 s" in message
+    assert f"process {1 - alone} did not respond within 2 s" in message
     assert "shape (2, 2) -> (1, 2)" in message
     assert "JAX client of this process is shut down" in message
     assert traced["found"]["seconds"] < 8

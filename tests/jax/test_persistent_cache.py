@@ -54,12 +54,12 @@ def test_a_program_says_so() -> None:
 def test_limits_are_named() -> None:
     """A program that is too quick or too small to be written is missed each time, and why."""
     jax.config.update(NAMES[2], 1000.0)
-    words = f"not found; not written, being quicker than {NAMES[2]}=1000"
+    words = f"not found; not written, as it compiled faster than {NAMES[2]}=1000"
     assert [misses((1.0,)), misses((1.0,))] == [[words]] * 2
     jax.config.update(NAMES[2], 0.0)
     jax.config.update(NAMES[3], 1 << 30)
     assert misses((1.0,)) == [
-        f"not found; not written, being smaller than {NAMES[3]}={1 << 30}",
+        f"not found; not written, as it is smaller than {NAMES[3]}={1 << 30}",
     ]
 
 

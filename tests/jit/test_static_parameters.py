@@ -164,7 +164,7 @@ def test_refused_values() -> None:
         padded.explain([1], 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="too many positional arguments"):
         padded.explain(1, 1.0, 2.0)  # type: ignore[call-arg]
-    fix = "fix: leave lw.Static out, so that n is traced"
+    fix = "fix: remove lw.Static, so that n is traced"
     with pytest.raises(lw.errors.StaticFieldError, match=rf"padded\.n: (.|\n)*{fix}") as raised:
         padded(jnp.ones(2), 1.0)  # type: ignore[arg-type]
     assert raised.value.message.endswith("as a constant table: `n=lw.StaticArray(value)`")

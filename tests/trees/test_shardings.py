@@ -293,7 +293,7 @@ def test_a_class_has_no_shardings() -> None:
     """A class in place of an instance is an error that says how to get an abstract one."""
     with pytest.raises(TypeError, match=r"got the class Layer\n  fix: .*`jax.eval_shape\(Layer"):
         lw.shardings(Layer, mesh_of())
-    with pytest.raises(ValueError, match=r"lw\.shard\(timeout=0\): the timeout is a positive"):
+    with pytest.raises(ValueError, match=r"lw\.shard\(timeout=0\): the timeout must be a positive"):
         lw.shard(Layer(jnp.ones((4, 4))), mesh_of(), timeout=0)
 
 

@@ -1,10 +1,10 @@
-"""Everything that knows JAX from inside: versions, `jax._src`, its events and its tracebacks.
+"""Everything that relies on JAX's internals: `jax._src`, its events and its tracebacks.
 
-No other wing imports `jax._src`, and nothing here imports a wing but `_objects`. Each file
-answers with less where JAX's internals are not those that were tested (`compat.is_known`).
+No other wing imports `jax._src`, and this one imports no wing but `_objects`. Where JAX's internals
+are not the known ones (`compat.Internal`), each file returns less.
 
 - `compat`: caches and options of jitted functions. Start here.
-- `context`: the configuration that a trace depends on, and a number of leafwise's own.
+- `context`: the configuration that a trace depends on, and a number that leafwise adds to it.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
 - `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
 - `compiles`: programs just before XLA compiles them.

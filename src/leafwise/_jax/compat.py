@@ -1,8 +1,8 @@
-"""What leafwise asks of JAX that has no public name, or another one in each version.
+"""What leafwise needs of JAX that has no public name, or a different one in each version.
 
-`Internal` lists what is read of `jax._src`. No version decides whether it can be: JAX is asked,
-when it is first needed, by a probe where a wrong answer could pass for a right one, else by whether
-the name is there. Nothing is said of what cannot be read, or a public name answers.
+`Internal` lists what is read from `jax._src`. Versions do not decide whether it can be read: on
+first use, a probe checks this where a wrong result could look right; elsewhere the name only has to
+exist. What cannot be read is left out, or replaced by a public name.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ _REASONS: Final = "reasons"
 
 
 class Internal(Enum):
-    """Something that has no public name: what JAX shows by it, and where, below ``jax._src``.
+    """Something without a public name: what JAX shows by it, and where, below ``jax._src``.
 
-    Last comes what is left out of a report where JAX does not show it, if anything is.
+    The last item is what reports leave out where JAX does not show it, if anything.
     """
 
     CALLS = "the arguments of its calls", "pjit.cache_miss pjit.jit_trace pjit.jit_lower", _REASONS
@@ -36,7 +36,7 @@ class Internal(Enum):
     COMPILES = "programs before their compile", "compiler.compile_or_get_cached", "their operations"
     LOCATIONS = "the lines of operations", "", ""
     EXCHANGES = "the trees of a loop", "lax.control_flow.loops._check_carry_type", "exchanges"
-    REUSED = "traces that it takes up in others", "core.trace_ctx", ""
+    REUSED = "traces that it reuses in others", "core.trace_ctx", ""
     NAMES = "the names of what a trace depends on", "config.trace_context_names", ""
     MESH = "the mesh around a trace", "mesh.get_concrete_mesh", ""
     KEYS = "the keys of its cache on disk", "compiler._get_cache_key", ""
@@ -50,11 +50,11 @@ class Internal(Enum):
     EXPORTED = "the classes that it exports", "export._export.deserialization_registry", ""
 
     def is_known(self, probe: "Callable[[], Mapping[Internal, bool]]") -> bool:
-        """Return whether it can be read, as the first call has found by a probe."""
+        """Return whether it can be read; the first call finds out with a probe."""
         if self not in ANSWERS:
-            # This one may be inside a trace, of which JAX reports less.
+            # This thread may be inside a trace, where JAX reports less.
             thread = threading.Thread(target=_ask, args=(probe,), name="leafwise asks JAX")
-            with contextlib.suppress(RuntimeError):  # Python ends
+            with contextlib.suppress(RuntimeError):  # Python is shutting down
                 thread.start()
                 thread.join()
             ANSWERS.setdefault(self, False)
@@ -62,25 +62,25 @@ class Internal(Enum):
 
 
 JIT: Final[Any] = jax.jit
-"""JAX's own: `leafwise explain` may replace `jax.jit` with ours."""
+"""JAX's own `jax.jit`, which `leafwise explain` may replace with ours."""
 
 ANSWERS: Final[dict[Internal, bool]] = {}
-"""Whether what was asked for so far can be read."""
+"""Whether each item that was checked so far can be read."""
 
 
 def left_out() -> dict[str, str]:
-    """Return what JAX does not show, by what was asked so far, and what is left out for that."""
+    """Return what JAX was found not to show so far, and what reports leave out because of it."""
     missing = [row.value for row, answer in ANSWERS.items() if not answer]
     return {shown: lost for shown, _, lost in missing if lost}
 
 
 def shows_no_reasons() -> bool:
-    """Return whether something is missing, by what was asked so far, that all reasons need."""
+    """Return whether something that all reasons need was found missing so far."""
     return _REASONS in left_out().values()
 
 
 def inside(name: str) -> Any:
-    """Return a module below ``jax._src``; None, which has none of its names, if it is not there."""
+    """Return a module below ``jax._src``, or None if it does not exist."""
     try:
         return importlib.import_module(f"jax._src.{name}")
     except ImportError:
@@ -88,25 +88,25 @@ def inside(name: str) -> Any:
 
 
 def _ask(probe: Callable[[], Mapping[Internal, bool]]) -> None:
-    """Note what a probe returns; JAX traces, however it is configured, and logs nothing of it."""
+    """Record what a probe returns, with JAX configured to trace, and to log nothing of it."""
     namespace: Any = jax
     with contextlib.suppress(Exception), ignore_events(), contextlib.ExitStack() as blocks:
         for option in ("disable_jit", "no_tracing", "log_compiles", "explain_cache_misses"):
-            blocks.enter_context(getattr(namespace, option)(False))  # noqa: FBT003  # as JAX has it
+            blocks.enter_context(getattr(namespace, option)(False))  # noqa: FBT003  # as in JAX
         ANSWERS.update(probe())
 
 
 def current_mesh() -> Any:
-    """Return the mesh that `jax.set_mesh` has set, inside a trace an abstract one; or None."""
+    """Return the mesh set by `jax.set_mesh` (an abstract one inside a trace), or None."""
     mesh: Any = jax.sharding.get_abstract_mesh() if is_tracing() else concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
 
 
 def concrete_mesh() -> Any:
-    """Return the mesh that `jax.set_mesh` has set; None in a trace where JAX does not show it."""
+    """Return the mesh set by `jax.set_mesh`; None inside a trace where JAX does not show it."""
     with contextlib.suppress(AttributeError):
         return inside("mesh").get_concrete_mesh()
-    with contextlib.suppress(AttributeError, ValueError):  # it can be used outside alone
+    with contextlib.suppress(AttributeError, ValueError):  # it raises inside a trace
         return jax.sharding.get_mesh()
     return None
 
@@ -121,7 +121,7 @@ def varying_axes(value: Any) -> tuple[str, ...]:
 
 
 def vary(array: Any, axes: tuple[str, ...]) -> Any:
-    """Return an array that JAX takes to vary along more axes."""
+    """Return an array that JAX treats as varying along more axes."""
     namespace: Any = jax.lax
     if hasattr(namespace, "pcast"):
         return namespace.pcast(array, axes, to="varying")
@@ -133,7 +133,7 @@ StaticOptions: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
 
 
 def dispatch_entries(jitted: Any) -> int:
-    """Return how many dispatch entries a jitted function has; -1 if that is unknown."""
+    """Return how many dispatch entries a jitted function has; -1 if unknown."""
     count: Any = getattr(jitted, "_cache_size", None)
     return -1 if count is None else count()
 
@@ -152,7 +152,7 @@ def donates(function: Any) -> bool:
 
 
 def static_options_of(info: Any) -> StaticOptions:
-    """Return which arguments are static, of JAX's record of the options of a jitted function."""
+    """Return which arguments are static, from JAX's record of a jitted function's options."""
     numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
     return tuple(numbers or ()), tuple(names or ())
 
@@ -160,7 +160,7 @@ def static_options_of(info: Any) -> StaticOptions:
 def is_committed(lowered: Any) -> bool:
     """Return whether the results of a lowered function are committed to their devices.
 
-    Where JAX does not show it, those are that lie on several devices.
+    Where JAX does not show it, results on several devices count as committed.
     """
     lowering: Any = getattr(lowered, "_lowering", None)
     committed = getattr(lowering, "compile_args", {}).get("committed")
@@ -171,7 +171,7 @@ def is_committed(lowered: Any) -> bool:
 
 
 def dropped_fields(cls: Any) -> frozenset[str]:
-    """Return the ``drop_fields`` that `jax.tree_util.register_dataclass` was given for a class."""
+    """Return the ``drop_fields`` passed to `jax.tree_util.register_dataclass` for a class."""
     try:
         kept = inspect.getclosurevars(inside("tree_util")._registry[cls].to_iter).nonlocals  # noqa: SLF001
         names = {*kept["data_fields"], *kept["meta_fields"]}
@@ -181,7 +181,7 @@ def dropped_fields(cls: Any) -> frozenset[str]:
 
 
 def forget_exported_class(cls: type, name: str) -> None:
-    """Free the name by which `jax.export` knows a class; without private JAX it keeps it."""
+    """Free the name of a class in `jax.export`, where JAX's internals allow it."""
     with contextlib.suppress(AttributeError, KeyError):
         exported = inside("export._export")
         del exported.deserialization_registry[name]

@@ -1,7 +1,7 @@
 """Programs as JAX hands them to XLA, just before the compile.
 
-No public name leads there: JAX calls `compile_or_get_cached` as an attribute of its module, which
-is replaced as long as somebody listens, if a probe has seen a program come that way.
+There is no public hook: JAX calls `compile_or_get_cached` as an attribute of its module, which is
+replaced while there are listeners, if a probe has seen a program pass through it.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from leafwise._jax.events import LOCK
 from leafwise._jax.operations import read_operations
 
 _LARGE: Final = 32
-"""Constants of more elements are shown by a digest."""
+"""Constants with more elements are shown as a digest."""
 
 _ELIDED: Final = "__elided__"
 _REGION: Final = re.compile(r"\s*(?:[}^#]|cond \{|reducer\(|$)")
-"""The beginnings of lines that are no operation."""
+"""Matches the beginnings of lines that are not operations."""
 
 
 class Compile(NamedTuple):
@@ -45,9 +45,9 @@ class Compile(NamedTuple):
     def lines(self) -> list[tuple[str, str]]:
         """Return the lines of the module as MLIR text, without its name, and their locations.
 
-        The text of one operation takes as long as that of all, so that all are printed at once.
-        Lines that open or end a region have no location. A constant has that of its first use: JAX
-        gives it the place of the call, or none.
+        Printing one operation takes as long as printing all, so all are printed at once. Lines that
+        open or close a region have no location. A constant has that of its first use, since JAX
+        gives it the location of the call, or an unknown one.
         """
         with self.module.context:
             stripped = self.module.operation.clone()
@@ -70,15 +70,15 @@ class Compile(NamedTuple):
                 return ir.WalkResult.SKIP if is_short else ir.WalkResult.ADVANCE
 
             self.module.operation.walk(locate, ir.WalkOrder.PRE_ORDER)
-            if any(_ELIDED in line for line in lines):  # in an operation with a text of its own
+            if any(_ELIDED in line for line in lines):  # in an operation with its own text format
                 lines = str(stripped.get_asm()).splitlines()
         return list(zip(lines, found.values(), strict=True))
 
     def options(self) -> dict[str, str]:
-        """Return what the compile depends on next to the module, as text.
+        """Return what the compile depends on besides the module, as text.
 
-        Devices count where they are of several processes: those of one process have other
-        numbers in each.
+        Devices count if they belong to several processes: those of one process have different
+        numbers in each process.
         """
         devices = list(self.devices.flat)
         names = "XLA_FLAGS", "LIBTPU_INIT_ARGS"
@@ -94,7 +94,7 @@ class Compile(NamedTuple):
         return found
 
     def cache_key(self) -> str | None:
-        """Return the key in the persistent cache, by JAX's own rules; None if it shows none."""
+        """Return the key in the persistent cache, by JAX's own rules; None if unknown."""
         arguments = self.settings, self.backend, self.module, self.devices
         key: str | None = None
         with contextlib.suppress(AttributeError, TypeError):
@@ -103,7 +103,7 @@ class Compile(NamedTuple):
 
 
 def module_of(lowered: Any) -> Any:
-    """Return the module of what `lower` has returned; None where JAX does not show it."""
+    """Return the module of a lowered function; None where JAX does not show it."""
     return getattr(getattr(lowered, "_lowering", None), "_hlo", None)
 
 
@@ -115,14 +115,14 @@ _listeners: tuple[Listener, ...] = ()
 def listen_to_compiles(listener: Listener) -> bool:
     """Call `listener` with each program, on the thread that is about to compile it.
 
-    What it raises ends the call of the user's function before the compile. Return whether it
-    will be called: False where JAX does not show its programs.
+    An exception that it raises ends the user's call before the compile. Return whether it will be
+    called: False where JAX does not show its programs.
     """
     return Internal.COMPILES.is_known(_probe) and _listen(listener)
 
 
 def _listen(listener: Listener) -> bool:
-    global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    global _listeners  # noqa: PLW0603  # replaced, never changed: other threads iterate over it
     with LOCK:
         if listener not in _listeners:
             if not _hook():
@@ -132,12 +132,12 @@ def _listen(listener: Listener) -> bool:
 
 
 def shows_lines() -> bool:
-    """Return whether JAX shows of the operations of a program which lines they are from."""
+    """Return whether JAX shows which source lines the operations of a program are from."""
     return Internal.LOCATIONS.is_known(_probe)
 
 
 def _probe() -> dict[Internal, bool]:
-    """Return whether a listener gets the program of a call, which ends there, and its lines."""
+    """Return whether a listener gets the program of a call, and its lines; nothing is compiled."""
     thread, answers, lines = threading.get_ident(), list[bool](), list[list[int]]()
 
     def made(x: Any) -> Any:
@@ -167,20 +167,20 @@ def _probe() -> dict[Internal, bool]:
                 JIT(leafwise_probe)(1.0)
     finally:
         stop_listening_to_compiles(read)
-    # JAX 0.8 gives an inner function the lines that called it when it was first traced.
+    # JAX 0.8 gives an inner function the lines of the call that first traced it.
     own = [made.__code__.co_firstlineno + 1, leafwise_probe.__code__.co_firstlineno + 1]
     return {Internal.COMPILES: answers == [True], Internal.LOCATIONS: own in lines}
 
 
 def stop_listening_to_compiles(listener: Listener) -> None:
-    """Stop calling `listener`; the last one takes the hook with it."""
+    """Stop calling `listener`; the hook is removed along with the last one."""
     global _listeners  # noqa: PLW0603  # replaced
     with LOCK:
         _listeners = tuple(other for other in _listeners if other != listener)
         if not _listeners:
             with contextlib.suppress(AttributeError):
                 compiler = inside("compiler")
-                # Left alone if somebody else has replaced it since.
+                # Left alone if other code has replaced it since.
                 compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
 
 

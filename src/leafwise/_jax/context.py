@@ -1,8 +1,8 @@
-"""What a trace depends on besides its arguments: JAX's configuration, and a number of ours.
+"""What a trace depends on besides its arguments: JAX's configuration, and a number we add.
 
-JAX keeps the trace of a loop's body, and of a function that is called inside another one, as long
-as that function lives, and any trace around takes it up, whatever the function captures by then.
-It does not where the number is another one: the number is in the key of every trace and program.
+JAX caches the trace of a loop body, or of a function called inside another one, as long as that
+function lives, and reuses it in any outer trace, even if what the function captures has changed. It
+does not if the number differs, which is part of the key of every trace and program.
 
 https://docs.jax.dev/en/latest/_autosummary/jax.make_user_context.html
 """
@@ -22,48 +22,48 @@ _LOCK: Final = new_lock()
 _NUMBERS: Final = itertools.count(1)
 _number: Any = None
 _place: int | None = None
-"""Where the number stands among the values of the trace context; None if it is not among them."""
+"""The index of the number among the values of the trace context; None if it is not there."""
 
 
-def make_context() -> None:
-    """Let traces depend on a number.
+def install_trace_context() -> None:
+    """Add an integer to JAX's trace context, so that changing it invalidates the jit cache.
 
-    That changes the key of all that JAX has traced and compiled so far, once in a process: each
-    such function is traced and compiled once more when it is called next.
+    This changes the keys of everything traced and compiled so far, once per process: each such
+    function is traced and compiled again at its next call.
     """
-    global _number, _place  # noqa: PLW0603  # one for the process
+    global _number, _place  # noqa: PLW0603  # one per process
     with _LOCK:
         if _number is None:
             place = len(_trace_context())
-            make: Any = jax.make_user_context  # which has no types
+            make: Any = jax.make_user_context  # which is not annotated
             _number = make()
             _place = place if len(_trace_context()) > place else None
 
 
 def new_number() -> int:
-    """Return a number that nothing was traced with."""
+    """Return a number that no trace has used."""
     return next(_NUMBERS)
 
 
 def with_number(number: int | None) -> AbstractContextManager[None]:
-    """Return a block in which traces depend on a number; with None, as outside any block."""
-    make_context()
+    """Return a block in which traces depend on a number; None acts as outside any block."""
+    install_trace_context()
     block: AbstractContextManager[None] = _number(number)
     return block
 
 
 def traced_afresh() -> AbstractContextManager[None]:
-    """Return a block that takes up no earlier trace, not of a function that has a number either."""
+    """Return a block in which no earlier trace is reused, not even those with a number."""
     return with_number(-new_number())
 
 
 def is_traced_afresh() -> bool:
-    """Return whether this thread is in such a block."""
+    """Return whether this thread is in a block of `traced_afresh`."""
     return (current_number() or 0) < 0
 
 
 def current_number() -> int | None:
-    """Return the number of this thread; None if there is none."""
+    """Return this thread's number, or None."""
     return None if _number is None else _number.value
 
 
@@ -81,19 +81,19 @@ _PUBLIC_CONFIG: Final = (
     "jax_random_seed_offset",
     "jax_use_shardy_partitioner",
 )
-"""The options of `jax.config` in the key of a trace that have a name in every version."""
+"""The options of `jax.config` in a trace's key whose names are the same in all versions."""
 
 UNNAMED_CONFIG: Final = "trace context"
-"""The name of all options together where JAX does not give their names."""
+"""The name of all options together where JAX does not name them."""
 
 Config = tuple[tuple[str, Any], ...]
 """The part of JAX's configuration that is in the key of a trace: names and values."""
 
 
 def trace_config() -> Config:
-    """Return the configuration of this thread that a trace depends on, but for the number.
+    """Return the part of this thread's configuration that traces depend on, without the number.
 
-    While no value of it is replaced, it is one object: hundreds of calls share it.
+    It is the same object until a value changes, so that hundreds of calls share it.
     """
     global _latest  # noqa: PLW0603  # replaced, never changed: other threads read it
     context, mesh = _without_number(_trace_context()), concrete_mesh()
@@ -111,7 +111,7 @@ _latest: tuple[tuple[Any, ...], Config] = (), ()
 
 
 def _trace_context() -> list[Any]:
-    """Return the values of the whole trace context; none where JAX does not show it."""
+    """Return all values of the trace context; empty where JAX does not show it."""
     with contextlib.suppress(AttributeError, TypeError):
         return list(inside("config").trace_context())
     ANSWERS[Internal.CONTEXT] = False
@@ -119,12 +119,12 @@ def _trace_context() -> list[Any]:
 
 
 def _without_number(values: list[Any]) -> list[Any]:
-    """Return the values, or the names, of the trace context but for the number."""
+    """Return values, or names, of the trace context without that of the number."""
     return [each for place, each in enumerate(values) if place != _place]
 
 
 def _named_context(values: list[Any]) -> Config:
-    """Return the trace context: with names, which JAX has had since 0.11, or as one value."""
+    """Return the trace context, by names if JAX has them (since 0.11), or else as one value."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):
         names = _without_number(list(inside("config").trace_context_names()))
         return tuple(zip(names, values, strict=True))

@@ -1,8 +1,8 @@
-"""Events of JAX as they happen: traces, lowerings and compiles, through `jax.monitoring`.
+"""JAX's events as they happen: traces, lowerings and compiles, through `jax.monitoring`.
 
-JAX keeps its listeners in plain lists, and one that is removed while another thread walks
-over the list makes that thread skip a neighbour. So there is one listener for all subscribers,
-which is registered as long as there is one.
+JAX keeps its listeners in plain lists: if one is removed while another thread iterates over the
+list, that thread misses a different one. So one listener serves all subscribers, and is registered
+while there are any.
 """
 
 import contextlib
@@ -51,20 +51,20 @@ _KINDS: Final = {
 }
 
 LOCK: Final = new_lock()
-"""Taken by whoever changes who listens."""
+"""Held while listeners are added or removed."""
 
 _HERE: Final = threading.local()
 _subscribers: tuple[Subscriber, ...] = ()
 
 
 def subscribe(subscriber: Subscriber) -> None:
-    """Call `subscriber` with every event from now on, on the thread where it happens, once."""
-    global _subscribers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    """Call `subscriber` once with every event from now on, on the thread where it happens."""
+    global _subscribers  # noqa: PLW0603  # replaced, never changed: other threads iterate over it
     with LOCK:
         if any(each is subscriber for each in _subscribers):
             return
         if not _subscribers:
-            _stop_listening()  # in a child process whose parent was just here
+            _stop_listening()  # in a child process that was forked during this call
             jax.monitoring.register_event_duration_secs_listener(_on_duration)
             jax.monitoring.register_event_listener(record_cache_event)
         _subscribers = (*_subscribers, subscriber)
@@ -91,20 +91,20 @@ def _stop_listening() -> None:
 
 
 def is_tracing() -> bool:
-    """Return whether this thread is inside a transformation, as `jax.jit`, that traces."""
+    """Return whether this thread is inside a transformation that traces, such as `jax.jit`."""
     get_mesh: Any = getattr(jax.sharding, "get_mesh", None)
     if get_mesh is None:  # before JAX 0.8.1
         return not importlib.import_module("jax._src.core").trace_state_clean()
     try:
         get_mesh()
-    except ValueError:  # it can be used outside alone
+    except ValueError:  # it raises inside a trace
         return True
     return False
 
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
     kind, reader = _KINDS.get(event), getattr(_HERE, "reader", None)
-    if kind is None or (kind is EventKind.TRACE and is_tracing()):  # a part, before JAX 0.10
+    if kind is None or (kind is EventKind.TRACE and is_tracing()):  # only a part, before JAX 0.10
         return
     name = str(details.get("fun_name", ""))
     start, bracket, rest = name.partition("(")
@@ -120,7 +120,7 @@ def _on_duration(event: str, duration_secs: float, **details: str | int) -> None
 
 
 def notify(listeners: Iterable[Callable[[T], None]], event: T) -> None:
-    """Call all listeners with an event, and then raise what the first of them raised."""
+    """Call all listeners with an event, and then raise the first exception, if any raised one."""
     raised: Exception | None = None
     for listener in listeners:
         try:
@@ -133,17 +133,17 @@ def notify(listeners: Iterable[Callable[[T], None]], event: T) -> None:
 
 @contextlib.contextmanager
 def read_events(reader: Subscriber) -> Generator[None, None, None]:
-    """Report the events of this thread in this block to a reader alone."""
+    """Report the events of this thread in this block to `reader` only."""
 
-    def nobody(_: RawEvent) -> None:
-        """Have JAX report its events."""
+    def ignore(_: RawEvent) -> None:
+        """Make JAX report its events."""
 
-    subscribe(nobody)
+    subscribe(ignore)
     try:
         with _read_by(reader):
             yield
     finally:
-        unsubscribe(nobody)
+        unsubscribe(ignore)
 
 
 @contextlib.contextmanager
@@ -156,13 +156,13 @@ def _read_by(reader: Subscriber) -> Generator[None, None, None]:
 
 
 def ignore_events() -> contextlib.AbstractContextManager[None]:
-    """Report no events of this thread in a block, in which leafwise itself calls JAX."""
+    """Suppress the events of this thread in a block in which leafwise itself calls JAX."""
     return _read_by(lambda _: None)
 
 
 @dataclasses.dataclass
 class Counts:
-    """How often JAX traced, lowered and compiled; how many compiles the cache on disk answered."""
+    """How often JAX traced, lowered and compiled, and how many compiles were hits on disk."""
 
     traces: int = 0
     lowerings: int = 0

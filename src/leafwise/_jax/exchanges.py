@@ -1,8 +1,8 @@
-"""The pairs of trees that `cond`, `switch`, `scan` and `while_loop` take for one another.
+"""The pairs of trees that `cond`, `switch`, `scan` and `while_loop` treat as the same.
 
 JAX compares what the branches return, or what a body takes and returns, by ``==`` of treedefs:
 classes of registered dataclasses do not count there, nor do the types of statics. Both trees are
-arguments of two functions of JAX, which are replaced.
+arguments of two internal functions of JAX, which are replaced here.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ exclude_file(__file__)
 _CHECKS: Final = (("conditionals", "_check_branch_outputs"), ("loops", "_check_carry_type"))
 MakeTree: TypeAlias = Callable[[], Any]
 Note: TypeAlias = Callable[[str, list[str], MakeTree, MakeTree], None]
-"""Takes the operation, the names of two branches or none, and what makes both trees."""
+"""Takes the operation, the names of both branches (or []), and functions that return both trees."""
 
 
 def watch_exchanges(note: Note) -> Callable[[], None]:
-    """Call `note` with each pair of trees that JAX has found to agree; return what ends that."""
+    """Call `note` with each pair of trees that JAX found to agree; return a function to stop it."""
     undone: list[tuple[Any, str, Any]] = []
     for place, name in _CHECKS:
         module = inside(f"lax.control_flow.{place}")
@@ -41,7 +41,7 @@ def watch_exchanges(note: Note) -> Callable[[], None]:
 def _noting(original: Callable[..., None], note: Note) -> Callable[..., None]:
     def check(operation: str, *args: Any) -> None:
         original(operation, *args)
-        # The functions are the body, or both branches, behind their names.
+        # `functions` are the body, or both branches after their names.
         *functions, before, after = args
         try:
             makers = before.unflatten, after.unflatten

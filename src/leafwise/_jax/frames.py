@@ -1,12 +1,12 @@
 """The frames of JAX in the traceback of an error, and the two trees that it compared there.
 
-JAX removes its frames before anybody can read them, and with them those of the files that
-`exclude_file` was given. `keep_frames` lets it put them into the cause of the error, as it can be
-configured to do, and `hide_frames` takes them out of there.
+JAX removes its frames before they can be read, along with those of files passed to `exclude_file`.
+`keep_frames` makes JAX put them into the cause of the error, as one of its options does, and
+`hide_frames` removes them from there.
 
-Where JAX's message names the place that differs, it is left alone. Where it prints treedefs alone,
-as when it refuses a derivative, both trees are in local variables of five functions; if these have
-other names nothing is found.
+Where JAX's message names the path that differs, it is left alone. Where it prints only treedefs, as
+for derivatives, both trees are in local variables of five functions; if these have other names,
+nothing is found.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _INTERNAL: Final = "jax._src."
 
 
 class _Block(threading.local):
-    """How many blocks of this thread keep frames, and what undoes the first."""
+    """How many blocks of this thread keep frames, and the context that the first one entered."""
 
     depth = 0
     undo: Any = None
@@ -34,7 +34,7 @@ _BLOCK: Final = _Block()
 
 
 def keep_frames() -> None:
-    """Let exceptions of this thread keep JAX's frames as causes, until `release_frames`."""
+    """Make exceptions of this thread keep JAX's frames in causes, until `release_frames`."""
     _BLOCK.depth += 1
     internal = _tracebacks()
     if _BLOCK.depth == 1 and internal is not None:
@@ -55,22 +55,22 @@ def release_frames() -> bool:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Take JAX's frames out of the cause of an error, and add JAX's note on that."""
+    """Remove JAX's frames from the cause of an error, and add JAX's note about that."""
     internal, unfiltered = _tracebacks(), error.__cause__
     if internal is None or unfiltered is None or not _is_unfiltered(unfiltered):
-        return  # inside a function that JAX traces the call around it removes them
+        return  # inside a traced function, the outer call removes them
     error.__cause__, error.__context__ = unfiltered.__cause__, unfiltered.__context__
     error.__suppress_context__ = unfiltered.__suppress_context__
     error.add_note("-" * 20 + "\n" + internal[1]._simplified_tb_msg)  # noqa: SLF001  # JAX's own
 
 
 def _is_unfiltered(cause: BaseException) -> bool:
-    """Return whether JAX has made the cause of an error for the frames that it removed."""
+    """Return whether JAX created the cause of an error to hold the frames that it removed."""
     return type(cause).__name__ == "UnfilteredStackTrace"
 
 
 def exclude_file(file: str) -> None:
-    """Let JAX remove the frames of a file wherever it removes its own."""
+    """Make JAX remove the frames of a file wherever it removes its own."""
     internal = _tracebacks()
     exclude = None if internal is None else getattr(internal[1], "register_exclusion", None)
     if exclude is not None:
@@ -78,7 +78,7 @@ def exclude_file(file: str) -> None:
 
 
 def _tracebacks() -> tuple[Any, Any] | None:
-    """Return JAX's modules for tracebacks; None if their names are not the known ones."""
+    """Return JAX's modules for tracebacks; None if they lack an expected name."""
     config, hiding = inside("config"), inside("traceback_util")
     names = ("_filtering_mode", "_simplified_tb_msg", "UnfilteredStackTrace")
     is_known = all(hasattr(hiding, name) for name in names)
@@ -94,7 +94,7 @@ def frames_of(error: BaseException) -> list[types.FrameType]:
 
 
 class Refusal(NamedTuple):
-    """Two trees that JAX compared, and found to differ; None may stand for zeros in the second."""
+    """Two trees that JAX found to differ; in the second one, None may stand for zeros."""
 
     check: str
     label: str
@@ -121,7 +121,7 @@ _Locals: TypeAlias = Mapping[str, Any]
 
 def _tangents(treedef: Any, avals: Any) -> Any:
     """Return a tree of the shapes and dtypes of tangents."""
-    struct: Any = jax.ShapeDtypeStruct  # which has no annotations
+    struct: Any = jax.ShapeDtypeStruct  # which is not annotated
     shapes = [
         struct(aval.shape, aval.dtype, weak_type=aval.weak_type)
         if jax.numpy.issubdtype(aval.dtype, jax.numpy.inexact)
@@ -180,4 +180,4 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[_Locals], Refusal]]] = {
     ("api", "_lift_linearized"): _linearized,
     ("api", "transposed_fun"): _transposed,
 }
-"""The functions of JAX that compare two trees, each with the reader of its variables."""
+"""JAX's functions that compare two trees, each with the reader of its local variables."""

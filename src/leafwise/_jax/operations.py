@@ -1,7 +1,7 @@
-"""Which lines made the operations of a program that XLA is about to compile.
+"""Which source lines created the operations of a program that XLA is about to compile.
 
-JAX gives each operation the Python frames that made it, without its own. A frame has a column, so
-that two calls in one line are two.
+JAX records the Python frames that created each operation, without its own. A frame has a column, so
+that two calls on one line are distinct.
 """
 
 import functools
@@ -16,7 +16,7 @@ from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
 
 
 class Frame(NamedTuple):
-    """Where the expression begins that a function was evaluating; columns count from 0."""
+    """Where the expression that a function was evaluating begins; columns count from 0."""
 
     file: str
     line: int
@@ -28,11 +28,10 @@ Frames: TypeAlias = tuple[Frame, ...]
 
 
 class Statement(NamedTuple):
-    """What operations have in common that one piece of code made.
+    """What the operations created by one piece of code have in common.
 
-    ``label`` has the primitive, its direction and the operation. It is empty for what functions of
-    JAX and its rules for derivatives made: how often these are there says nothing of the user's
-    code.
+    ``label`` has the primitive, its direction and the operation. It is empty for operations that
+    JAX's own functions and derivative rules created, whose number says nothing about user code.
     """
 
     frames: Frames
@@ -43,10 +42,10 @@ class Operations(NamedTuple):
     """The operations of a program.
 
     Attributes:
-        counts: How many operations each statement has, those of a called function at each call:
-            XLA compiles it once for each.
-        alike: How many of these have results of one type, that of most of them.
-        constants: The bytes of constants, by the frames that they have.
+        counts: How many operations each statement has. Those of a called function count at each
+            call, since XLA compiles it once for each.
+        alike: How many of these have the most common type of result.
+        constants: The bytes of constants, by their frames.
         stack: Files and lines around the call of the jitted function.
     """
 
@@ -62,19 +61,19 @@ class Operations(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many operations there are in all."""
+        """The number of all operations."""
         return sum(self.counts.values())
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the constants have."""
+        """The bytes of all constants."""
         return sum(self.constants.values())
 
 
 def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
-    """Count the operations of a module of StableHLO by the code that made them.
+    """Count the operations of a StableHLO module by the code that created them.
 
-    It takes some 5 us for each operation. `stack` has files and lines around the call.
+    It takes about 5 us per operation. `stack` has files and lines around the call.
     """
     reader = _LocationReader()
     constants = Counter[Frames]()
@@ -123,11 +122,11 @@ class _LocationReader:
     """Reads the locations of one module, each part of them once."""
 
     def __init__(self) -> None:
-        self._locations: dict[Any, Any] = {}  # by their attributes, which can be hashed
+        self._locations: dict[Any, Any] = {}  # by their attributes, which are hashable
         self._frames: dict[Any, tuple[Frames, bool]] = {}
 
     def walk(self, function: Any) -> Any:
-        """Return the operations in a function: where from, what, which function they call, type."""
+        """Return the operations in a function, counted by location, name, callee and type."""
         counts = Counter[tuple[Any, str, str, Any]]()
 
         def count(operation: Any) -> Any:
@@ -141,9 +140,9 @@ class _LocationReader:
         return counts.items()
 
     def read(self, attribute: Any) -> tuple[Frames, str, bool]:
-        """Return the frames and the primitive, and whether a rule of JAX stands for a call.
+        """Return the frames, the primitive, and whether a rule of JAX stands in for a call.
 
-        Names of scopes are left out: flax gives each layer one of its own.
+        Scope names are left out: flax gives each layer its own.
         """
         location = self._locations[attribute]
         name = str(location.name_str) if _is(location, "name") else ""
@@ -152,7 +151,7 @@ class _LocationReader:
         return frames, primitive, is_rule
 
     def _read_frames(self, location: Any) -> tuple[Frames, bool]:
-        """Return the frames, of ``callsite(A at B)`` those of A and then those of B."""
+        """Return the frames; for ``callsite(A at B)``, those of A and then those of B."""
         if location.attr not in self._frames:
             read: tuple[Frames, bool] = (), False
             if _is(location, "name"):
@@ -173,15 +172,15 @@ _CLASSES: Final = {"name": "NameLoc", "callsite": "CallSiteLoc", "file": "FileLi
 
 
 def _is(location: Any, kind: str) -> bool:
-    """Return whether a location is of a kind: one class for all, or a class for each."""
+    """Return whether a location is of a kind, by its method or, in versions without, its class."""
     is_a = getattr(location, f"is_a_{kind}", None)
     return type(location).__name__ == _CLASSES[kind] if is_a is None else bool(is_a())
 
 
 def _joined(inside: Frames, call: Frames) -> Frames:
-    """Return the frames in a called function, and then those around the call.
+    """Return the frames in a called function, followed by those around the call.
 
-    A body that JAX calls goes on with the frames of the loop. Rules of JAX have all frames of the
+    The frames in a loop body go on with those of the loop. Rules of JAX have all frames of the
     call, or those of another place in it.
     """
     for start in range(len(inside)):

@@ -1,7 +1,7 @@
-"""JAX's persistent compilation cache: whether it answered a compile, and why not.
+"""JAX's persistent compilation cache: whether it had the program for a compile, or why not.
 
 Hits and misses come from `jax.monitoring`, the reasons from `jax.config`, and the parts of a key
-from what JAX logs of them. All three are public, so there is nothing to fall back to.
+from JAX's log. All three are public, so no fallback is needed.
 """
 
 import logging
@@ -31,7 +31,7 @@ _WORDS: Final = {
 
 
 class CacheAnswer(NamedTuple):
-    """What the persistent cache answered to a compile."""
+    """The answer of the persistent cache to a compile."""
 
     hit: bool = False
     miss: str = ""
@@ -39,7 +39,7 @@ class CacheAnswer(NamedTuple):
 
 
 class _Compile(threading.local):
-    """The events and parts of the key of the compile that this thread is at."""
+    """The cache events, and the parts of the key, of this thread's current compile."""
 
     def __init__(self) -> None:
         self.events: set[str] = set()
@@ -63,7 +63,7 @@ def record_cache_event(event: str, **_: str | int) -> None:
 
 
 def compile_ended(name: str, seconds: float) -> CacheAnswer:
-    """Return what the cache answered to the compile that this thread has just ended."""
+    """Return the answer of the cache to the compile that this thread has just finished."""
     events, parts = _thread.events, _thread.parts
     _thread.events, _thread.parts = set(), {}
     hit = _HIT in events
@@ -74,7 +74,7 @@ def compile_ended(name: str, seconds: float) -> CacheAnswer:
         return CacheAnswer(hit=hit, parts=parts)
     differing = differing_parts(before, parts) if before else []
     if _ASKED not in events:
-        miss = "not asked: JAX decides at its first compile, and by the backend"
+        miss = "not asked: JAX decides this at its first compile, and by the backend"
     elif differing:
         miss = f"not found: {' and '.join(differing)} changed since it was last compiled"
     else:
@@ -85,16 +85,16 @@ def compile_ended(name: str, seconds: float) -> CacheAnswer:
 
 
 def _unwritten(seconds: float) -> str:
-    """Return why JAX did not write the program that it has compiled."""
+    """Return why JAX did not write the program that it compiled."""
     config: Any = jax.config
     shortest = config.jax_persistent_cache_min_compile_time_secs
     smallest = config.jax_persistent_cache_min_entry_size_bytes
     if jax.process_index():
-        return "as process 0 alone writes"
+        return "as only process 0 writes"
     if seconds < shortest:
-        return f"being quicker than jax_persistent_cache_min_compile_time_secs={shortest:g}"
+        return f"as it compiled faster than jax_persistent_cache_min_compile_time_secs={shortest:g}"
     if smallest > 0:
-        return f"being smaller than jax_persistent_cache_min_entry_size_bytes={smallest}"
+        return f"as it is smaller than jax_persistent_cache_min_entry_size_bytes={smallest}"
     return "as it has host callbacks, or could not be written"
 
 
@@ -108,7 +108,7 @@ def differing_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list
 
 
 class _PartsOfKeys(logging.Filter):
-    """Reads the hashes of the parts of a key from JAX's log, which is written as before.
+    """Reads the hashes of the parts of a key from JAX's log, which is otherwise unchanged.
 
     JAX logs a line for each part::
 
@@ -135,7 +135,7 @@ _LOCK: Final = new_lock()
 
 
 def listen_for_parts(*, on: bool) -> None:
-    """Add or remove a listener; as long as there is one, answers have the parts of keys.
+    """Add or remove a listener; while there are any, answers include the parts of keys.
 
     JAX then hashes each program twice, if the cache is on.
     """
@@ -147,7 +147,7 @@ def listen_for_parts(*, on: bool) -> None:
 
 
 def compile_began() -> None:
-    """Switch JAX's log of the parts of keys: on if there is a listener and the cache is on."""
+    """Turn JAX's log of key parts on if there are listeners and the cache is on, else off."""
     with _LOCK:
         wanted = bool(_PARTS.listeners) and is_on()
         if wanted and _PARTS.level is None:

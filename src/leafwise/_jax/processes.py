@@ -1,8 +1,8 @@
-"""What processes of a program tell each other, and the messages that say how they differ.
+"""Texts exchanged between the processes of a program, and messages on how they differ.
 
-JAX's coordination service has a store of keys and values, and barriers with a time limit; no public
-name leads to it, and no device is needed. Digests are exchanged first, which are short; only where
-they differ does one process of each group send more.
+JAX's coordination service has a key-value store, and barriers with a timeout; it has no public API,
+and needs no device. Digests, which are short, are exchanged first; only if they differ does one
+process of each group send more.
 """
 
 import base64
@@ -26,11 +26,11 @@ from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, messag
 T = TypeVar("T")
 
 _LONGEST: Final = 1e6
-"""Seconds: of what is longer, a number of milliseconds may not fit."""
+"""Seconds; the milliseconds of a longer time may overflow."""
 
 
 class MissingError(Exception):
-    """Not all processes came in time."""
+    """Not all processes responded in time."""
 
     def __init__(self, missing: tuple[int, ...] | None, detail: str) -> None:
         super().__init__(missing, detail)
@@ -59,31 +59,31 @@ def processes() -> Processes | None:
 def exchange(
     here: Processes, name: str, text: str, timeout: float, start: int = 0
 ) -> dict[int, str]:
-    """Return the texts of all processes by index, once all have called this with one name.
+    """Return the texts of all processes by index, once all have called this with the same name.
 
-    The n-th call with a name meets the n-th of the others, from `start` on.
+    The n-th call with a name matches the n-th call of the others, counted from `start`.
     """
     if here is _left:
-        raise MissingError(None, "its JAX client is shut down: it must start again")
+        raise MissingError(None, "its JAX client is shut down: it must be restarted")
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
         here.client.wait_at_barrier(key, _milliseconds(timeout))
         texts = _read(here.client, key)
-    except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
+    except Exception as error:  # XlaRuntimeError, in some versions a RuntimeError
         came: dict[int, str] | None = None
         with contextlib.suppress(Exception):
             came = _read(here.client, key)
         missing = None if came is None else tuple(sorted({*range(here.count)} - {*came}))
         raise MissingError(missing, str(error)) from error
-    if previous is not None:  # all have read the texts before: they are here
+    if previous is not None:  # all have read the previous texts, since they are here
         with contextlib.suppress(Exception):
             here.client.key_value_delete(f"{previous}/{here.index}")
     return texts
 
 
 def announce(here: Processes, name: str, text: str, timeout: float, start: int = 0) -> None:
-    """Take part in an exchange without waiting for the others, who may not come to it."""
+    """Take part in an exchange without waiting for the others, which may not join it."""
     if here is _left:
         return
     key, _ = _next_keys(here.client, name, start)
@@ -98,7 +98,7 @@ def announce(here: Processes, name: str, text: str, timeout: float, start: int =
 
 
 def count_of_exchanges(here: Processes, name: str) -> int:
-    """Return how often texts of a name were exchanged, since JAX was initialised."""
+    """Return how many exchanges with a name there have been since JAX was initialised."""
     with _LOCK:
         return _NUMBERS.get(name, -1) + 1 if here.client is _counted_for else 0
 
@@ -111,11 +111,11 @@ _left: Processes | None = None
 
 
 def leave() -> None:
-    """Shut the JAX client of this process down, so that JAX ends those that wait for it.
+    """Shut down the JAX client of this process, so that JAX ends those that wait for it.
 
-    They end once it has waited for them in JAX's shutdown, for `shutdown_timeout_seconds`; or, if
-    this process ends before, when its heartbeat is missed. This does not wait for them itself,
-    and neither does the end of the process, as JAX forgets the client.
+    They end once JAX's shutdown has waited for them, for `shutdown_timeout_seconds`; or, if this
+    process ends first, when its heartbeat is missed. Neither this function nor the end of the
+    process waits for them, as JAX forgets the client.
     """
     global _left  # noqa: PLW0603  # what `processes` returns from here on
     with _LOCK:
@@ -126,7 +126,7 @@ def leave() -> None:
     inside("distributed").global_state.client = None
 
     def shut() -> None:
-        with contextlib.suppress(Exception):  # the others do not come
+        with contextlib.suppress(Exception):  # the others do not join
             here.client.shutdown()
 
     threading.Thread(target=shut, daemon=True, name="leafwise leaves").start()
@@ -139,14 +139,14 @@ def _read(client: Any, key: str) -> dict[int, str]:
 
 _LOCK: Final = new_lock()
 _NUMBERS: Final[dict[str, int]] = {}
-"""Of the last exchange with a name."""
+"""The number of the last exchange with each name."""
 
 _counted_for: Any = None
 
 
 def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
-    """Return the key of the next exchange with a name, and that of the last one."""
-    global _counted_for  # noqa: PLW0603  # of the client that there is now
+    """Return the key of the next exchange with a name, and that of the previous one, if any."""
+    global _counted_for  # noqa: PLW0603  # the current client
     with _LOCK:
         if client is not _counted_for:
             _NUMBERS.clear()
@@ -160,30 +160,30 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
 # ------------------------------------------------------------------------ what differs
 
 _REASONS_TIMEOUT: Final = 60.0
-"""Seconds for the second exchange, to which all come at once."""
+"""Seconds for the second exchange, which all processes join at once."""
 
 _LONGEST_TEXT: Final = 3 << 20
-"""What is sent in one message, which gRPC limits to 4 MiB."""
+"""The most characters in one message, which gRPC limits to 4 MiB."""
 
 
 Pairs = Iterable[tuple[str, str, str]]
-"""Paths, with the text of the largest group and that of another."""
+"""Paths, with the text of the largest group and that of another group."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Words:
     """How messages name what is compared."""
 
-    head: str  # what compares
-    again: str  # what a process that did not come may do less often
-    equal: str  # how all processes get the same
+    head: str  # what runs the comparison
+    again: str  # why a process may not respond, other than having ended
+    equal: str  # how all processes get equal values
     later: str = "or give a longer timeout="
 
 
 def check_timeout(timeout: float, where: str) -> None:
-    """Raise `ValueError` for what is not a positive number of seconds."""
+    """Raise `ValueError` if the timeout is not a positive number of seconds."""
     if not 0 < timeout < math.inf:
-        raise ValueError(f"{where}={timeout!r}): the timeout is a positive number of seconds")
+        raise ValueError(f"{where}={timeout!r}): the timeout must be a positive number of seconds")
 
 
 def check_same(  # noqa: PLR0917
@@ -195,7 +195,7 @@ def check_same(  # noqa: PLR0917
     timeout: float,
     words: Words,
 ) -> None:
-    """Raise in every process if some have something else than the others, by digest."""
+    """Raise in every process if the digests of their values differ."""
     try:
         own = make()
     except Exception as error:
@@ -212,14 +212,14 @@ def check_same(  # noqa: PLR0917
 
 
 def error_answer(error: BaseException) -> dict[str, str]:
-    """Return what `exchange_json` sends to the others in place of an answer."""
+    """Return an error in the form that `exchange_json` sends in place of an answer."""
     return {"error": f"{type(error).__name__}: {message_of(error)}"[:4000]}
 
 
 def raise_errors(
     head: str, what: str, answers: Mapping[int, Mapping[str, str]], fix: str = ""
 ) -> None:
-    """Raise if some process has sent an error."""
+    """Raise if any process has sent an error."""
     errors = {
         index: answer["error"] for index, answer in sorted(answers.items()) if "error" in answer
     }
@@ -230,7 +230,7 @@ def raise_errors(
 
 
 def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
-    """Return the processes that have the same, the largest group first."""
+    """Return the processes grouped by equal digests, the largest group first."""
     groups: dict[str, list[int]] = {}
     for index, digest in sorted(by_process.items()):
         groups.setdefault(digest, []).append(index)
@@ -238,7 +238,7 @@ def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
 
 
 def count_of(groups: Sequence[Sequence[int]]) -> str:
-    """Return how many processes are not in the largest group."""
+    """Return how many processes are outside the largest group: ``2 of 8 processes``."""
     counts = [*map(len, groups)]
     return f"{sum(counts[1:])} of {sum(counts)} processes"
 
@@ -246,9 +246,9 @@ def count_of(groups: Sequence[Sequence[int]]) -> str:
 def exchange_in_groups(
     here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
 ) -> list[Any]:
-    """Return what the first process of each group has sent as JSON; None if it could not.
+    """Return the JSON that the first process of each group has sent; None if it could not.
 
-    It is asked to make less of it, for a larger number, until all of them fit in one message.
+    `make` is called with rising numbers, to return less each time, until the message is small.
     """
     text, limit = "", _LONGEST_TEXT // len(groups)
     if any(here.index == group[0] for group in groups):
@@ -257,7 +257,7 @@ def exchange_in_groups(
         text = next((record for record in packed if len(record) <= limit), "")
     try:
         answers = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
-    except MissingError:  # it has ended since
+    except MissingError:  # a process has ended since
         answers = {}
     texts = [answers.get(group[0], "") for group in groups]
     return [json.loads(zlib.decompress(base64.b85decode(text))) if text else None for text in texts]
@@ -266,7 +266,7 @@ def exchange_in_groups(
 def exchange_json(  # noqa: PLR0917
     here: Processes, name: str, value: dict[str, str], timeout: float, words: Words, start: int = 0
 ) -> dict[int, dict[str, str]]:
-    """Return what all processes have sent under a name."""
+    """Return the JSON that all processes have sent under a name, by index."""
     try:
         answers = exchange(here, name, json.dumps(value), timeout, start)
     except MissingError as error:
@@ -286,10 +286,10 @@ def _late(here: Processes, words: Words, error: MissingError, timeout: float) ->
     if not error.missing:
         return (
             f"{head}: the others have given up waiting\n"
-            f"  fix: give them a longer timeout=, or see why this process came late or failed"
+            f"  fix: give them a longer timeout=, or see why this process was late or failed"
         )
     return (
-        f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
+        f"{head}: {list_of(error.missing)} did not respond within {timeout:g} s\n"
         f"  fix: see whether it has ended, or {words.again}; {words.later}"
     )
 
@@ -313,9 +313,9 @@ def differences_between(
     *,
     is_shared: bool = True,
 ) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
-    """Return what differs as lines, and by path: each value with the processes that have it.
+    """Return the differences as lines, and by path: each value with the processes that have it.
 
-    Where a path is not shared, it means something else for each group.
+    Unless paths are shared, a path means something else in each group.
     """
     differences: dict[str, dict[str, tuple[int, ...]]] = {}
     largest = sent[0] if sent else None
@@ -337,9 +337,9 @@ def differences_between(
         lines += [f"\n  {path}:"]
         lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
     if (more := len(differences) - _MOST_SHOWN) > 0:
-        lines += [f"\n  and {more} more, which `differences` of this error has"]
+        lines += [f"\n  and {more} more: see `differences` of this error"]
     missing = [group for group, record in zip(groups, sent, strict=True) if record is None]
-    lines += [f"\n  what {list_of(group)} had was not sent, or is too large" for group in missing]
+    lines += [f"\n  values of {list_of(group)} were not sent or are too large" for group in missing]
     return lines, differences
 
 

@@ -1,8 +1,8 @@
-"""What JAX is doing while it reports an event, read off the stack of this thread.
+"""What JAX is doing while it reports an event, read from the stack of this thread.
 
-JAX gives its listeners the name of a function and a time. Its frames hold the rest: the call with
-its arguments, what is lowered, under which transformations, and whether that is a part of a trace.
-Nothing is read where the frames of a probe do not hold what it was called with.
+JAX gives its listeners a function's name and a duration. Its frames hold the rest: the call with
+its arguments, what is lowered, under which transformations, and whether that is part of a trace.
+Nothing is read if the frames of a probe do not hold what it was called with.
 """
 
 import contextlib
@@ -25,18 +25,18 @@ class RunningCall(NamedTuple):
     fun: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    frame: types.FrameType | None  # that called
-    runs: bool  # which `lower`, `trace` and `eval_shape` do not
+    frame: types.FrameType | None  # the caller's
+    runs: bool  # False for `lower`, `trace` and `eval_shape`
     info: Any = None  # JAX's record of the options
 
     @property
     def statics(self) -> StaticOptions:
-        """Which arguments are static, by position and by name; empty where it is not a call."""
+        """Which arguments are static, by position and by name; empty if unknown."""
         return static_options_of(self.info)
 
     @property
     def is_for_shapes(self) -> bool:
-        """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called, or `jax.lax` itself."""
+        """Whether the caller is `jax.eval_shape`, `jax.make_jaxpr` or `jax.lax` itself."""
         frame = self.frame
         while not self.runs and frame is not None:
             module, name = str(frame.f_globals.get("__name__")), frame.f_code.co_name
@@ -51,29 +51,29 @@ class RunningCall(NamedTuple):
 class Work(NamedTuple):
     """What JAX is doing."""
 
-    call: RunningCall | None = None  # None for a backward pass, which runs after it
+    call: RunningCall | None = None  # None for a backward pass, which runs after the call
     role: tuple[str, ...] = ()  # "vmap", "forward", "backward", the innermost first
-    sizes: tuple[int, ...] = ()  # of the batches under "vmap", the innermost first
-    inputs: tuple[Any, ...] | None = None  # the avals that are lowered, not of a trace
-    outputs: tuple[Any, ...] = ()  # those of the results
-    devices: tuple[Any, ...] = ()  # and how arguments are sharded
-    source: str = ""  # of the function, as JAX says it: ``f at train.py:12``
-    is_inside: bool = False  # a part of a trace that builds a jaxpr
-    is_known: bool = True  # False where JAX does not show it: nothing above says anything then
+    sizes: tuple[int, ...] = ()  # the batch sizes of each "vmap", the innermost first
+    inputs: tuple[Any, ...] | None = None  # the avals that are lowered; None for a trace
+    outputs: tuple[Any, ...] = ()  # the avals of the results
+    devices: tuple[Any, ...] = ()  # the devices, and the shardings of arguments
+    source: str = ""  # the function as JAX names it: ``f at train.py:12``
+    is_inside: bool = False  # whether it is part of a trace that builds a jaxpr
+    is_known: bool = True  # False where JAX does not show it: the rest is then meaningless
 
     @property
     def is_ahead(self) -> bool:
-        """Whether `lower` or `trace` works, or what they returned, rather than a call."""
+        """Whether this is `lower` or `trace`, or a stage they returned, rather than a call."""
         return not self.role if self.call is None else not self.call.runs
 
     @property
     def lowered(self) -> tuple[Any, Any, Any]:
-        """What a program keeps of its lowering."""
+        """The facts about its lowering that are recorded with a program."""
         return self.sizes, self.inputs, self.devices
 
 
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
-"""The functions of JAX that hold the arguments of a call, and whether they run it."""
+"""JAX's functions that hold the arguments of a call, and whether they run it."""
 
 _RULES: Final = {
     "_pjit_batcher": "vmap",
@@ -84,16 +84,16 @@ _RULES: Final = {
     "_pjit_transpose": "backward",  # before JAX 0.9
     "_pjit_transpose_fancy": "backward",
 }
-"""The functions that transform a jitted one, where JAX does not trace it again."""
+"""JAX's functions that transform a jitted function without tracing it again."""
 
 _TRACERS: Final = {"trace_to_jaxpr", "trace_to_jaxpr_nocache", "trace_to_jaxpr_dynamic"}
 
 
 def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, types.FrameType]]:
-    """Yield JAX's own frames from one outwards: the module below ``jax._src``, the function.
+    """Yield JAX's frames from one outwards: module below ``jax._src``, function name, frame.
 
-    The module goes first: under an audit hook, such as that of filelock, which JAX imports where
-    it is installed, Python takes 0.4 us to reach the code of a frame.
+    The module is read first: under an audit hook, such as that of filelock, which JAX imports if it
+    is installed, Python takes 0.4 us to get the code of a frame.
     """
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
@@ -116,7 +116,7 @@ def _call_in(place: str, name: str, frame: types.FrameType) -> RunningCall | Non
     if place != "pjit" or (runs := _MISSES.get(name)) is None:
         return None
     variables = frame.f_locals
-    fun = variables.get("fun")  # compared with None: its `bool` may be code of the user's
+    fun = variables.get("fun")  # compared with None: its `bool` may run user code
     if fun is None:
         fun = getattr(variables.get("jit_func"), "_fun", None)
     if fun is None or "args" not in variables or "kwargs" not in variables:
@@ -126,7 +126,7 @@ def _call_in(place: str, name: str, frame: types.FrameType) -> RunningCall | Non
 
 
 def is_inside_trace(others: int = 0) -> bool:
-    """Return whether this thread builds a jaxpr, more than so many; False if that is unknown."""
+    """Return whether this thread is inside more than `others` jaxpr traces; False if unknown."""
     return Internal.NESTING.is_known(_probe) and _depth() > others
 
 
@@ -139,14 +139,14 @@ def _traces(where: tuple[str, str, types.FrameType]) -> bool:
 
 
 def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
-    """Return what JAX is doing, from a frame below JAX's own outwards: it `lowers`, or traces."""
+    """Return what JAX is doing (it `lowers`, or traces), from a frame below its own outwards."""
     is_shown = shows_work() if lowers else shows_traces()
     work = _work(start) if is_shown else Work(is_known=False)
     if work.inputs is None or work.role or work.is_inside:
         return work
     if work.call is None:  # a backward pass has a role
         is_known = Internal.ROLES.is_known(_probe_roles)
-    else:  # so has what is lowered for a tracer
+    else:  # so does a lowering for a tracer
         arguments = jax.tree.leaves((work.call.args, {**work.call.kwargs}))
         is_known = not any(isinstance(leaf, Tracer) for leaf in arguments)
         ANSWERS.update({} if is_known else {Internal.ROLES: False})
@@ -154,13 +154,13 @@ def current_work(start: types.FrameType | None, *, lowers: bool) -> Work:
 
 
 def shows_traces() -> bool:
-    """Return whether JAX shows for which call it traces, and where."""
+    """Return whether JAX shows which call it traces for, and where."""
     rows = (Internal.CALLS, Internal.NESTING, Internal.RESULTS)
     return all(row.is_known(_probe) for row in rows) and ANSWERS.get(Internal.ROLES, True)
 
 
 def shows_work() -> bool:
-    """Return whether JAX shows what it lowers, too; to ask that may start a backend."""
+    """Return whether JAX also shows what it lowers; asking this may start a backend."""
     return shows_traces() and Internal.PROGRAMS.is_known(_probe_programs)
 
 
@@ -188,7 +188,7 @@ def _work(start: types.FrameType | None) -> Work:
 
 
 def _program_in(place: str, name: str, frame: types.FrameType) -> dict[str, Any]:
-    """Return what a frame of JAX knows of the program that is traced, lowered or compiled."""
+    """Return what a JAX frame shows about the program being traced, lowered or compiled."""
     variables = frame.f_locals if (place, name) in _OF_PROGRAMS else {}
     if "jaxpr" not in variables:
         return {}
@@ -212,7 +212,7 @@ _OF_PROGRAMS: Final = {
 
 
 def is_jit_off() -> bool:
-    """Return whether jit is off around this, which JAX hides from an operation that it compiles."""
+    """Return whether jit is disabled here, which JAX hides from an operation that it compiles."""
     for place, name, frame in frames_of_jax(inspect.currentframe()):
         before = frame.f_locals.get("prev") if place == "dispatch" else None
         if name == "apply_primitive" and isinstance(before, bool):
@@ -222,7 +222,7 @@ def is_jit_off() -> bool:
 
 
 def functions_inside() -> set[tuple[str, int]] | None:
-    """Return whose traces are in this thread's, by file and line; None if JAX does not show it."""
+    """Return the file and line of functions traced inside this thread's trace; None if unknown."""
     return _functions_inside() if Internal.REUSED.is_known(_probe) else None
 
 
@@ -249,7 +249,7 @@ def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
 
 
 def _probe() -> dict[Internal, bool]:
-    """Trace a function that calls another one, and return whether that is what is read."""
+    """Trace a function that calls another one, and return whether the frames show just that."""
     calls, depths = list[RunningCall](), [_depth()]
     values, reused, works = list[Any](), list[Any](), list[Work]()
 
@@ -283,7 +283,7 @@ def _probe() -> dict[Internal, bool]:
 
 
 def _probe_programs() -> dict[Internal, bool]:
-    """Lower a function, and return whether that is what is read."""
+    """Lower a function, and return whether the frames show just that."""
     works: list[Work] = []
 
     def leafwise_probe(x: Any) -> Any:
@@ -304,7 +304,7 @@ def _probe_programs() -> dict[Internal, bool]:
 
 
 def _probe_roles() -> dict[Internal, bool]:
-    """Differentiate a jitted function, and return whether that is what is read in both passes."""
+    """Differentiate a jitted function, and return whether the frames show both passes."""
     roles: list[tuple[str, ...]] = []
 
     def forward(x: Any) -> Any:

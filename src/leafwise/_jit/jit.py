@@ -25,7 +25,7 @@ from leafwise._captures.observe import observing
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
-from leafwise._jax.context import current_number, is_traced_afresh, make_context
+from leafwise._jax.context import current_number, install_trace_context, is_traced_afresh
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
@@ -506,7 +506,7 @@ def jit(
     if not callable(fun):
         raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
     _check_hash(fun)
-    make_context()
+    install_trace_context()
     marked = None
     if is_annotated(fun):
         numbers, names = options.get("static_argnums"), options.get("static_argnames")

@@ -1,6 +1,6 @@
-"""What an object holds: its attributes, the functions behind them, and what its class promises.
+"""What an object holds: its attributes, the functions behind them, and what its class guarantees.
 
-No user code runs: no property, no ``__getattr__``.
+No user code runs: no property and no ``__getattr__``.
 """
 
 import dataclasses
@@ -33,16 +33,16 @@ from leafwise._objects.stand_ins import MISSING
 
 
 class MemberKind(Enum):
-    """What was found under the name of an attribute."""
+    """The kind of a `Member`."""
 
     VALUE = "value"  # or `MISSING`
     METHOD = "method"  # a user's function that takes the object, or its class, when called
-    PROPERTY = "property"  # a user's function that runs when it is read; or a descriptor
-    HIDDEN = "hidden"  # only code could say what it is, or a package has it: it counts as a whole
+    PROPERTY = "property"  # a user's function that runs when the name is read; or a descriptor
+    HIDDEN = "hidden"  # known only by running code, or defined by a package: it counts as a whole
 
 
 class Member(NamedTuple):
-    """What was found under the name of an attribute."""
+    """What an attribute name refers to, found without running user code."""
 
     kind: MemberKind
     value: Any = MISSING
@@ -53,11 +53,11 @@ HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 
 def member_of(value: Any, name: str) -> Member:
-    """Return what `value.name` is, found without running user code."""
+    """Return the member behind `value.name`, without running user code."""
     is_class = is_a(value, type)
     own = in_class(value, name) if is_class else dict_of(value).get(name, MISSING)
     raw = in_class(type(value), name)
-    # `self.rate = 0.1`; of a class its own members: `Config.rate`, `Config.make`
+    # `self.rate = 0.1`; for a class, its own members: `Config.rate`, `Config.make`
     if own is not MISSING and not hasattr(type(raw), "__set__"):
         kind = MemberKind.METHOD if is_class and is_a(own, classmethod) else MemberKind.VALUE
         return Member(kind, function_in(own) if is_class else own)
@@ -70,7 +70,7 @@ def member_of(value: Any, name: str) -> Member:
 
 
 def _from_class(raw: Any, value: Any) -> Member:
-    """Return what an object has from its class."""
+    """Return the member that an object gets from its class."""
     descriptor: Any = type(raw)
     # `rate = 0.1`, `class Inner: ...`, `act = staticmethod(relu)`
     if not hasattr(descriptor, "__get__") or is_a(
@@ -84,7 +84,7 @@ def _from_class(raw: Any, value: Any) -> Member:
     if is_static or (is_a(getter, types.WrapperDescriptorType) and not runs_code):
         try:
             return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
-        except AttributeError:  # a slot that is not set, or a static of an unfinished instance
+        except AttributeError:  # an unset slot, or a static of an unfinished instance
             return Member(MemberKind.VALUE)
     # `rate = Descriptor()`, whose `__get__` the user wrote
     if is_a(getter, types.FunctionType) and not is_installed(getter):
@@ -98,7 +98,7 @@ def _from_class(raw: Any, value: Any) -> Member:
 
 
 def in_class(cls: type, name: str) -> Any:
-    """Return what a class or a base has under a name, no descriptor applied; else `MISSING`."""
+    """Return what a class or a base has under a name, with no descriptor applied; or `MISSING`."""
     for base in cls.__mro__:
         if name in vars(base):
             return vars(base)[name]
@@ -106,7 +106,7 @@ def in_class(cls: type, name: str) -> Any:
 
 
 def is_plain(value: Any, name: str) -> bool:
-    """Return whether reading an attribute runs no user code, if it is there."""
+    """Return whether reading an attribute, if it exists, runs no user code."""
     own: Any = type(value).__getattribute__
     return type(own) is types.WrapperDescriptorType and member_of(value, name).kind is (
         MemberKind.VALUE
@@ -114,8 +114,8 @@ def is_plain(value: Any, name: str) -> bool:
 
 
 def keeps_in_dict(kind: Any) -> bool:
-    """Return whether what is in the ``__dict__`` of an instance is what its attributes are."""
-    if kind is types.SimpleNamespace:  # whose slots are its own in Python 3.11
+    """Return whether instances have exactly the attributes in their ``__dict__``."""
+    if kind is types.SimpleNamespace:  # its ``__dict__`` is a member descriptor
         return True
     if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType:
         return False
@@ -130,16 +130,16 @@ def hides(value: Any) -> bool:
 
 
 WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
-"""Containers that lose items by themselves."""
+"""Containers that lose their items when these are garbage-collected."""
 
 MACHINERY: Final = frozenset(
     {"threading", "_thread", "queue", "logging", "concurrent", "multiprocessing", "asyncio"}
 )
-"""The modules whose objects change by themselves, and configure nothing."""
+"""Modules whose objects change on their own, and hold no configuration."""
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """Return the ``__dict__`` of an object, past any ``__getattribute__``; empty if it has none."""
+    """Return the ``__dict__`` of an object, bypassing ``__getattribute__``; empty without one."""
     try:
         own: Any = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -149,7 +149,7 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 @per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
-    """Return the slots of a class and its bases by name, as their instances have them."""
+    """Return the slot descriptors of a class and its bases, by name."""
     own = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
     members = [pair for each in own for pair in each.items()]
     return {name: raw for name, raw in members if is_a(raw, types.MemberDescriptorType)}
@@ -167,7 +167,7 @@ def own_attributes(value: Any) -> dict[str, Any]:
 
 
 def stored_attributes(value: Any) -> dict[str, Any]:
-    """Return `own_attributes`, but no caches, and none of a dict that is its own attributes."""
+    """Return `own_attributes` without caches; empty for a dict that is its own ``__dict__``."""
     found, kind = own_attributes(value), type(value)
     if is_a(value, dict) and dict_of(value) is value:
         return {}
@@ -176,33 +176,33 @@ def stored_attributes(value: Any) -> dict[str, Any]:
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the names and values of `stored_attributes`, by name."""
+    """Return the names and values of `stored_attributes`, sorted by name."""
     return sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
 
 
 @per_class
 def _cached_names(kind: type) -> frozenset[str]:
-    """Return the names under which a class stores what follows from the rest when asked for."""
+    """Return the names under which instances cache computed values, as `cached_property` does."""
     members: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
     for getter in getters:
-        if _of_code(getter).startswith(_ATTRS):  # which makes slots of cached properties
+        if _of_code(getter).startswith(_ATTRS):  # attrs turns cached properties into slots
             cached.update(getter.__globals__.get("cached_properties", ()))
     return frozenset(cached)
 
 
 def has_hidden_state(kind: type) -> bool:
-    """Return whether instances hold more than attributes: what is written in C may."""
+    """Return whether instances may hold state outside their attributes, as those of C types do."""
     own = len(slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     size = object.__basicsize__ + own * struct.calcsize("P")
     return kind.__itemsize__ != 0 or kind.__basicsize__ > size
 
 
 def name_of(value: Any) -> str:
-    """Return the name of something callable, without the scopes around it."""
+    """Return the name of a callable, without the scopes around it."""
     while is_a(value, functools.partial):
         value = of_partial(value)[0]
     kind: type = type(value)
@@ -213,14 +213,14 @@ def name_of(value: Any) -> str:
 
 
 def of_partial(value: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return what a `functools.partial` calls, and what it passes on."""
+    """Return the function, the arguments and the keywords of a `functools.partial`."""
     cls: Any = functools.partial  # a subclass may have something else under these names
     return cls.func.__get__(value), cls.args.__get__(value), cls.keywords.__get__(value)
 
 
 def functions_in(value: Any) -> tuple[Any, ...]:
-    """Return the functions that a callable or a descriptor of a package holds."""
-    if is_a(value, JittedFunction):  # the rest of it is not the user's
+    """Return the functions that a package's callable or descriptor holds."""
+    if is_a(value, JittedFunction):  # the rest is not user code
         return (value.__wrapped__,)
     parts = [wrapped_by(value), function_in(value)]
     for item in own_attributes(value).values():
@@ -230,14 +230,14 @@ def functions_in(value: Any) -> tuple[Any, ...]:
 
 
 def items_in(value: Any) -> list[Any]:
-    """Return what is in a container; else the value itself."""
+    """Return the items of a container; for any other value, the value itself."""
     if type(value) is dict or type(value) is types.MappingProxyType:
         return list(value.values())
     return list(value) if type(value) is list or type(value) is tuple else [value]
 
 
 def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
-    """Return the Python functions of a class's member."""
+    """Return the Python functions behind a class member, without wrappers from packages."""
     if is_a(member, types.FunctionType):
         return (user_function(member),)
     if is_a(member, type) or not hasattr(type(member), "__get__"):
@@ -260,7 +260,7 @@ DISPATCH: Final = frozenset({"register", "dispatch", "registry", "_clear_cache"}
 
 
 def user_function(function: types.FunctionType) -> types.FunctionType:
-    """Return the user's function that a package has wrapped, as flax wraps methods."""
+    """Return the user's function inside a package's wrapper, such as flax's for methods."""
     inner: Any = function
     while is_a(inner, types.FunctionType) and is_installed(inner):
         inner = wrapped_by(inner)
@@ -271,24 +271,24 @@ def wrapped_by(value: Any) -> Any:
     """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
     found = inspect.getattr_static(value, "__wrapped__", None)
     by_package = is_a(found, property) and is_installed_module(module_of(type(value)))
-    if by_package or is_a(found, types.GetSetDescriptorType):  # of C: wrapt's
+    if by_package or is_a(found, types.GetSetDescriptorType):  # defined in C, as in wrapt
         found = getattr(value, "__wrapped__", None)
     return found if is_callable(found) else None
 
 
 def is_callable(value: Any) -> bool:
-    """Return whether a value is callable, and not a class."""
+    """Return whether a value is callable but not a class."""
     return callable(value) and not is_a(value, type)
 
 
 def is_bound_method(value: Any) -> bool:
-    """Return whether this is a bound method of a package's making: equinox has some."""
+    """Return whether a value is a bound method of a package's own type, as in equinox."""
     is_known = is_installed_module(module_of(type(value)))
     return is_known and {"__func__", "__self__"} <= dict_of(value).keys()
 
 
 def is_installed(function: Any) -> bool:
-    """Return whether the code of a function is of an installed package, whatever its names say."""
+    """Return whether a function's code is from an installed package, whatever its names say."""
     if not is_a(function, types.FunctionType):
         return is_installed_module(module_of(type(function)))
     module = function.__globals__.get("__name__")
@@ -296,7 +296,7 @@ def is_installed(function: Any) -> bool:
 
 
 def is_of_package(value: Any) -> bool:
-    """Return whether an installed package has a function or class under its name."""
+    """Return whether a function or class can be imported from an installed package."""
     if is_a(value, type):
         return is_installed_module(module_of(value))
     is_known = is_installed_module(module_of(type(value)))
@@ -304,7 +304,7 @@ def is_of_package(value: Any) -> bool:
 
 
 def is_data(value: Any) -> bool:
-    """Return whether a value is used as a whole, whatever attribute of it is read."""
+    """Return whether a value counts as a whole, whichever of its attributes is read."""
     return is_a(value, _DATA) or type(value) in _CONTAINERS
 
 
@@ -324,21 +324,21 @@ def is_tree(value: Any) -> bool:
 
 
 def is_itself(value: Any) -> bool:
-    """Return whether a value has neither ``==`` nor a hash of its own, as most objects."""
+    """Return whether a value's class defines neither ``==`` nor a hash, like most classes."""
     kind: Any = type(value)
     return compares_by_identity(kind) and kind.__hash__ is object.__hash__
 
 
 def compares_by_identity(kind: Any) -> bool:
-    """Return whether instances of a class have no ``==`` of their own."""
+    """Return whether a class inherits the ``==`` of `object`."""
     return kind.__eq__ is object.__eq__
 
 
 def has_mutable_state(value: Any) -> bool:
-    """Return whether a value is an object that can change under those who hold it.
+    """Return whether a value is an object whose state may change while others hold it.
 
-    A function, a class, an object that can be called or compares by value, what is frozen: these
-    stay what they are, as a rule. Containers, which can be frozen, are not meant.
+    Functions, classes, callable objects, objects compared by value and frozen ones usually stay the
+    same. Containers do not count, since they can be frozen.
     """
     kind: Any = type(value)
     if module_of(kind) == "builtins" or never_changes(kind) or callable(value):
@@ -350,7 +350,7 @@ def has_mutable_state(value: Any) -> bool:
 
 
 def builtin_base(kind: type) -> type | None:
-    """Return the builtin whose ``==`` a subclass has kept, if it has."""
+    """Return the builtin base class whose ``==`` a class inherits, or None."""
     for base in _BASES:
         if issubclass(kind, base) and kind.__eq__ is base.__eq__:
             return base
@@ -366,9 +366,9 @@ _BASES: Final = (
 
 @per_class
 def record_fields(kind: Any) -> tuple[str, ...] | None:
-    """Return the fields of a frozen class of a library of records, if they are all there is to it.
+    """Return the fields of a frozen dataclass, attrs, msgspec or pydantic class, or None.
 
-    Those with a ``==`` of their own answer for themselves, unless they are pytrees.
+    None, too, if it defines its own ``==``, unless it is a pytree.
     """
     for mark, fields_of in _RECORDS.items():
         declared: Any = read(kind, mark, None)
@@ -421,7 +421,7 @@ _RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {
     "__pydantic_fields__": _pydantic_fields,
     "__attrs_attrs__": _attrs_fields,
 }
-"""Who reads the fields of a class, by the attribute that shows which library it is of."""
+"""The function that returns the fields of a class, by the attribute that marks its library."""
 
 
 def is_frozen(kind: Any) -> bool:
@@ -433,13 +433,13 @@ def is_frozen(kind: Any) -> bool:
 
 
 def never_changes(kind: Any) -> bool:
-    """Return whether a class refuses assignment, as a frozen dataclass and a module of equinox."""
+    """Return whether a class rejects assignment, like a frozen dataclass or an equinox module."""
     guards = kind.__setattr__ is not object.__setattr__
     return is_frozen(kind) or (dataclasses.is_dataclass(kind) and guards)
 
 
 def is_plain_object(kind: type) -> bool:
-    """Return whether only user code reads the attributes of an object."""
+    """Return whether a class is the user's own, and neither a record nor a pytree."""
     if any(map(is_installed_module, map(module_of, kind.__mro__[:-1]))):
         return False
     is_record = dataclasses.is_dataclass(kind) or record_fields(kind) is not None
@@ -447,7 +447,7 @@ def is_plain_object(kind: type) -> bool:
 
 
 def has_generated_eq(kind: Any) -> bool:
-    """Return whether ``==`` of a dataclass was generated for it."""
+    """Return whether the ``==`` of a dataclass was generated for it."""
     return _of_code(kind.__eq__, "co_qualname") == _generated()[0]
 
 
@@ -461,7 +461,7 @@ def has_generated_init(kind: Any) -> bool:
 
 
 _ATTRS: Final = "<attrs gen"
-"""How the names of files begin that attrs gives to the code that it generates."""
+"""The start of the file names that attrs gives to generated code."""
 
 
 def _of_code(function: Any, name: str = "co_filename") -> str:
@@ -470,6 +470,6 @@ def _of_code(function: Any, name: str = "co_filename") -> str:
 
 @functools.cache
 def _generated() -> tuple[str, str]:
-    """Return what this version of Python names the ``==`` and constructor of a dataclass."""
+    """Return the qualified names of a generated ``==`` and constructor in this Python."""
     kind: Any = dataclasses.make_dataclass("kind", ["x"], frozen=True)
     return _of_code(kind.__eq__, "co_qualname"), _of_code(kind.__init__, "co_qualname")

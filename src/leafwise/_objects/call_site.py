@@ -1,8 +1,8 @@
-"""The line of the user's code from which a call came, and how often it has run.
+"""The line of user code that a call came from, and how often it has run.
 
-Python counts the runs of lines since 3.12 (`sys.monitoring`), at the cost of a call for each run of
-a line that is asked about and none for others: two compiles of one line are of one run, or two.
-Before, and where all tools are taken, nothing is counted.
+Runs of lines are counted through `sys.monitoring` (Python 3.12), at the cost of one callback for
+each run of a line that was asked about: two compiles on one line may be of one run, or of two.
+Before 3.12, or if all tool ids are taken, nothing is counted.
 """
 
 import functools
@@ -23,7 +23,7 @@ class Site(NamedTuple):
     Attributes:
         file: The path of the file.
         line: The number of the line, from 1.
-        function: The name of the function around it.
+        function: The qualified name of the function that contains it.
     """
 
     file: str
@@ -32,7 +32,7 @@ class Site(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The source of the line; empty where there is none."""
+        """The source of the line; empty if it is not available."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -41,10 +41,10 @@ class Site(NamedTuple):
 
 
 def short_file(file: str) -> str:
-    """Return a path as a reader knows it.
+    """Return a path in the form that messages show.
 
-    That of a package is without the folder it is installed in; one below the working directory is
-    relative to it; and a cell of a notebook is ``Cell In[3]``.
+    A path in a package starts at the package; one below the working directory is relative to it;
+    and a notebook cell is ``Cell In[3]``.
     """
     if (cell := _cell(file)) is not None:
         return cell
@@ -71,13 +71,13 @@ def _stdlib() -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _is_of_library(file: str) -> bool:
-    """Return whether a file is of the standard library, below which packages may be installed."""
+    """Return whether a file belongs to the standard library, not to a package below its folder."""
     starts = file.startswith(("<frozen ", _stdlib()))
     return starts and _PACKAGES.isdisjoint(Path(file).parts)
 
 
 def _cell(file: str) -> str | None:
-    """Return the cell of a notebook that a file stands for: a temporary one in Jupyter."""
+    """Return the notebook cell that a file, a temporary one in Jupyter, stands for; or None."""
     if found := re.search(r"\.ipynb(\[\d+\])$", file):
         return f"Cell In{found[1]}"
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -93,22 +93,22 @@ def _line_of(frame: types.FrameType | None) -> Site | None:
 
 
 def sites_of(frame: types.FrameType | None) -> tuple[Site | None, Site | None]:
-    """Return the line of the user's code that a call belongs to, and a package's line below it.
+    """Return the line of user code that a call belongs to, and a package's line inside it.
 
-    The line is the innermost of the user's own files; where no frame is of these, as in a thread
-    or under ``-m``, the outermost. The second is None where no package stands between.
+    The first is the innermost line in the user's own files or, if no frame is in these, as in a
+    thread or under ``-m``, the outermost. The second is None unless a package is in between.
     """
     user, inner = user_frame(frame), inner_frame(frame)
     return _line_of(user), None if inner is user else _line_of(inner)
 
 
 def site_of(frame: types.FrameType | None) -> Site | None:
-    """Return the line of the user's code that a call belongs to, from a frame outwards."""
+    """Return the line of user code that a call belongs to, searching outwards from a frame."""
     return _line_of(user_frame(frame))
 
 
 def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
-    """Return the innermost frame of the user's own files; where there is none, the outermost."""
+    """Return the innermost frame in the user's own files, or else the outermost frame."""
     outer = None
     while (frame := inner_frame(frame)) is not None:
         outer = frame
@@ -119,7 +119,7 @@ def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def position_of(frame: types.FrameType) -> list[int] | None:
-    """Return the line and column where what a frame is evaluating begins and ends, if known."""
+    """Return where a frame's current expression begins and ends (lines and columns), if known."""
     at = frame.f_lasti // 2
     start, end, column, end_column = next(itertools.islice(frame.f_code.co_positions(), at, None))
     if start is None or end is None or column is None or end_column is None:
@@ -143,7 +143,7 @@ _MACHINERY: Final = frozenset(
 
 
 def is_users_file(file: str) -> bool:
-    """Return whether a file is the user's own: not of a package, and not generated for a class."""
+    """Return whether a file is the user's own: neither installed nor generated for a class."""
     return not (is_installed_file(file) or file.startswith(_GENERATED))
 
 
@@ -152,13 +152,13 @@ _GENERATED: Final = ("<string>", "<attrs ", "<generated_", "<leafwise ", "<__arr
 
 @functools.lru_cache(maxsize=4096)
 def is_installed_file(file: str) -> bool:
-    """Return whether a file is of an installed package or the standard library, or generated."""
+    """Return whether a file is from an installed package or the standard library, or generated."""
     return file.startswith(_installed()) or not _PACKAGES.isdisjoint(Path(file).parts)
 
 
 @functools.cache
 def _installed() -> tuple[str, ...]:
-    """Return how the files of installed packages begin, and the names of generated code."""
+    """Return the path prefixes of installed packages and of generated code."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {f"{sysconfig.get_path(name)}{os.sep}" for name in names}
     return ("<frozen ", "<leafwise ", *folders)
@@ -166,18 +166,18 @@ def _installed() -> tuple[str, ...]:
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)
 _TOOLS: Final = (4, 3, 5)
-"""The numbers of tools that are tried: the others are for debuggers, coverage and profilers."""
+"""The tool ids to try: the others are for debuggers, coverage and profilers."""
 
 _counted: dict[int, tuple[types.CodeType, dict[int, int]]] = {}
-"""The runs of lines since they were asked about, by the identity of their code, which is kept."""
+"""The runs of lines since they were asked about, by the id of their code, which is kept alive."""
 
 _tool: int | None = None
 
 
 def run_of(frame: types.FrameType) -> int | None:
-    """Return which run of its line a frame is in, counted from the first time that one asks.
+    """Return which run of its line a frame is in, counted from the first time this is asked.
 
-    None where nothing is counted.
+    None if nothing is counted.
     """
     if not _take_tool():
         return None
@@ -186,16 +186,16 @@ def run_of(frame: types.FrameType) -> int | None:
     if line not in runs:
         runs[line] = 0
         events = _MONITORING.events.LINE
-        if line == code.co_firstlineno:  # a function in one line, of which that is no event
+        if line == code.co_firstlineno:  # a one-line function, which emits no line event
             events |= _MONITORING.events.PY_START
         _MONITORING.set_local_events(_tool, code, events)
-        _MONITORING.restart_events()  # this line may have been turned off as none of interest
+        _MONITORING.restart_events()  # events of this line may have been disabled
     return runs[line]
 
 
 def stop_counting() -> None:
-    """Count no line any more, and leave the tool to others."""
-    global _tool  # noqa: PLW0603  # one for the process
+    """Stop counting lines, and free the tool id."""
+    global _tool  # noqa: PLW0603  # one per process
     if _tool is not None and _tool >= 0:
         for code, _ in _counted.values():
             _MONITORING.set_local_events(_tool, code, 0)
@@ -205,8 +205,8 @@ def stop_counting() -> None:
 
 
 def _take_tool() -> bool:
-    """Take a tool, once; return whether there is one."""
-    global _tool  # noqa: PLW0603  # one for the process
+    """Claim a tool id, once; return whether one was free."""
+    global _tool  # noqa: PLW0603  # one per process
     if _tool is None and _MONITORING is not None:
         _tool = next((each for each in _TOOLS if _MONITORING.get_tool(each) is None), -1)
         if _tool >= 0:
@@ -217,7 +217,7 @@ def _take_tool() -> bool:
 
 
 def _on_start(code: types.CodeType, _: int) -> Any:
-    """Count a run of a function on one line, such as a lambda: it begins no line."""
+    """Count a run of a one-line function, such as a lambda, which emits no line event."""
     return _on_line(code, code.co_firstlineno)
 
 

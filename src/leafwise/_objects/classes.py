@@ -1,8 +1,8 @@
-"""What the type of a value says, whatever the value says that its class is; tables by class.
+"""Checks by the type of a value, whatever its ``__class__`` says; and tables by class.
 
-``isinstance`` asks ``__class__``, which a proxy or a `unittest.mock.Mock` answers with another
+``isinstance`` reads ``__class__``, for which a proxy or a `unittest.mock.Mock` returns another
 class than its own, and which may raise. A class may raise as well, through its metaclass. So
-`ClassMap` knows classes by identity, and keeps none of them alive.
+`ClassMap` identifies classes by identity, and keeps none of them alive.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 REDEFINED: Final = "old definition, redefined since"
-"""Stands behind the name of a class whose name a newer one has taken."""
+"""Follows the name of a class that a newer definition of the same name has replaced."""
 
 
 @overload
@@ -38,14 +38,14 @@ def is_a(value: object, kinds: Any) -> bool:
     kind = type(value)
     try:
         return issubclass(kind, kinds) or (issubclass(kind, Tracer) and isinstance(value, kinds))
-    except RecursionError:  # of the caller's depth, which says nothing of the value
+    except RecursionError:  # due to the caller's depth, not to the value
         raise
     except Exception:  # noqa: BLE001  # an abstract class asks the metaclass for ``==`` and hash
         return False
 
 
 def is_tree_node(cls: Any) -> bool:
-    """Return whether a class is registered with JAX, which says so itself since 0.10."""
+    """Return whether a class is registered as a pytree; JAX itself can tell since 0.10."""
     known: Callable[[Any], bool] | None = getattr(jax.tree_util, "is_tree_node", None)
     if known is not None:
         return known(cls)
@@ -58,12 +58,12 @@ def is_tree_node(cls: Any) -> bool:
 
 
 def read(value: object, name: str, default: Any = MISSING) -> Any:
-    """Return an attribute, or the default if there is none, or if reading it raises."""
+    """Return an attribute, or the default if it does not exist or if reading it raises."""
     try:
         return getattr(value, name)
     except RecursionError:  # as in `is_a`
         raise
-    except Exception:  # noqa: BLE001  # code of the user's, which may raise anything
+    except Exception:  # noqa: BLE001  # user code, which may raise anything
         return default
 
 
@@ -74,12 +74,12 @@ def module_of(cls: type) -> str:
 
 
 def redefined_mark(cls: type) -> str:
-    """Return what stands behind the name of a class in a repr, if a newer one has taken it."""
+    """Return the suffix for a class's name in a repr; empty unless a newer one replaced it."""
     return f" [{REDEFINED}]" if REDEFINED in cls.__qualname__ else ""
 
 
 def distinct_names(one: type, other: type) -> tuple[str, str]:
-    """Return the names of two classes; those of one name with their modules."""
+    """Return the names of two classes, with their modules if the names are equal."""
     if one.__qualname__ != other.__qualname__:
         return one.__qualname__, other.__qualname__
     mine, its = (f"{module_of(cls)}.{cls.__qualname__}" for cls in (one, other))
@@ -87,7 +87,7 @@ def distinct_names(one: type, other: type) -> tuple[str, str]:
 
 
 def public_name(cls: type) -> str:
-    """Return the name by which a class is imported: ``equinox.nn.Linear``; its own in a script."""
+    """Return the public name of a class: ``equinox.nn.Linear``; without a module in a script."""
     module, name = module_of(cls), cls.__qualname__
     parts = [part for part in module.split(".") if not part.startswith("_")]
     for end in range(1, len(parts) + 1):
@@ -99,7 +99,7 @@ def public_name(cls: type) -> str:
 
 
 def is_alias(value: Any) -> bool:
-    """Return whether a value is a type with arguments."""
+    """Return whether a value is a parametrised type, such as ``list[int]``."""
     cls = type(value)
     if issubclass(cls, types.GenericAlias | types.UnionType):
         return True
@@ -107,17 +107,16 @@ def is_alias(value: Any) -> bool:
 
 
 def declared_fields(cls: Any) -> tuple[Any, ...]:
-    """Return the fields of a dataclass or of a class of attrs; of others there are none."""
+    """Return the fields of a dataclass or an attrs class; empty for other classes."""
     if dataclasses.is_dataclass(cls):
         return dataclasses.fields(cls)
     return tuple(getattr(cls, "__attrs_attrs__", ()))
 
 
 class ClassMap(Generic[V]):
-    """A mapping from classes, each by its identity.
+    """A mapping whose keys are classes, compared by identity.
 
-    A `weakref.WeakKeyDictionary` would ask the metaclass's ``==``, and take two classes
-    for one when that says so.
+    A `weakref.WeakKeyDictionary` would use the metaclass's ``==``, which may confuse two classes.
     """
 
     __slots__ = ("_entries",)
@@ -134,14 +133,14 @@ class ClassMap(Generic[V]):
         self._entries[key] = (weakref.ref(cls, lambda dead: self._remove(key, dead)), value)
 
     def setdefault(self, cls: type, make: Callable[[], V]) -> V:
-        """Return the value of a class, which `make` makes if there is none."""
+        """Return the value of a class; `make` creates it if it is missing."""
         found = self.get(cls)
         if found is None:
             self[cls] = found = make()
         return found
 
     def values(self) -> Iterator[V]:
-        """Iterate over the values of all classes that are alive."""
+        """Iterate over the values of all live classes."""
         return iter([value for _, value in list(self._entries.values())])
 
     def _remove(self, key: int, dead: "weakref.ref[Any]") -> None:
@@ -151,7 +150,7 @@ class ClassMap(Generic[V]):
 
 
 def per_class(find: Callable[[Any], V]) -> Callable[[Any], V]:
-    """Have what a function finds of a class, or of code, found once."""
+    """Cache a function of a class, or of a code object, while its argument is alive."""
     found = ClassMap[tuple[V]]()
 
     @functools.wraps(find)
@@ -175,7 +174,7 @@ def notify_registered(cls: type) -> None:
 
 
 def on_registered(listener: Callable[[Any], object]) -> None:
-    """Have a function called once with each pytree class, now or when it is made."""
+    """Call a function once with each pytree class, now or when the class is registered."""
     with _LOCK:
         if listener in _LISTENERS:
             return

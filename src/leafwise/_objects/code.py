@@ -1,4 +1,4 @@
-"""What a piece of Python code is, what it reads outside itself, and where names lead."""
+"""What Python code consists of, what it reads outside itself, and what its names refer to."""
 
 import contextlib
 import dis
@@ -21,23 +21,23 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class CodeFacts(NamedTuple):
     """The facts about a code object that leafwise uses."""
 
-    form: types.CodeType  # equal for code that does the same, wherever it stands
-    rebinds: tuple[str, ...]  # the outer variables that it assigns, globals as `global x`
+    form: types.CodeType  # equal for code that does the same, wherever it is defined
+    rebinds: tuple[str, ...]  # the outer variables that it assigns; globals as `global x`
     sees_all: bool  # whether it can read globals without naming them
-    installed: bool  # whether it is of an installed package or the standard library
+    installed: bool  # whether it is from an installed package or the standard library
 
 
 class Block(contextlib.ContextDecorator):
-    """A block that can decorate functions, which run in it when they are called."""
+    """A context manager that can also decorate functions, which then run inside it."""
 
-    _code: ClassVar[str]  # as it is written
+    _code: ClassVar[str]  # as users write it
 
     def __call__(self, func: _F) -> _F:
         kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
         if any(is_kind(func) for is_kind in kinds):
             why, where = "it runs after its call has returned", "inside it"
         elif inspect.isclass(func):
-            why, where = "it would be a function, and no class", "where it is used"
+            why, where = "it would be a function, not a class", "where it is used"
         else:
             return super().__call__(func)
         name = self._code.partition("(")[0].rpartition(".")[2]
@@ -49,7 +49,7 @@ class Block(contextlib.ContextDecorator):
 
 @per_class
 def facts_of(code: types.CodeType) -> CodeFacts:
-    """Return the facts about a code object, which are found once."""
+    """Return the facts about a code object, computed once."""
     consts = code.co_consts
     inner = [facts_of(const) for const in consts if isinstance(const, types.CodeType)]
     rebinds = {name for facts in inner for name in facts.rebinds if name not in code.co_cellvars}
@@ -64,7 +64,7 @@ def facts_of(code: types.CodeType) -> CodeFacts:
     readers = {"globals", "eval", "exec", "vars", "locals"}
     sees_all = not readers.isdisjoint(code.co_names) or any(facts.sees_all for facts in inner)
     constants = [facts_of(const).form if is_a(const, types.CodeType) else const for const in consts]
-    if unused:  # Python 3.14 leaves the first one in its place: of `{"a", "b"}` the "a"
+    if unused:  # Python 3.14 keeps an unused first constant, as the "a" of `{"a", "b"}`
         constants[:1] = [None][: len(constants)]
     form = code.replace(
         co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
@@ -88,7 +88,7 @@ def contents(cell: types.CellType) -> Any:
 
 
 def function_in(member: Any) -> Any:
-    """Return the function inside a property or an unbound method; anything else as it is."""
+    """Return the function inside a property or an unbound method; any other value unchanged."""
     if is_a(member, staticmethod | classmethod):
         return member.__func__
     if is_a(member, functools.cached_property):
@@ -97,10 +97,10 @@ def function_in(member: Any) -> Any:
 
 
 def computed_names(cls: type) -> frozenset[str]:
-    """Return the names under which instances of a frozen class may keep what they have computed.
+    """Return the names under which instances of a frozen class may cache computed values.
 
-    These are the texts in its methods without further parameters that store past the freezing, if
-    no other code stores them, nor they in another object.
+    These are the strings in methods that take only ``self`` and store past the freezing, unless
+    other methods store them, too, or the method stores them in another object.
     """
     computed: set[Any] = set()
     stated: set[Any] = set()
@@ -127,39 +127,39 @@ _CONSTRUCTORS: Final = frozenset(
 
 
 def own_bases(cls: type) -> list[type]:
-    """Return a class and its bases, also those of its metaclass, but not those of packages."""
+    """Return a class, its metaclass and the bases of both, except those from packages."""
     bases = dict.fromkeys((*cls.__mro__, *cast("type", type(cls)).__mro__))
     return [base for base in bases if not is_installed_module(module_of(base))]
 
 
 def int_as_float(value: Any) -> Any:
-    """Return an `int` as the `float` that code makes of a variable in place, as optax does."""
-    is_exact = type(value) is int and abs(value) < 1 << 53  # distinct, too, as `float`
+    """Return an `int` as the `float` that code makes of it when it rebinds it, as in optax."""
+    is_exact = type(value) is int and abs(value) < 1 << 53  # exact as `float`
     return float(value) if is_exact else value
 
 
 def is_importable(value: Any) -> bool:
-    """Return whether the name of a function or class leads to it."""
+    """Return whether the name of a function or class refers to it."""
     module, name = names_of(value)
     try:
         return bool(name) and find_by_name(module, name) is value
-    except Exception:  # noqa: BLE001  # a `__getattr__` of the user's may raise anything
+    except Exception:  # noqa: BLE001  # a user's `__getattr__` may raise anything
         return False
 
 
 def names_of(value: Any) -> tuple[str, str]:
-    """Return the names that an object says its module and itself have; empty if it does not."""
+    """Return the module and name that an object claims to have; empty strings without them."""
     try:
-        # The ufuncs of NumPy 2.0 name no module.
+        # The ufuncs of NumPy 2.0 have no `__module__`.
         module: Any = getattr(value, "__module__", type(value).__module__)
         name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    except Exception:  # noqa: BLE001  # whatever a `__getattr__` of the user's raises
+    except Exception:  # noqa: BLE001  # a user's `__getattr__` may raise anything
         return "", ""
     return (module, name) if isinstance(module, str) and isinstance(name, str) else ("", "")
 
 
 def find_by_name(module: str, name: str) -> Any:
-    """Return what a qualified name leads to in a module that is loaded, or None."""
+    """Return what a qualified name refers to in a loaded module, or None."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -167,7 +167,7 @@ def find_by_name(module: str, name: str) -> Any:
 
 
 def is_installed_module(name: object) -> bool:
-    """Return whether a module is of an installed package or the standard library."""
+    """Return whether a module is from an installed package or the standard library."""
     if not isinstance(name, str):
         return False
     root = name.partition(".")[0]

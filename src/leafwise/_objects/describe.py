@@ -1,8 +1,8 @@
-"""The text of a static value in the repr of a key, which JAX prints in its messages.
+"""The text of static values in the repr of a key, which JAX prints in its messages.
 
-Two keys that differ should not look alike. So a class that cannot be imported shows where it
-comes from, an object that is compared by identity its address, and a text that is cut a digest
-of the whole.
+Keys that differ should not look the same. So a class that cannot be imported shows where it comes
+from, an object that is compared by identity shows its address, and a truncated text ends with a
+digest of the whole.
 """
 
 import dataclasses
@@ -44,15 +44,14 @@ _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
-    """How to describe a value.
+    """How to describe a static value.
 
     Attributes:
-        digest: The hash of the key it belongs to, shown where the text is cut.
-        home: The module whose classes need no module in front; None for all.
+        digest: The hash of the key it belongs to, shown where the text is truncated.
+        home: The module whose classes are shown without a module; None for all modules.
         short: Whether texts of distinct values may be equal: no digests, no addresses.
         by_content: Whether functions are compared by content.
-        above: The identities of the records that it is a part of, as Flax' modules are of their
-            own submodules.
+        above: The ids of the records around it: a Flax module is a part of its own submodules.
     """
 
     digest: int = 0
@@ -63,7 +62,7 @@ class DescribeOptions(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What follows a text that does not say all."""
+        """The suffix of a text that does not show everything."""
         return "" if self.short else f" #{self.digest:08x}"
 
 
@@ -74,7 +73,7 @@ def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
     """Return a text for a static value that distinguishes it from others."""
     try:
         return _described(value, options)
-    except Exception:  # noqa: BLE001  # code of the user's, or nested too deeply
+    except Exception:  # noqa: BLE001  # user code, or nested too deeply
         return shorten(value) + options.mark
 
 
@@ -90,7 +89,7 @@ def _described(value: Any, options: DescribeOptions) -> str:
     # An alias such as list[int] has the name of its origin.
     is_alias = module_of(kind) in ("types", "typing")
     name = MISSING if is_alias else read(value, "__qualname__")
-    # The names of our own classes say nothing to a reader: a function under `lw.jit` is jitted.
+    # Our own class names mean nothing to a reader: a function under `lw.jit` is jitted.
     what = "jitted function" if module_of(kind).startswith("leafwise._jit") else kind.__qualname__
     text = f"<{what} {name}>" if type(name) is str else shorten(value)
     has_plain_repr = cast("Any", kind).__repr__ is object.__repr__
@@ -108,7 +107,7 @@ def _at(text: str, value: Any) -> str:
 
 
 def _subclass(value: Any, options: DescribeOptions) -> str:
-    """Return the repr of a value whose class derives from a builtin, and may say anything."""
+    """Return the repr of an instance of a builtin's subclass, which may hide anything."""
     return f"{shorten(value)} of {_class_name(type(value), options)}{options.mark}"
 
 
@@ -116,19 +115,19 @@ def _scalar(value: Any, options: DescribeOptions) -> str:
     if value.dtype.type is not type(value):
         return _subclass(value, options)
     text = _cut(value, options)
-    text = text if "(" in text else f"{type(value).__name__}({text})"  # bfloat16's is a number
+    text = text if "(" in text else f"{type(value).__name__}({text})"  # bfloat16's is only a number
     is_nan = value.dtype.kind in "fc" and bool(value != value)  # noqa: PLR0124
-    return text + options.mark * is_nan  # of any bits
+    return text + options.mark * is_nan  # NaNs of all bit patterns look the same
 
 
 def _dtype(value: "np.dtype[Any]", options: DescribeOptions) -> str:
-    """Return the repr, which leaves out the metadata of fields."""
+    """Return the repr, with a mark if it hides metadata of the dtype or its fields."""
     has_parts = any(part is not None for _, part in kind_of(value).parts(value))
     return _cut(value, options) + options.mark * has_parts
 
 
 def _attributes(value: Any, options: DescribeOptions) -> str:
-    """Return the attributes of an instance of a subclass, as further arguments."""
+    """Return the attributes that a subclass adds to its instance, as further arguments."""
     return "".join(f", {name}={describe(item, options)}" for name, item in attributes(value))
 
 
@@ -138,11 +137,11 @@ _SAY_ALL: Final = (
     *(*_PLAIN, *_TIMES, Decimal, Fraction, uuid.UUID, StaticArray, range, slice),
     *(np.iinfo, jax.numpy.iinfo, operator.itemgetter, operator.attrgetter, operator.methodcaller),
 )
-"""Classes whose repr says all of an instance."""
+"""Classes whose repr describes an instance completely."""
 
 
 def _cut(value: object, options: DescribeOptions) -> str:
-    """Return a repr, with the digest where it is cut or raises."""
+    """Return the repr, with the digest if it is truncated or raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # an int of thousands of digits
@@ -219,7 +218,7 @@ def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
     if kind is FrozenMapping:
         return inside
     name = _class_name(kind, options)
-    # Its items lie in a dict, as a rule; and ``==`` and hash of a package read nothing else.
+    # Its items are usually in a dict, and a package's ``==`` and hash read nothing else.
     asks = not all(is_installed(in_class(kind, name)) for name in ("__eq__", "__hash__"))
     own = [pair for pair in attributes(value) if asks and type(pair[1]) is not dict]
     more = "".join(f", {field}={describe(item, options)}" for field, item in own)
@@ -250,7 +249,7 @@ _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str]], ...]] =
     ((jax.Array, np.ndarray), lambda value, _options: describe_array(value)),
     ((types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType), _function),
     (types.ModuleType, lambda value, _options: f"<module {value.__name__}>"),
-    ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
+    ((types.MethodType, BoundMethod), _method),  # before partials: `BoundMethod` is one
     (tuple, _tuple),
     (frozenset, _frozenset),
     (functools.partial, _partial),
@@ -266,14 +265,14 @@ def _joined(parts: list[str], total: int, options: DescribeOptions) -> str:
 
 
 def _named(value: Any, text: str, options: DescribeOptions) -> str:
-    """Add the address to a function or class that cannot be imported."""
+    """Return a text, with the address if the function or class cannot be imported."""
     if options.short or is_importable(value) or is_a(value, types.BuiltinFunctionType):
         return text
     return _at(text, value)
 
 
 def _class_name(kind: type, options: DescribeOptions) -> str:
-    """Return a class's name, with a mark that distinguishes it from others of that name."""
+    """Return a class's name, with a mark if other classes may have the same name."""
     module, own = module_of(kind), kind.__qualname__
     away = options.home is not None and module not in (options.home, "builtins", "functools")
     name = f"{module}.{own}" if away else own

@@ -21,8 +21,8 @@ V_co = TypeVar("V_co", covariant=True)
 class FrozenMapping(Mapping[K, V_co]):
     """An immutable, hashable mapping that keeps insertion order.
 
-    Equal to any mapping with equal items, in any order, as a dict is. As a static
-    value it is stricter: another order is another key, since traced code sees it.
+    Equal to any mapping with equal items, in any order, like a dict. As a static value it is
+    stricter: another order is another key, since traced code can observe it.
 
     Examples:
         >>> FrozenMapping({"depth": 2})["depth"]
@@ -63,11 +63,11 @@ class FrozenMapping(Mapping[K, V_co]):
         return len(self._items)
 
     def __or__(self, other: Mapping[K, Any]) -> "FrozenMapping[K, Any]":
-        """Return a mapping with the items of both, `other`'s winning."""
+        """Return a mapping with the items of both; those of `other` take precedence."""
         return FrozenMapping({**self, **other})
 
     def __hash__(self) -> int:
-        """Return a hash that agrees with ``==``; a TypeError if a value has none."""
+        """Return a hash that agrees with ``==``; raise TypeError if a value is not hashable."""
         if self._hash is None:
             object.__setattr__(self, "_hash", hash(frozenset(self._items.items())))
         return cast("int", self._hash)
@@ -83,11 +83,11 @@ class FrozenMapping(Mapping[K, V_co]):
 class StaticArray(np.ndarray[Any, Any]):
     """A read-only numpy array that can be a static value.
 
-    Two are equal, and one key, if dtype, shape and bytes are: NaN equals NaN of the
-    same bits and ``0.0`` is not ``-0.0``. ``==`` and ``!=`` therefore answer with one
-    bool, and an array of another class is never equal (`numpy.array_equal` compares
-    elements). Everything else, numpy and jax.numpy functions included, treats it as the
-    array that it is; functions and operators return plain arrays.
+    Two are equal, and give the same key, if their dtype, shape and bytes are equal: NaN equals NaN
+    with the same bits, and ``0.0`` differs from ``-0.0``. ``==`` and ``!=`` therefore return one
+    bool, and an array of another class is never equal (`numpy.array_equal` compares elements).
+    Everything else, including numpy and jax.numpy functions, treats it as an ordinary array;
+    functions and operators return plain arrays.
 
     Examples:
         >>> table = StaticArray([1.0, 2.0])
@@ -100,16 +100,16 @@ class StaticArray(np.ndarray[Any, Any]):
     _hash: int
 
     def __new__(cls, value: Any, dtype: Any = None) -> Self:
-        """Copy the content.
+        """Copy the content of an array.
 
         Args:
             value: Anything that `numpy.asarray` takes, of any shape and of any dtype but
                 object.
-            dtype: The dtype of the elements, if it is not to be that of `value`.
+            dtype: The dtype of the elements; by default that of `value`.
 
         Raises:
             StaticFieldError: `value` is traced, so it has no content yet.
-            TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
+            TypeError: The dtype is for Python objects or PRNG keys, or `value` has a mask.
         """
         if is_a(value, Tracer):
             fix = StaticFix("make the field dynamic, or build the array outside jit")
@@ -123,23 +123,23 @@ class StaticArray(np.ndarray[Any, Any]):
             raise TypeError(
                 f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
             )
-        # Over immutable bytes: nobody can make it writeable again.
+        # Backed by immutable bytes, so that it can never be made writeable again.
         return super().__new__(cls, source.shape, source.dtype, buffer=source.tobytes())
 
     @property
     def is_sealed(self) -> bool:
-        """Whether nothing can write to it; numpy's own copies of its class are not."""
+        """Whether it cannot be written to, unlike copies that numpy makes with this class."""
         base: Any = self
-        while isinstance(base, np.ndarray):  # a view of a view ...
+        while isinstance(base, np.ndarray):  # views can be nested
             base = cast("Any", base).base
         return isinstance(base, bytes)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse, for shape and dtype too, which can be assigned to other arrays."""
+        """Raise, also for shape and dtype, which can be assigned on other arrays."""
         raise AttributeError(f"a StaticArray cannot be changed (setting {name!r})")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Apply a numpy function to plain arrays; as an output this one is read-only."""
+        """Apply a ufunc to plain arrays; as ``out=``, this array is still read-only."""
         if "out" in kwargs:
             kwargs["out"] = tuple(map(_plain, kwargs["out"]))
         return getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
@@ -175,7 +175,7 @@ class StaticArray(np.ndarray[Any, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    # The base class has no hash, so both type checkers object to this one.
+    # The base class is not hashable, so both type checkers object to this method.
     def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the hash of dtype, shape and bytes, computed once."""
         try:
@@ -187,7 +187,7 @@ class StaticArray(np.ndarray[Any, Any]):
         return found
 
     def __repr__(self) -> str:
-        """Return a summary, with the values when they are few."""
+        """Return a summary, with the values if there are few."""
         if self.size <= _FEW:
             values = np.array2string(_plain(self), separator=", ").replace("\n", "")
             return f"StaticArray({values}, dtype={str(self.dtype)!r})"
@@ -217,10 +217,10 @@ def _plain(value: Any) -> Any:
 def freeze(value: Any) -> Any:
     """Return `value` with everything mutable in it made immutable, at any depth.
 
-    Lists become tuples, dicts and other mappings `FrozenMapping`, sets `frozenset`,
-    bytearrays `bytes`, numpy and jax arrays `StaticArray`; tuples and namedtuples are
-    rebuilt around frozen items (other subclasses of tuple as tuples). Anything else comes
-    back as it is, a frozen dataclass or a mapping with a hash too.
+    Lists become tuples, dicts and other mappings `FrozenMapping`, sets `frozenset`, bytearrays
+    `bytes`, numpy and jax arrays `StaticArray`; tuples and namedtuples are rebuilt with frozen
+    items (other subclasses of tuple as tuples). Anything else is returned as it is, including a
+    frozen dataclass or a hashable mapping.
 
     Args:
         value: Any value.
@@ -240,7 +240,7 @@ def freeze(value: Any) -> Any:
 
 
 def freeze_but_tracers(value: Any) -> Any:
-    """Freeze the value of a field, and leave tracers: the field's validation reports them."""
+    """Return `freeze(value)` with tracers left in: the field's validation reports them."""
 
     def freeze_array(array: Any) -> Any:
         return array if is_a(array, Tracer) else StaticArray(array)
@@ -270,6 +270,6 @@ def _freeze(value: Any, freeze_array: Callable[[Any], Any]) -> Any:
         is_frozen = has_hash and not is_a(value, types.MappingProxyType)  # only a view
         return value if is_frozen and same else FrozenMapping(frozen)
     if is_a(value, AbstractSet) and not is_a(value, frozenset):
-        # The items of a set are hashable, which is all that a frozenset asks for.
+        # The items of a set are hashable, as a frozenset requires.
         return frozenset(_freeze(item, freeze_array) for item in value)
     return value

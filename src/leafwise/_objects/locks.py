@@ -1,16 +1,16 @@
-"""Locks that a child process can take, whoever held them when `os.fork` made it.
+"""Locks that are free in a child process, whichever thread held them at `os.fork`.
 
-A child begins with the locks of its parent as they were, and with none of the threads that held
-them. So each lock of leafwise is made here, and is free again in the child.
+A child starts with its parent's locks as they were, but without the threads that held them. So
+every lock of leafwise is created here, and is free again in the child.
 
-What a lock guards may then be halfway through a change. The other way, in which the thread that
-forks takes all locks before and gives them back afterwards, leaves the tables whole; but it waits
-in the middle of a fork, for threads that run code of the user's under a lock, and that may be
-waiting for a lock which somebody else has taken for the fork. So nothing waits, and instead:
+Guarded data may then be halfway through a change. The alternative, in which the forking thread
+takes all locks before the fork and releases them afterwards, keeps the tables consistent; but it
+waits in the middle of a fork, for threads that run user code under a lock, and that may be waiting
+for a lock that another library has taken for the fork. So nothing waits, and instead:
 
-- What is guarded is of use between any two statements that change it: each entry of a table is
-  right without the next one.
-- What runs when an object dies waits for no lock either: see `Cleanup`. In the child objects of
+- Guarded data is valid between any two statements that change it: each entry of a table is correct
+  without the next one.
+- Callbacks of dying objects do not wait for a lock either: see `Cleanup`. In the child, objects of
   the other threads die before the locks are renewed.
 """
 
@@ -32,9 +32,9 @@ T = TypeVar("T")
 def new_lock() -> Any:
     """Return a lock that is free after a fork, unless the thread that forks holds it.
 
-    It is reentrant: user code runs in ``==``, in finalizers, and whenever memory is collected.
+    It is reentrant: ``==``, finalizers and garbage collection run user code.
     """
-    lock = threading.RLock()  # noqa: TID251  # here, and nowhere else
+    lock = threading.RLock()  # noqa: TID251  # only here
     key = id(lock)
     _LOCKS[key] = weakref.ref(lock, functools.partial(_LOCKS.pop, key))
     return lock
@@ -55,7 +55,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
-class cached_property(functools.cached_property[T]):  # noqa: N801  # as the one it replaces
+class cached_property(functools.cached_property[T]):  # noqa: N801  # as in functools
     """A `functools.cached_property` without the lock that it has in Python 3.11."""
 
     def __init__(self, func: Callable[[Any], T]) -> None:
@@ -64,14 +64,14 @@ class cached_property(functools.cached_property[T]):  # noqa: N801  # as the one
 
 
 class Cleanup:
-    """What is left to do for objects that died, done under a lock by whoever gets that."""
+    """The pending actions for dead objects, run under a lock by any thread that holds it."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
         self._todo: deque[Callable[[], object]] = deque()
 
     def __call__(self, action: Callable[[], object]) -> None:
-        """Run an action now, or with the next one if another thread has the lock."""
+        """Run an action now, or with the next one if another thread holds the lock."""
         self._todo.append(action)
         if self._lock.acquire(blocking=False):
             try:

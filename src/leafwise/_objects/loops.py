@@ -1,8 +1,8 @@
-"""The loops around a piece of code, read from the text of its file.
+"""The loops around an expression, found in the source of its file.
 
-What calls a function again and again counts as a loop: ``map``, ``reduce``, `jax.tree.map`, and a
-call with ``unroll=``. Loops through other functions in C, as those of `itertools`, and recursion
-are not seen.
+A call that runs a function repeatedly counts as a loop: ``map``, ``reduce``, `jax.tree.map`, or any
+call with ``unroll=``. Recursion, and loops inside other C functions such as those of `itertools`,
+are not detected.
 """
 
 import ast
@@ -24,9 +24,9 @@ class Loop(NamedTuple):
 
     Attributes:
         file: The file.
-        line: Its first line.
-        kind: ``for``, ``while``, ``comprehension``, ``unroll``, or the name of what is called.
-        has_parts: Whether it runs over objects with parts, such as layers, and not over arrays.
+        line: The number of its first line.
+        kind: ``for``, ``while``, ``comprehension``, ``unroll``, or the name of the function called.
+        has_parts: Whether it runs over objects with parts, such as layers, rather than arrays.
     """
 
     file: str
@@ -36,12 +36,12 @@ class Loop(NamedTuple):
 
     @property
     def is_call(self) -> bool:
-        """Whether a function is called that calls another one again and again."""
+        """Whether it is a call that runs a function repeatedly."""
         return self.kind not in ("for", "while", "comprehension")
 
 
 class _Body(NamedTuple):
-    """The body of a loop, or with no loop that of a function."""
+    """The body of a loop, or that of a function if `loop` is None."""
 
     start: _Position
     end: _Position
@@ -50,9 +50,9 @@ class _Body(NamedTuple):
 
 @functools.cache
 def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
-    """Return the loops that a function is in, by the expression that it evaluates.
+    """Return the loops around the expression at a line and column, innermost first.
 
-    The innermost is first; the expression itself is one if it `calls` what runs in a loop.
+    With `calls`, the expression itself counts if it is a call that runs a loop.
     """
     bodies, callers = _loops_of(file, *_block(file, line)) or _loops_of(file, 1, None) or ([], {})
     at = line, column
@@ -67,9 +67,9 @@ def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[
 
 
 def _block(file: str, line: int) -> tuple[int, int | None]:
-    """Return the first line and the end of the function or class at the margin that has a line.
+    """Return the first and last line of the top-level function or class around a line.
 
-    Where something else stands there, it is the file.
+    For a line outside these, that is the whole file.
     """
     starts = _margins(file)
     place = bisect.bisect_right(starts, line)
@@ -80,7 +80,7 @@ def _block(file: str, line: int) -> tuple[int, int | None]:
 
 @functools.cache
 def _margins(file: str) -> list[int]:
-    """Return the lines of a file that begin at its margin."""
+    """Return the numbers of the lines that begin in the first column."""
     lines = enumerate(linecache.getlines(file), 1)
     return [number for number, text in lines if re.match(r"[@\w]", text)]
 
@@ -89,7 +89,7 @@ def _margins(file: str) -> list[int]:
 def _loops_of(
     file: str, start: int, end: int | None
 ) -> tuple[list[_Body], dict[_Position, Loop]] | None:
-    """Return the bodies of loops and functions in some lines, and the calls that are loops."""
+    """Return the bodies of loops and functions in a range of lines, and the calls that loop."""
     bodies: list[_Body] = []
     callers: dict[_Position, Loop] = {}
     try:
@@ -110,7 +110,7 @@ def _loops_of(
 def _repeated(
     node: ast.AST, file: str
 ) -> tuple[Loop | None, Sequence[list[ast.expr] | list[ast.stmt]]]:
-    """Return a loop, and what it evaluates again; the body of a function, which is no loop."""
+    """Return a loop and the code that it repeats; for a function, None and its body."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return None, [node.body]
@@ -128,9 +128,9 @@ def _repeated(
 
 
 def _repeating(call: ast.Call) -> str:
-    """Return the kind of loop that a call is; empty if it is none."""
+    """Return the kind of loop that a call runs, or an empty string."""
     if any(isinstance(part, ast.Call) and _dotted(part.func) == "map" for part in call.args):
-        return "map"  # which runs when this call takes its items
+        return "map"  # which runs when this call consumes its items
     if any(keyword.arg == _UNROLL for keyword in call.keywords):
         return _UNROLL
     name = _dotted(call.func)
@@ -140,17 +140,17 @@ def _repeating(call: ast.Call) -> str:
 def _repeated_parts(
     node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
 ) -> Iterable[ast.expr]:
-    """Return what a comprehension evaluates again: all but its first iterable."""
+    """Return what a comprehension evaluates repeatedly: all but its first iterable."""
     values = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
     inner = [generator.iter for generator in node.generators[1:]]
     return [*values, *inner, *(test for generator in node.generators for test in generator.ifs)]
 
 
 def _has_parts(loop: ast.For | ast.AsyncFor) -> bool:
-    """Return whether the variable of a loop is called, or has attributes or items by name."""
+    """Return whether a loop's variable is called, or its attributes or named items are read."""
     target = loop.target
     if isinstance(target, ast.Tuple) and not isinstance(loop.iter, ast.Call):
-        return True  # `for w, b in params`, and not over several arrays
+        return True  # `for w, b in params`, not a loop over several arrays
     if isinstance(target, ast.Tuple):  # of `enumerate`
         target = target.elts[-1]
     name, body = re.escape(ast.unparse(target)), "\n".join(map(ast.unparse, loop.body))
@@ -158,11 +158,11 @@ def _has_parts(loop: ast.For | ast.AsyncFor) -> bool:
 
 
 _USED: Final = r"(\(|\[['\"]|\.(?!(T|at|dtype|mean|ndim|reshape|shape|size|sum)\b))"
-"""How an object with parts is used, and not how an array is."""
+"""How an object with parts is used, as opposed to an array."""
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return ``tree.map`` for ``jax.tree.map``: at most two names."""
+    """Return the last two names of an expression: ``tree.map`` for ``jax.tree.map``."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value).rpartition('.')[2]}.{node.attr}".lstrip(".")
     return node.id if isinstance(node, ast.Name) else ""

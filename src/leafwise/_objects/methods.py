@@ -1,7 +1,7 @@
-"""Methods of pytree classes, which bind to pytrees; and the object that `leafwise.jit` returns.
+"""Bound methods of pytree classes, which are pytrees; and the result of `leafwise.jit`.
 
-Python's own bound methods are leaves that JAX refuses. Those of a pytree class, `BoundMethod`,
-are pytrees: the instance is the child, the function is aux_data.
+Python's own bound methods are leaves that JAX rejects. Those of a pytree class, `BoundMethod`, are
+pytrees: the instance is the child, and the function is aux_data.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from leafwise._objects.classes import notify_registered
 
 
 def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], bool]) -> None:
-    """Replace the functions of a class by descriptors that bind them as pytrees."""
+    """Replace the functions of a class with descriptors that bind them as pytrees."""
     for name, function in list(_functions(cls)):
         if name not in fields:
             setattr(cls, name, Method(function))
@@ -32,7 +32,7 @@ def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], 
 
 def _functions(cls: type) -> Iterator[tuple[str, Any]]:
     for name, value in vars(cls).items():
-        # Python looks up the special ones in the type, so that they are never bound methods.
+        # Python looks up special methods on the type, so they are never bound methods.
         special = name.startswith("__") and name.endswith("__") and name != "__call__"
         is_function = type(value) is types.FunctionType or isinstance(value, JITTED)
         if is_function and not special and not getattr(value, "__isabstractmethod__", False):
@@ -40,11 +40,11 @@ def _functions(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 class Method:
-    """A function in the dict of a pytree class."""
+    """The descriptor of a function in the ``__dict__`` of a pytree class."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
-        # Doctest asks for these.
+        # Doctest reads these.
         self.__module__ = func.__module__
         self.__doc__ = func.__doc__
 
@@ -54,7 +54,7 @@ class Method:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class InheritedMethod:
-    """Stands in a pytree class for a function of a base that is not a pytree class."""
+    """The descriptor, in a pytree class, of a function from a base that is not a pytree class."""
 
     cls: type
     name: str
@@ -68,9 +68,9 @@ class InheritedMethod:
 
 
 class BoundMethod(functools.partial[Any]):
-    """What ``p.method`` gives for an instance of a pytree class.
+    """What ``p.method`` returns for an instance of a pytree class.
 
-    A `functools.partial`, since that can be made and called without running Python code.
+    A `functools.partial`, since that is created and called without running Python code.
     """
 
     __slots__ = ()
@@ -85,15 +85,15 @@ class BoundMethod(functools.partial[Any]):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What `inspect` would read off the function, as Python 3.11 does not."""
+        """The signature without the instance, which `inspect` does not derive in Python 3.11."""
         return inspect.signature(functools.partial(self.func, *self.args))
 
     def __get__(self, instance: object, owner: object = None) -> "BoundMethod":
-        """Return itself: it stays bound as the attribute of another class."""
+        """Return itself: as an attribute of another class it stays bound."""
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the function; one that takes its arguments is bound."""
+        """Return an attribute of the function, bound if it takes the function's arguments."""
         found = getattr(self.func, name)
         if name == "__wrapped__":
             return BoundMethod(found, self.__self__)
@@ -113,18 +113,18 @@ class BoundMethod(functools.partial[Any]):
         return self.__self__ is other.__self__ and bool(self.func == other.func)
 
     def __hash__(self) -> int:
-        """Return a hash of the function and the object, which need not have one."""
+        """Return a hash of the function and the id of the object, which need not be hashable."""
         return hash((id(self.__self__), self.func))
 
 
-# An instance finds its class's own, so that `__getattr__` is not asked.
+# An instance finds the `__doc__` of its class, so that `__getattr__` is not called.
 setattr(BoundMethod, "__doc__", property(lambda method: method.func.__doc__))  # noqa: B010
 
 _TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "signature", "stale_captures"})
 """Attributes of a jitted function that are called with its arguments."""
 
 _MAKE_STAGES: Final = frozenset({"compile", "lower", "trace"})
-"""Attributes that lead to a compiled program, which is then called with its arguments."""
+"""Attributes that return a stage, which is later called with the function's arguments."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -162,7 +162,7 @@ notify_registered(BoundMethod)
 
 
 class JittedFunction:
-    """What `leafwise.jit` returns: the object that `jax.jit` makes, behind one that can change.
+    """What `leafwise.jit` returns: a wrapper, which can change, of what `jax.jit` returns.
 
     Python finds ``__call__`` in a slot of the instance, so that a call needs no Python frame.
     """
@@ -176,8 +176,8 @@ class JittedFunction:
         return self if instance is None else types.MethodType(cast("Any", self), instance)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the object that `jax.jit` made."""
-        if name in ("_leafwise_jax", "__call__"):  # not set up yet, as while it is being copied
+        """Return an attribute of the object that `jax.jit` returned."""
+        if name in ("_leafwise_jax", "__call__"):  # not set yet, as during a copy
             raise AttributeError(name)
         return getattr(self._leafwise_jax, name)
 

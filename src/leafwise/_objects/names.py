@@ -1,8 +1,8 @@
-"""The chains that a piece of code spells to values outside it: ``config.rate``, ``self.w['a']``.
+"""The chains by which code reads values outside it: ``config.rate``, ``self.w['a']``.
 
-The instructions are scanned once, in order, without a stack. A chain is a name and what stands
-directly behind it; anything else ends it, and the value there counts as a whole. Calls are not
-followed.
+The instructions are scanned once, in order, without a stack. A chain is a name and the attributes
+and items directly after it; anything else ends it, and the value there counts as a whole. Calls are
+not followed.
 """
 
 import builtins
@@ -26,17 +26,17 @@ class Root(Enum):
     GLOBAL = "global"
     CELL = "cell"
     LOCAL = "local"  # a parameter
-    IMPORT = "import"  # a module that the code imports: `.settings` is one of its own package
+    IMPORT = "import"  # a module that the code imports: `.settings` is in its own package
 
 
 class Item(NamedTuple):
-    """The step of ``config['rate']``; that of ``config.rate`` is a `str`."""
+    """The step in ``config['rate']``; that in ``config.rate`` is a `str`."""
 
     key: str | int
 
 
 class Chain(NamedTuple):
-    """One value that code reads."""
+    """The names by which code reads one value."""
 
     root: Root
     name: str
@@ -46,12 +46,12 @@ class Chain(NamedTuple):
 
 @per_class
 def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
-    """Return the chains of a code object, each once, but of what it only writes to."""
+    """Return the chains of a code object, each once, except those that it only writes to."""
     return _Scan(code).chains()
 
 
 def all_chains(code: types.CodeType) -> tuple[Chain, ...]:
-    """Return the chains of a code object and of the functions inside, which may run."""
+    """Return the chains of a code object and of the functions inside it, which may run."""
     found, given = list(chains_of(code)), parameters(code)
     for inner in code.co_consts:
         for each in all_chains(inner) if isinstance(inner, types.CodeType) else ():
@@ -64,12 +64,12 @@ def all_chains(code: types.CodeType) -> tuple[Chain, ...]:
 
 
 def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
-    """Return the chains of a code object and of the functions inside, parameters left out."""
+    """Return the chains of a code object and of the functions inside it, without parameters."""
     return tuple(each for each in all_chains(code) if each.root is not Root.LOCAL)
 
 
 def value_of(chain: Chain, function: types.FunctionType) -> Any:
-    """Return what a chain leads to, as far as modules and classes on the way are the user's."""
+    """Return the value of a chain, followed through the user's modules and classes only."""
     if chain.root is Root.CELL:
         place = function.__code__.co_freevars.index(chain.name)
         value = contents((function.__closure__ or ())[place])
@@ -95,17 +95,17 @@ def value_of(chain: Chain, function: types.FunctionType) -> Any:
 
 
 def _named(names: dict[str, Any], name: str, default: Any = MISSING) -> Any:
-    """Return what a name of a module stands for; a lazy import runs, as where code reads it."""
+    """Return the value of a global name; a lazy import is resolved, as when code reads it."""
     value = names.get(name, default)
     return value.resolve() if is_a(value, LAZY_IMPORT) else value
 
 
 LAZY_IMPORT: Final[Any] = getattr(types, "LazyImportType", ())
-"""What a module has, since Python 3.15, in the place of an import that has not run yet."""
+"""The type of a lazy import that has not run yet, since Python 3.15."""
 
 
 def absolute(name: str, names: dict[str, Any]) -> str:
-    """Return the name of a module that code imports, where that is relative: ``..settings``."""
+    """Return the absolute name of an imported module, which may be relative: ``..settings``."""
     path = name.lstrip(".")
     dots = len(name) - len(path)
     if not dots:
@@ -135,7 +135,7 @@ _Place: TypeAlias = tuple[int | None, int]
 
 
 class _Scan:
-    """One scan, with the chain that may go on, and the constant behind it that may be a key."""
+    """One scan, with the current chain and a constant after it, which may be a key."""
 
     def __init__(self, code: types.CodeType) -> None:
         instructions = dis.get_instructions(code)
@@ -146,7 +146,7 @@ class _Scan:
         self._names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
         stored = Counter(name for step in self._instructions for name in _names_stored(step))
         once = {name for name, times in stored.items() if times == 1}
-        # The variables to which one instruction alone stores, and no caller.
+        # The variables that only one instruction stores to, and no caller.
         self._once = once - self._names.keys() - self._cells
         self._written = self._only_written()
         self._line = code.co_firstlineno
@@ -156,7 +156,7 @@ class _Scan:
         self._module: Chain | None = None
 
     def chains(self) -> tuple[Chain, ...]:
-        """Scan all instructions, and return what was found."""
+        """Scan all instructions, and return the chains."""
         for index, each in enumerate(self._instructions):
             self._line = (each.positions and each.positions.lineno) or self._line
             if each.opname == "IMPORT_NAME":
@@ -169,7 +169,7 @@ class _Scan:
         return tuple(chain._replace(line=line) for chain, line in self._found.items())
 
     def _go_on(self, each: dis.Instruction) -> bool:
-        """Make the chain longer, and return whether an instruction does that."""
+        """Extend the current chain by an instruction, and return whether that was possible."""
         top, op, step = self._top, each.opname, each.argval
         if op == "IMPORT_FROM":
             top = top or self._module
@@ -191,7 +191,7 @@ class _Scan:
         return True
 
     def _end(self, each: dis.Instruction) -> None:
-        """Add the chain, unless an instruction gives it a name, or it is only written to."""
+        """Add the current chain, unless an instruction names it or only writes to it."""
         top, is_whole = self._top, self._key is None
         self._top = self._key = None
         is_target = each.opname in _TARGETS and each.opname.endswith("_ATTR") is is_whole
@@ -204,7 +204,7 @@ class _Scan:
             self._found.setdefault(top._replace(line=0), top.line)
 
     def _begin(self, each: dis.Instruction) -> None:
-        """Begin a chain where a name is loaded."""
+        """Begin a chain if an instruction loads a name."""
         op, name, self._place = each.opname, each.argval, _place_of(each)
         if op in _GLOBALS:
             self._top = Chain(Root.GLOBAL, name, (), self._line)
@@ -216,7 +216,7 @@ class _Scan:
             self._load(name[1])
         elif op.startswith("LOAD_FAST") and op != "LOAD_FAST_AND_CLEAR":
             for place, each_name in enumerate((name,) if isinstance(name, str) else name):
-                if place:  # the second one of two, of which no place is told
+                if place:  # the second of two names, whose place is unknown
                     self._end(each)
                     self._place = None
                 if each_name not in self._cells:  # a cell itself, for an inner function
@@ -226,13 +226,13 @@ class _Scan:
         found = self._names.get(name)
         self._top = found and found._replace(line=self._line)
         if found is None:
-            self._once.discard(name)  # a loop may come back to this with what is stored later
+            self._once.discard(name)  # in a loop, this may read what is stored later
 
     def _only_written(self) -> set[_Place | None]:
-        """Return the places of values that change, while no part of them is used."""
+        """Return the places of values that are only changed, with no part of them used."""
         targets: set[_Place | None] = set()
         mutating: set[_Place | None] = set()
-        dropped: dict[_Place | None, bool] = {}  # of the first call at each place
+        dropped: dict[_Place | None, bool] = {}  # whether the first call at each place is dropped
         for step, after in itertools.pairwise(self._instructions):
             place = _place_of(step)
             if step.opname.startswith("CALL"):
@@ -250,7 +250,7 @@ class _Scan:
 
 
 def _names_stored(each: dis.Instruction) -> tuple[str, ...]:
-    """Return the local variables to which an instruction stores, first that of the top value."""
+    """Return the local variables that an instruction stores to, the stack's top value first."""
     if each.opname == "STORE_FAST_LOAD_FAST":
         return (each.argval[0],)
     if each.opname.startswith("STORE_FAST") or each.opname == "STORE_DEREF":
@@ -259,7 +259,7 @@ def _names_stored(each: dis.Instruction) -> tuple[str, ...]:
 
 
 def _place_of(each: dis.Instruction) -> _Place | None:
-    """Return where in the source an instruction begins; None if that is not known."""
+    """Return where in the source an instruction begins, or None if unknown."""
     where = each.positions
     if where is None or where.col_offset is None:
         return None

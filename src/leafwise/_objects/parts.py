@@ -1,12 +1,12 @@
-"""What a value consists of: one table of kinds, over which all that look into values fold.
+"""What a value consists of: one table of kinds, shared by all folds over values.
 
-A value has a *content*, which is plain, and *parts*, which are values again. Two values are
-indistinguishable exactly if their types are the same, their contents are equal, and their parts
-are indistinguishable one by one; those of a set in any order. Whether an object is known by its
-identity or by its own ``==`` instead, and what is too large to look at, is for each fold to say.
+A value has a plain *content*, and *parts*, which are values again. Two values are indistinguishable
+exactly if they have the same type and equal contents, and their parts are indistinguishable one by
+one (those of a set in any order). Each fold decides which objects it compares by identity or by
+their own ``==`` instead, and what is too large to look into.
 
-No code of the user's runs, but that of a mapping which is not one of Python's, and of properties
-behind which a class keeps its fields.
+No user code runs, except that of mappings other than Python's own, and of properties that a class
+uses as its fields.
 """
 
 import array
@@ -49,7 +49,7 @@ from leafwise._objects.text import shorten
 
 Content: TypeAlias = tuple[Any, ...]
 Part: TypeAlias = tuple[str, Any]
-"""The way to a part of a value, and the part."""
+"""The step to a part of a value, and the part."""
 
 
 def _nothing(_value: Any) -> tuple[()]:
@@ -61,15 +61,16 @@ class Kind:
     """What values of one kind consist of.
 
     Attributes:
-        name: The name of the kind, by which a fold knows what it treats in its own way.
-        content: Returns what is plain: hashable, and equal exactly if all bits are.
+        name: The name of the kind, for folds that treat it in their own way.
+        content: Returns the plain content: hashable, and equal exactly if all bits are.
         values: Returns the parts, in order.
-        steps: Returns the way to each part, as a path goes on: ``.func``, ``[0]``, ``['k']``;
-            to a key of a mapping `` key 'k'``.
-        is_ordered: Whether the order of the parts counts. Where it does not, the content begins
-            with the number of the parts of which that is true: attributes may follow.
-        attributes: Where the content ends with names of attributes, and the parts with their
-            values: the kind of the rest, and what returns both. It takes time, so `read` asks once.
+        steps: Returns the step to each part, as in a path: ``.func``, ``[0]``, ``['k']``; for a key
+            of a mapping, `` key 'k'``.
+        is_ordered: Whether the order of the parts counts. If not, the content begins with the
+            number of unordered parts, since attributes may follow them.
+        attributes: If the content ends with names of attributes, and the parts with their values:
+            the kind of the rest, and a function that returns both. It is slow: `read` calls it
+            once.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Kind:
     attributes: "tuple[Kind, Callable[[Any], Sequence[tuple[str, Any]]]] | None" = None
 
     def read(self, value: Any) -> tuple[Content, list[Part]]:
-        """Return the content of a value, and its parts, each with the way to it."""
+        """Return the content of a value, and its parts, each with the step to it."""
         if self.attributes is None:
             return self.content(value), list(
                 zip(self.steps(value), self.values(value), strict=True)
@@ -92,12 +93,12 @@ class Kind:
         return (*content, *names), [*found, *[(f".{name}", item) for name, item in own]]
 
     def parts(self, value: Any) -> list[Part]:
-        """Return the parts of a value, each with the way to it."""
+        """Return the parts of a value, each with the step to it."""
         return self.read(value)[1]
 
 
 def kind_of(value: Any) -> Kind:
-    """Return the kind of a value: by its type, whatever it says that its class is."""
+    """Return the kind of a value, by its type, whatever its ``__class__`` says."""
     cls = type(value)
     return _KINDS.get(cls) or _FOUND.setdefault(cls, lambda: _find(cls))
 
@@ -113,7 +114,7 @@ def _itself(value: Any) -> Content:
 
 
 def _members(base: Any, *names: str) -> Callable[[Any], Content]:
-    """Return what reads some attributes as a builtin has them: a subclass may have others."""
+    """Return a function that reads attributes as the builtin `base` does, not a subclass."""
     found = [getattr(base, name) for name in names]
     return lambda value: tuple([each.__get__(value) for each in found])
 
@@ -137,8 +138,8 @@ def _buffer(value: Any) -> Content:
 
 
 def _dtype_values(value: np.dtype[Any]) -> list[Any]:
-    """Return the metadata, and the dtypes inside: their metadata is not in any repr."""
-    # Empty is none: NumPy before 2.3.3 unpickles and copies the dtypes of dates with empty ones.
+    """Return the metadata and the dtypes inside, whose own metadata no repr shows."""
+    # Empty counts as None: NumPy before 2.3.3 adds it when dtypes of dates are pickled or copied.
     metadata = FrozenMapping(value.metadata) if value.metadata else None
     fields: Any = value.fields
     inside = [fields[name][0] for name in value.names or ()]
@@ -180,7 +181,7 @@ def _plain(content: Callable[[Any], Content]) -> Kind:
 
 
 def _in_zone(base: Any, *names: str) -> Kind:
-    """Return the kind of a time, whose zone is a part: equal instants in two are distinct."""
+    """Return the kind of a time; its zone is a part, so that equal instants may be distinct."""
     zone = _members(base, "tzinfo")
     return Kind("time", _members(base, *names), zone, lambda _: (".tzinfo",))
 
@@ -212,16 +213,16 @@ def _set(base: Any) -> Kind:
 
 
 def _mapping(name: str, base: Any = None, *more: str) -> Kind:
-    """Return a kind of mappings, in order: traced code that loops over one sees the order.
+    """Return a kind of mapping, whose order counts: traced code that loops over it sees it.
 
-    They are read by the methods of a `base`; without one by their own, which may return other
-    things than views. Some have `more` parts, which are attributes.
+    Mappings are read with the methods of `base`, or without it with their own, which may not return
+    views. The attributes named in `more` are further parts.
     """
 
     def keys_of(value: Any) -> list[Any]:
         return [*base.keys(value)] if base else [key for key, _ in value.items()]
 
-    def values(value: Any) -> list[Any]:  # at each call of a function under lw.jit
+    def values(value: Any) -> list[Any]:  # runs at each call of a function under lw.jit
         if not base:
             pairs = list(value.items())
             return [*[key for key, _ in pairs], *[item for _, item in pairs]]
@@ -242,7 +243,7 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
 
 def _attribute_parts(name: str, *names: str) -> Kind:
-    """Return a kind whose parts are some attributes."""
+    """Return a kind whose parts are the named attributes."""
     return Kind(
         name,
         values=lambda value: [getattr(value, each) for each in names],
@@ -311,7 +312,7 @@ _BUILTIN: Final = Kind(
 
 
 def _own(value: Any) -> list[tuple[str, Any]]:
-    """Return what a value stores in attributes, in the order of their names."""
+    """Return the names and values of a value's stored attributes, sorted by name."""
     unseen = _UNSEEN
     if type(value) is types.FunctionType and registry_of(value) is not None:
         unseen = unseen | DISPATCH
@@ -320,12 +321,12 @@ def _own(value: Any) -> list[tuple[str, Any]]:
 
 
 def _extra(value: Any) -> list[tuple[str, Any]]:
-    """Return what a model of pydantic holds besides its fields: ``extra="allow"``."""
+    """Return the extra attributes of a pydantic model with ``extra="allow"``."""
     return sorted((value.__pydantic_extra__ or {}).items())
 
 
 _UNSEEN: Final = frozenset({"_attrs_cached_hash", "__leafwise_key__"})
-"""What attrs and leafwise keep in an instance, which follows from the rest of it."""
+"""What attrs and leafwise cache in an instance; it follows from the rest."""
 
 
 def _with_attributes(
@@ -335,9 +336,9 @@ def _with_attributes(
     more: Callable[[Any], list[tuple[str, Any]]] | None = _own,
     but: Collection[str] = (),
 ) -> Kind:
-    """Return a kind of objects with attributes: a base, fields in this order, and more by name.
+    """Return a kind that adds attributes to `base`: `fields` in this order, and `more` by name.
 
-    The fields may be properties. Some attributes never count.
+    The fields may be properties. The names in `but` never count.
     """
     read = {*fields, *but}
 
@@ -378,7 +379,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     uuid.UUID: _plain(lambda value: (value.int, value.is_safe.name)),
     **{base: _sequence(base) for base in (tuple, list, collections.deque)},
     **{base: _set(base) for base in (set, frozenset)},
-    # Not by the methods of dict: the order that they know is not that of an OrderedDict.
+    # Not with the methods of dict, which do not see the order of an OrderedDict.
     collections.OrderedDict: _mapping("dict", collections.OrderedDict),
     collections.defaultdict: _mapping("dict", collections.defaultdict, "default_factory"),
     dict: _mapping("dict", dict),
@@ -391,7 +392,7 @@ _BASES: Final[Mapping[type, Kind]] = {
         "reference", values=lambda value: [weakref.ref.__call__(value)], steps=lambda _: ["()"]
     ),
 }
-"""The classes whose subclasses are read as they are, with the attributes that they add."""
+"""The classes whose subclasses are read like them, with the attributes that they add."""
 
 _KINDS: Final[Mapping[type, Kind]] = {
     **_BASES,
@@ -422,7 +423,7 @@ _KINDS: Final[Mapping[type, Kind]] = {
         Kind("getter", values=lambda value: value.__reduce__(), steps=lambda _: ("", "")),
     ),
 }
-"""The kind of each exact type that has one."""
+"""The kinds of exact types."""
 
 _ALONE: Final = Kind("object")
 _OBJECT: Final = _with_attributes(_ALONE)
@@ -438,7 +439,7 @@ def _find(cls: Any) -> Kind:
     base = next((kind for parent, kind in _BASES.items() if issubclass(cls, parent)), None)
     fields = record_fields(cls)
     if fields is not None:
-        # A module of flax keeps what it last did beside its fields.
+        # A flax module stores the state of its last call next to its fields.
         more = _own if is_frozen(cls) else _extra if hasattr(cls, "__pydantic_fields__") else None
         return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:

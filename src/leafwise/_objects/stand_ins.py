@@ -1,10 +1,10 @@
-"""Objects that stand for a value: for none, for one that compares by identity, for its text."""
+"""Stand-ins for a missing value, for a value compared by identity, and for a value's text."""
 
 from typing import Final
 
 
 class _Missing:
-    """The class of `MISSING`, of which there is one object in a process."""
+    """The class of `MISSING`, its only instance."""
 
     __slots__ = ()
 
@@ -12,15 +12,15 @@ class _Missing:
         return "(absent)"
 
     def __reduce__(self) -> str:
-        return "MISSING"  # by name: the results of leafwise that hold it are copied and pickled
+        return "MISSING"  # by name, since results that hold it are copied and pickled
 
 
 MISSING: Final = _Missing()
-"""Stands for what is under no name, in a cell that is not assigned yet, or in one tree alone."""
+"""Stands for a missing attribute, an unassigned cell, or a value that only one tree has."""
 
 
 class ById:
-    """An object that compares by identity, kept alive so that this means something."""
+    """A value compared by identity, and kept alive so that its id stays unique."""
 
     __slots__ = ("value",)
 
@@ -35,7 +35,7 @@ class ById:
 
 
 class Verbatim(str):
-    """Text that stands for a value: its repr is itself, so that it is shown without quotes."""
+    """Text that stands for a value; its repr is the text itself, without quotes."""
 
     __slots__ = ()
 

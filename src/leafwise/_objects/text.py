@@ -1,4 +1,4 @@
-"""Short texts for values, for messages."""
+"""Short texts for values in messages."""
 
 import re
 from typing import Any
@@ -14,10 +14,10 @@ def _name(cls: type) -> str:
 
 
 def shorten(value: object, width: int = 80) -> str:
-    """Return ``repr(value)`` on one line, cut to `width`, whatever that repr does."""
+    """Return ``repr(value)`` on one line, truncated to `width`; never raises."""
     try:
         text = re.sub(r"\s*\n\s*", " ", repr(value))
-    except Exception as error:  # noqa: BLE001  # a message must come out
+    except Exception as error:  # noqa: BLE001  # a message must not fail
         text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
     return text if len(text) <= width else text[: width - 3] + "..."
 

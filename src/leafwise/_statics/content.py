@@ -1,10 +1,10 @@
-"""Static values by content: functions by what they are made of, not by which object they are.
+"""Static values by content: functions by what they consist of, not by their identity.
 
 Two functions have equal forms if they have the same code, defaults, attributes and closures,
-all the way down, and their code finds the same under the global names that it spells. Code of
-installed packages is assumed to find the same at all times, and a function that such a package
-has under a name is compared by identity. What cannot be compared is refused by its path; what
-code finds by name, and attributes of objects, are then compared by identity instead.
+recursively, and their code finds the same values under the global names that it reads. The globals
+of installed packages are assumed not to change, and a function importable from such a package is
+compared by identity. What cannot be compared is rejected with its path, except globals and
+attributes of objects, which are then compared by identity.
 """
 
 import functools
@@ -44,7 +44,7 @@ from leafwise._statics.reached import MOST_BYTES
 
 
 class Kept:
-    """The objects whose ids stand in a form, kept alive with it; all are equal."""
+    """The objects whose ids are in a form, kept alive with it; all instances are equal."""
 
     __slots__ = ("values",)
 
@@ -59,7 +59,7 @@ class Kept:
 
 
 def read_by_content(fold: Fold, value: Any, path: str) -> None:
-    """Add the tokens of `value` by content, and the guards of what it is made of."""
+    """Add the tokens of `value` by content, and guards for what it consists of."""
     content = Fold(_by_content(), None if fold.paths is None else [])
     content.own, content.outer = Guards(), Guards()
     content.add(value, path)
@@ -83,7 +83,7 @@ def _watch(fold: Fold, value: Any, path: str) -> bool:
 
 
 def _refuse(fold: Fold, value: Any, path: str, reason: str) -> tuple[()]:
-    """Refuse what cannot be compared, or compare its identity where that is enough."""
+    """Reject a value that cannot be compared, or compare it by identity if that is enough."""
     if fold.position >= Position.ATTRIBUTE:
         return _read_itself(fold, value, path)
     fold.findings.append(findings.uncomparable(path, value, reason))
@@ -96,7 +96,7 @@ def _read_itself(fold: Fold, value: Any, path: str) -> tuple[()]:
 
 
 def _read_as_key(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read a value as keys do; where these refuse something in it, its identity may be enough."""
+    """Read a value as keys do; if they reject something in it, its identity may be enough."""
     if fold.position >= Position.ATTRIBUTE:
         fold.or_itself(value, path)
     return READERS[object](fold, value, path)
@@ -135,7 +135,7 @@ def _found(chains: tuple[Chain, ...], function: types.FunctionType) -> list[Any]
 
 
 def _held(fold: Fold, value: Any, path: str) -> bool:
-    """Return whether to read something that can change, once; its parts are held by it."""
+    """Return whether to read a mutable value, which is read only once; its parts become `HELD`."""
     is_new = fold.enter(value, path, is_shared=True)
     fold.position = max(fold.position, Position.HELD)
     return is_new
@@ -165,13 +165,13 @@ def _read_function(fold: Fold, value: types.FunctionType, path: str) -> Sequence
     for chain, found in zip(chains, _found(chains, value), strict=True):
         if found is MISSING:
             fold.push(path, MISSING)
-        elif chain.root is not Root.CELL or chain.steps:  # a cell itself is read already
+        elif chain.root is not Root.CELL or chain.steps:  # a cell itself is already read
             fold.defer(found, f"{path}.__globals__[{chain.name!r}]", is_named=True)
     return parts
 
 
 def _read_callable(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read a partial or a method of C: what it holds may be a list, too."""
+    """Read a partial or a C method, which may also hold mutable values such as lists."""
     parts = READERS.get(type(value), read_parts)(fold, value, path)
     fold.position = max(fold.position, Position.HELD)
     return parts
@@ -210,12 +210,12 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
         fold.findings.append(problem)
         return ()
     if is_importable(value):
-        function = wrapped_by(value)  # by a cache, which may be cleared
+        function = wrapped_by(value)  # in a cache, which may be cleared
         if function is not None and not is_installed(function):
             fold.defer(function, f"{path}.__wrapped__", is_named=True)
         return _read_itself(fold, value, path)
     if has_hidden_state(cls):
-        return _refuse(fold, value, path, f"a {cls.__name__} does not show all that it holds")
+        return _refuse(fold, value, path, f"a {cls.__name__} holds more than its attributes show")
     if is_open or callable(value) or not is_installed_module(cls.__module__):
         return _read_object(fold, value, path)
     return _read_itself(fold, value, path)
@@ -240,7 +240,7 @@ def _read_array(fold: Fold, value: Any, path: str) -> Sequence[Part]:
         fits = fits and value.is_fully_addressable
     if fits and value.nbytes <= MOST_BYTES:
         return (_read_container if is_numpy else read_parts)(fold, value, path)
-    reason = "only arrays of at most 64 KiB, of numbers, all of them on this host, are compared"
+    reason = "only numeric arrays of at most 64 KiB that are entirely on this host are compared"
     return _refuse(fold, value, path, reason)
 
 
@@ -266,7 +266,7 @@ def _read_object(fold: Fold, value: Any, path: str) -> Sequence[Part]:
 
 
 def _read_classes(fold: Fold, cls: type, path: str) -> None:
-    """Read what the code of a class and of its bases finds, and what they hold."""
+    """Read the members of a class and its bases, and what their code reads."""
     for base in own_bases(cls):
         fold.push(path, ById(base))
         if not fold.enter(base, path, is_shared=True):
@@ -281,7 +281,7 @@ def _read_classes(fold: Fold, cls: type, path: str) -> None:
 _OF_EVERY_CLASS: Final = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"),
-        *("__slotnames__", "__annotations_cache__", "__annotate_func__"),  # made when asked for
+        *("__slotnames__", "__annotations_cache__", "__annotate_func__"),  # created on demand
         "_value2member_map_",  # as are the combinations of an `enum.Flag`
     }
 )
@@ -289,7 +289,7 @@ _OF_EVERY_CLASS: Final = frozenset(
 
 @functools.cache
 def _by_content() -> Policy:
-    """Return how a key compares by content: what differs from `AS_KEY`."""
+    """Return the policy for comparing by content, which replaces some readers of `AS_KEY`."""
     own: dict[Any, Reader] = {
         types.FunctionType: _read_function,
         **dict.fromkeys((types.MethodType, BoundMethod), _read_method),

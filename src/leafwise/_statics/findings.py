@@ -1,4 +1,4 @@
-"""What forbids a value to be static: the checks, and the message for each."""
+"""Why a value cannot be static: the checks, and the message for each."""
 
 import contextlib
 import enum
@@ -72,7 +72,7 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
         return _inconsistent(path, value, f"its hash was {first}, then {second}", fix)
     fix = StaticFix(f"make {name}.__eq__ return one bool, True for the object itself")
     try:
-        reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
+        reflexive = bool(value == value)  # noqa: PLR0124  # this is the check
     except Exception as error:  # noqa: BLE001  # whatever user code raises
         raised = f"{type(error).__name__}: {message_of(error)}"
         return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
@@ -82,7 +82,7 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
 
 
 def _bad_item(path: str, value: Any) -> StaticFinding | None:
-    """Return why an item of a mapping cannot be static, if one cannot."""
+    """Return the finding for the first item of a mapping that cannot be static, or None."""
     for key, item in value.items() if is_a(value, Mapping) else ():
         where = f"{path}[{key!r}]"
         finding = refused(where, item) or bad_hash(where, item)
@@ -97,7 +97,7 @@ def unhashable(path: str, value: Any) -> StaticFinding:
 
 
 def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:
-    """Return the finding for a value whose own code, or whose depth, stops it from being read."""
+    """Return the finding for a value that cannot be read: its code raises, or it is too deep."""
     cause = f"{type(error).__name__}: {message_of(error)}"
     fix = StaticFix("give its class attributes, __hash__ and __eq__ that do not raise")
     return _unhashable(path, value, f"reading it raises {cause}", fix)
@@ -119,18 +119,18 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
 
 
 def of_argument(finding: StaticFinding) -> StaticFinding:
-    """Return a finding of a static argument, for which no field can be declared otherwise."""
+    """Return a finding for a static argument, without the fixes that change a declaration."""
     fixes = tuple(fix for fix in finding.fixes if not fix.of_field)
     if fixes[:1] != finding.fixes[:1]:
         name = field_of(finding.path)
-        fixes = (StaticFix(f"leave lw.Static out, so that {name} is traced"), *fixes)
+        fixes = (StaticFix(f"remove lw.Static, so that {name} is traced"), *fixes)
     return finding._replace(fixes=fixes)
 
 
 def with_declaration(
     finding: StaticFinding, declaration: Callable[[str, str], str] | None
 ) -> StaticFinding:
-    """Return a finding that shows how the field is declared, where a fix declares it otherwise."""
+    """Return a finding that shows the new declaration of the field, where a fix changes it."""
     name = field_of(finding.path)
 
     def written(fix: StaticFix) -> StaticFix:
@@ -151,7 +151,7 @@ def field_of(path: str) -> str:
 
 
 def _is_in_containers(path: str) -> bool:
-    """Return whether a path leads through tuples and mappings only, which freezing enters."""
+    """Return whether a path goes only through tuples and mappings, which `freeze` enters."""
     return re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None
 
 
@@ -204,12 +204,12 @@ _FROZEN: Final = {
     "__pydantic_fields__": "class {}(pydantic.BaseModel, frozen=True): ...",
     "__struct_config__": "class {}(msgspec.Struct, frozen=True): ...",
 }
-"""How a class is frozen, by what tells that it is one of some library."""
+"""The code that freezes a class, by the attribute that marks its library."""
 
 
 def _frozen_code(kind: Any) -> str:
-    """Return how a class is frozen that is one of some library and is not; "" for others."""
-    # One that guards its own attributes (flax.linen's modules) is not open.
+    """Return the code that freezes a library's class that is not frozen; "" for other classes."""
+    # A class that guards its own attributes (flax.linen's modules) counts as frozen.
     guards = kind.__setattr__ is not object.__setattr__
     params: Any = read(kind, "__dataclass_params__", None)
     if params is not None and not (guards or params.frozen):
@@ -257,7 +257,7 @@ def _unhashable(path: str, value: Any, reason: str, *fixes: StaticFix) -> Static
 def uncomparable(path: str, value: Any, reason: str) -> StaticFinding:
     """Return the finding for a value that cannot be compared by content."""
     keep = StaticFix("build it once and keep it, compared by identity", of_field=True, option="")
-    leave_out = StaticFix("leave it out of what the function closes over")
+    leave_out = StaticFix("do not close over it in the function")
     reason = f"it cannot be compared by content: {reason}"
     return _unhashable(path, value, reason, keep, leave_out)
 

@@ -1,10 +1,10 @@
-"""One account of what a value holds: each path that leads to a part, and a token of what is there.
+"""A fold that turns values into tokens, each with the path that it comes from.
 
-A *policy* reads one value at a time: it adds a token, hashable, that says what the value is apart
-from its parts, and returns the parts that count. Two policies share this fold: how a key compares
-(`leafwise._statics.form`), and how it compares functions by content (`content`). Under one policy
-two values are the same exactly if their tokens are, in this order; what changed is at the first
-path whose tokens differ.
+A *policy* reads one value at a time: it adds a hashable token for the value apart from its parts,
+and returns the parts that count. Two policies use this fold: how a key compares
+(`leafwise._statics.form`), and how it compares functions by content (`content`). Under one policy,
+two values are the same exactly if their tokens are equal, in order; a change is at the first path
+whose tokens differ.
 """
 
 import enum
@@ -19,11 +19,11 @@ from leafwise._statics.guards import Guards
 from leafwise.errors import StaticFieldError, StaticFinding
 
 AGAIN: Final = object()
-"""Stands in a token before the number of a value that is met again."""
+"""The token before the number of a value that occurs again."""
 
 
 class Position(enum.IntEnum):
-    """Where a value stands, which decides what may stand there; by content alone it changes."""
+    """Where a value is, which decides what is allowed there; only `content` changes it."""
 
     STATIC = 0
     """A static value, or a part of one."""
@@ -32,20 +32,20 @@ class Position(enum.IntEnum):
     ATTRIBUTE = 2
     """An attribute of an object: what cannot be compared is compared by identity."""
     NAMED = 3
-    """What code finds by a name: as an attribute, but looked at less often."""
+    """A value that code reads by name: like an attribute, but checked less often."""
 
 
 Reader: TypeAlias = Callable[["Fold", Any, str], Sequence[Part]]
-"""Adds the tokens of a value that stands at a path, and returns its parts."""
+"""Adds the tokens of the value at a path, and returns its parts."""
 
 
 class Policy(NamedTuple):
-    """What of a value counts.
+    """Which parts of a value count.
 
     Attributes:
-        readers: What reads a value of each type, and under `object` all others.
-        watch: Notes an object that could change; returns whether its parts are to be read.
-        refuses_cycles: Whether what contains itself is refused; otherwise it is numbered.
+        readers: The reader for each type; that for `object` reads all other types.
+        watch: Records an object that can change; returns whether to read its parts.
+        refuses_cycles: Whether a value that contains itself is rejected; otherwise it is numbered.
     """
 
     readers: Mapping[type, Reader]
@@ -54,21 +54,21 @@ class Policy(NamedTuple):
 
 
 class Fold:
-    """The account of some values under one policy.
+    """The tokens of some values under one policy.
 
     Attributes:
-        paths: The path of each token, if somebody asks for them.
-        tokens: What stands there.
-        findings: What the policy refuses, in order.
-        fixed: Whether nothing in it can change, so that identity is proof enough, and
-            equal values are indistinguishable, so that one may stand for all.
-        reaches: Whether code or attributes can be reached through it.
-        kept: The values that are numbered, since their ids may stand in the tokens.
-        records: Of the objects that could change a digest each; to be kept with the key.
-        guards: For each field by content: what it is made of, and what its code finds.
-        own: By content, what checks fast that nothing that a value is made of has changed.
-        outer: The same of what its code finds by name, and of what hardly changes.
-        position: Where the value stands that is being read; its parts stand where this says then.
+        paths: The path of each token, or None if they are not needed.
+        tokens: The tokens, in order.
+        findings: What the policy rejects, in order.
+        fixed: Whether nothing in the values can change, so that the same objects always have the
+            same tokens, and equal values are indistinguishable, so that one can replace all.
+        reaches: Whether functions or attributes can be reached through the values.
+        kept: The numbered values, kept alive since their ids may be in the tokens.
+        records: The digests of the objects that can change, to be kept with the key.
+        guards: For each field by content, the guards `own` and `outer` of its value.
+        own: By content, the guards of what a value consists of.
+        outer: The guards of what its code reads by name, and of what hardly ever changes.
+        position: That of the value being read; its parts get the one that its reader sets.
     """
 
     __slots__ = (
@@ -101,31 +101,31 @@ class Fold:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """The canonical form: the tokens, once nothing is refused."""
+        """The canonical form: all tokens, valid if there are no findings."""
         return tuple(self.tokens)
 
     @property
     def guard(self) -> Guards:
-        """What checks that the value that is being read has not changed."""
+        """The guards that check the value being read."""
         return self.outer if self.position is Position.NAMED else self.own
 
     def change_since(self, form: tuple[Any, ...]) -> str:
-        """Return the path of the first token that differs from that of a form."""
+        """Return the path of the first token that differs from an earlier form."""
         paths = self.paths or [""]
         pairs = zip(paths, self.tokens, form, strict=False)
         return next((path for path, mine, its in pairs if mine != its), paths[-1])
 
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
-        """Raise one error for all findings, which show the `declaration` of fields, if any."""
+        """Raise one error for all findings, if any; they show the `declaration` of their fields."""
         if self.findings:
             raise StaticFieldError(
                 *(findings.with_declaration(finding, declaration) for finding in self.findings)
             )
 
-    # For those who want an account.
+    # For callers.
 
     def add(self, value: Any, path: str) -> Self:
-        """Add the tokens of a value and its parts, and then of what these have deferred."""
+        """Add the tokens of a value and its parts, and then those of the values they deferred."""
         self._read(value, path)
         if not (self._attributes or self._named):
             return self
@@ -133,7 +133,7 @@ class Fold:
             (Position.ATTRIBUTE, self._attributes),
             (Position.NAMED, self._named),
         ):
-            for item, where in waiting:  # which grows meanwhile
+            for item, where in waiting:  # which grows in this loop
                 self.position = position
                 self._read(item, where)
         return self
@@ -182,9 +182,9 @@ class Fold:
             self.paths += [path] * len(tokens)
 
     def enter(self, value: Any, path: str, *, is_shared: bool = False) -> bool:
-        """Return whether the parts of a value are to be read; not where it is met again.
+        """Return whether to read the parts of a value; False if it occurs again.
 
-        It is met again inside itself; where it `is_shared`, since it can change, anywhere.
+        That means inside itself or, if it `is_shared` because it can change, anywhere.
         """
         key, numbers = id(value), self._numbers
         if key not in numbers:
@@ -199,20 +199,20 @@ class Fold:
         return False
 
     def in_any_order(self, members: int) -> None:
-        """Let the order of so many of the parts that are returned, the first ones, not count."""
+        """Ignore the order of the first `members` of the parts that are returned."""
         self._members = members
 
     def at_end(self, run: Callable[[], object]) -> None:
-        """Run something once all parts of the value that is being read are, the last one first."""
+        """Call `run` once all parts of the current value are read; the last added runs first."""
         self._ends = run, *self._ends
 
     def defer(self, value: Any, path: str, *, is_named: bool = False) -> None:
-        """Read an attribute, or what code finds by a name, once all that is around is read."""
+        """Read an attribute, or what code reads by name, after everything around it."""
         is_named = is_named or self.position is Position.NAMED
         (self._named if is_named else self._attributes).append((value, path))
 
     def or_itself(self, value: Any, path: str) -> None:
-        """Let the identity of a value stand for it, if something in it is refused."""
+        """Compare a value by identity if something in it is rejected."""
         tokens, problems, number = len(self.tokens), len(self.findings), len(self.kept)
 
         def end() -> None:

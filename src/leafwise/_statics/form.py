@@ -1,9 +1,9 @@
-"""How a key compares static values, and what forbids them.
+"""How a key compares static values, and which values it rejects.
 
 The *form* of a value is the flat tuple of its tokens under this policy: types (by ``id``) and plain
-values, with the arity of each container. Two values have equal forms exactly if they are of the
-same type and the same value all the way down; what "the same value" means for each kind is what its
-reader below adds. Whoever keeps a form must keep the value alive too, because of the ``id``s.
+values, with the arity of each container. Two values have equal forms exactly if they have the same
+type and value, recursively; the readers below define what "the same value" means for each kind. A
+form is valid only while the value is alive, because of the ``id``s.
 """
 
 import collections
@@ -44,7 +44,7 @@ from leafwise.errors import StaticFinding, StaticMutatedError
 class Opaque:
     """An object in a form that compares by its own ``==``.
 
-    Its type stands before it in the form, so two that are compared are of one type.
+    Its type precedes it in the form, so only objects of one type are compared.
     """
 
     __slots__ = ("_hash", "_value")
@@ -67,9 +67,9 @@ class Opaque:
 
 
 class OpaqueTreedef(Opaque):
-    """A treedef, which compares the aux_data of its nodes by ``==``; here they are by their form.
+    """A treedef whose aux_data is compared by form, where JAX compares it by ``==``.
 
-    They are read only where two treedefs are equal: construction meets the same one mostly.
+    Forms are computed only if two treedefs are equal but not identical, which is rare.
     """
 
     __slots__ = ("_aux_form",)
@@ -81,7 +81,7 @@ class OpaqueTreedef(Opaque):
         return self._value is other._value or self.aux_form() == other.aux_form()
 
     def aux_form(self) -> tuple[Any, ...]:
-        """Return the forms of the aux_data of all nodes, but of what no static could be."""
+        """Return the form of the aux_data of each node, or None if it could not be static."""
         if not hasattr(self, "_aux_form"):
             self._aux_form = tuple(map(_form_or_none, _aux_data_of(self._value)))
         return self._aux_form
@@ -98,21 +98,21 @@ def _aux_data_of(treedef: Any) -> list[Any]:
 
 
 def _form_or_none(value: Any) -> tuple[Any, ...] | None:
-    """Return the form of a value; None if it has none, so that its ``==`` has the last word."""
+    """Return the form of a value; None if it cannot be static, so that its ``==`` decides."""
     try:
-        fold = Fold(AS_KEY).add(freeze(value), "")  # the keys of a dict come in a list
-    except Exception:  # noqa: BLE001  # the value's own code
+        fold = Fold(AS_KEY).add(freeze(value), "")  # the aux_data of a dict is a list of its keys
+    except Exception:  # noqa: BLE001  # the value's own code may raise
         return None
     return None if fold.findings else fold.form
 
 
 class Digest:
-    """The hash of the form of an object that could change, while some key is alive."""
+    """The hash of the form of an object that can change, shared by all live keys."""
 
     __slots__ = ("__weakref__", "digest", "value")
 
     def __init__(self, value: Any, digest: int) -> None:
-        self.value = value  # alive, so that no other object takes its id
+        self.value = value  # kept alive, so that no other object gets its id
         self.digest = digest
 
 
@@ -120,7 +120,7 @@ _RECORDS: Final[weakref.WeakValueDictionary[int, Digest]] = weakref.WeakValueDic
 
 
 def _watch(fold: Fold, value: Any, path: str) -> bool:
-    """Return whether to read an object that could change: at its end it is as for any live key."""
+    """Return whether to read an object that can change; its digest must match that of live keys."""
     if not fold.enter(value, path):
         return False
     fold.fixed, fold.reaches = False, True
@@ -141,10 +141,10 @@ def _compare_digest(fold: Fold, value: Any, path: str, start: int) -> None:
 
 
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the form of plain values, as `canonicalise` would make it, but faster.
+    """Return the form of plain values, as a `Fold` would make it, but faster.
 
-    None unless all are plain: numbers, text, None, and tuples of these, which nothing can forbid
-    and nothing can change.
+    None unless all are plain: numbers, strings, None, and tuples of these, which are never rejected
+    and cannot change.
     """
     form: list[Any] = [start]
     for value in values:
@@ -189,7 +189,7 @@ def _float_tokens(value: float) -> tuple[Any, ...]:
 
 
 def _is_usual(value: float) -> bool:
-    """Return whether a float is neither NaN nor a zero: it then equals its own bits alone."""
+    """Return whether a float is neither NaN nor zero: then it equals only the same bits."""
     return value != 0.0 and value == value  # noqa: PLR0124
 
 
@@ -205,7 +205,7 @@ _FLAT_OR_FLOAT: Final[dict[type, int]] = {**_FLAT, float: _FLOAT}
 
 
 def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the tokens of a tuple of plain values; None if it is not one."""
+    """Return the tokens of a tuple of plain values; None for any other tuple."""
     kinds = list(map(_FLAT_OR_FLOAT.get, map(type, value)))
     if None in kinds:
         return None
@@ -223,7 +223,7 @@ def _read_tuple(fold: Fold, value: tuple[Any, ...], path: str) -> Sequence[Part]
 
 
 def read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read a value by what it consists of."""
+    """Add the type and content of a value, and return its parts."""
     kind = kind_of(value)
     content, parts = kind.read(value)
     fold.push(path, id(type(value)), content)
@@ -233,18 +233,18 @@ def read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
 
 
 def _read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read what cannot change, unless something inside it can."""
+    """Read a value that cannot change, though something inside it may."""
     return read_parts(fold, value, path) if fold.enter(value, path) else ()
 
 
 def _read_watched(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read what consists of attributes, which ``object.__setattr__`` can change."""
+    """Read a value that consists of attributes, which ``object.__setattr__`` can change."""
     return read_parts(fold, value, path) if fold.policy.watch(fold, value, path) else ()
 
 
 def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -> Sequence[Part]:
     fold.reaches = True
-    return _read_parts(fold, value, path)  # each access makes a new one: what it is made of counts
+    return _read_parts(fold, value, path)  # each access makes a new one: its parts count
 
 
 def _read_function(fold: Fold, value: types.FunctionType, path: str) -> tuple[()]:
@@ -258,7 +258,7 @@ def _read_identity(fold: Fold, value: Any, path: str) -> tuple[()]:
 
 
 def _read_static_array(fold: Fold, value: StaticArray, path: str) -> Sequence[Part]:
-    if not value.is_sealed:  # a copy that numpy made: it can be written to
+    if not value.is_sealed:  # a copy made by numpy, which can be written to
         return _refuse(fold, findings.array(path, value))
     fold.push(path, id(StaticArray), value)
     has_more = value.dtype.names or value.dtype.metadata
@@ -271,7 +271,7 @@ def _refuse(fold: Fold, problem: StaticFinding) -> tuple[()]:
 
 
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read a value of a type that is not in the table: refuse it or find its reader."""
+    """Read a value whose type is not in the table: reject it, or choose its reader."""
     cls = type(value)
     problem = findings.refused(path, value)
     if problem is None and issubclass(cls, np.void):  # writable through its items
@@ -290,7 +290,7 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
 
 
 def _check_hash(fold: Fold, value: Any, path: str) -> None:
-    """Refuse a record that is not frozen for its hash, which may know more than its fields."""
+    """Reject an unfrozen record with a bad hash, which may depend on more than its fields."""
     problem = None if fold.findings else findings.bad_hash(path, value)
     if problem is not None:
         _refuse(fold, problem)
@@ -329,7 +329,7 @@ def _read_opaque(fold: Fold, value: Any, path: str) -> Sequence[Part]:
 
 
 def _compared_parts(value: Any) -> list[Part]:
-    """Return what an ``==`` compares inside, which it need not do by type and bits."""
+    """Return the parts that a value's ``==`` compares, which it may do loosely (``1 == True``)."""
     cls = type(value)
     if issubclass(cls, Mapping):
         pairs = [(shorten(key, 40), key, item) for key, item in value.items()]
@@ -344,7 +344,7 @@ def _compared_parts(value: Any) -> list[Part]:
 
 
 def _parts_of_alias(value: Any) -> list[Part]:
-    """Return the arguments of a type, which may be values: those of ``Annotated[int, 1]``."""
+    """Return the arguments of a parametrised type, which may be values: ``Annotated[int, 1]``."""
     arguments: list[Part] = []
     for name in ("__args__", "__metadata__"):
         items: Any = getattr(value, name, ())
@@ -381,7 +381,7 @@ READERS: Final[Mapping[type, Reader]] = {
     **dict.fromkeys((types.ModuleType, type), _read_identity),
     object: _read_other,
 }
-"""What reads a value of each type, and under `object` all others."""
+"""The reader for each type; that for `object` reads all other types."""
 
 AS_KEY: Final = Policy(READERS, _watch, refuses_cycles=True)
 """How keys compare."""

@@ -1,4 +1,4 @@
-"""Whether objects that can change have: a check fast enough for each flatten."""
+"""Checks whether mutable objects have changed, fast enough for each flatten."""
 
 import operator
 import types
@@ -9,9 +9,9 @@ from leafwise._objects.code import contents
 
 
 class Guards:
-    """The parts of some objects when they were read.
+    """The parts of some objects at the time when they were read.
 
-    They are compared by identity. So after False they may still be equal.
+    They are compared by identity, so parts that count as changed may still be equal.
     """
 
     __slots__ = ("_cells", "_in_cells", "_others")
@@ -27,16 +27,16 @@ class Guards:
         self._in_cells += map(contents, cells)
 
     def add(self, read: Callable[[Any], Any], target: Any) -> None:
-        """Guard what `read` finds in an object, a sequence."""
+        """Guard the sequence that `read` returns for an object."""
         self._others.append((read, target, read(target)))
 
     def unchanged(self) -> bool:
-        """Return whether all parts are the same."""
+        """Return whether all parts are the same objects."""
         try:
             return all(map(operator.is_, map(_CONTENTS, self._cells), self._in_cells)) and all(
                 _same(read(target), was) for read, target, was in self._others
             )
-        except Exception:  # noqa: BLE001  # an emptied cell, a hash that raises: not the same
+        except Exception:  # noqa: BLE001  # an emptied cell, a hash that raises: changed
             return False
 
 

@@ -1,14 +1,14 @@
 """Leafless children that carry bits of the statics into the hash of a treedef.
 
-JAX hashes a treedef by the kinds and types of its nodes and leaves the aux_data out, so
-it searches programs that differ only in statics one by one. The type of a node does
-reach the hash. An instance of a class with ``many_statics=True`` therefore has one more
-child: a node without leaves, whose type is picked by a digest of the statics.
+JAX hashes a treedef by the kinds and types of its nodes, without aux_data, so it searches programs
+that differ only in statics one by one. The type of a node does enter the hash. An instance of a
+class with ``many_statics=True`` therefore has one more child: a node without leaves, whose type is
+chosen by a digest of the statics.
 
-The digest is the same in every process, so that a pickled treedef equals a new one.
-Statics that are equal must have equal digests; unequal ones may share one.
+The digest is the same in every process, so that a pickled treedef equals a new one. Equal statics
+must have equal digests; unequal ones may share one.
 
-Imported by the first such class, since the types take some milliseconds to make.
+Imported for the first such class, since creating the types takes some milliseconds.
 """
 
 import enum
@@ -24,7 +24,7 @@ from leafwise._objects.parts import kind_of
 from leafwise._statics.form import consists_of_parts
 
 COUNT: Final = 256
-"""How many types there are: of 1,000 statics, about 4 then share each type."""
+"""The number of types: with 1,000 statics, about 4 share each type."""
 
 
 class HashNode:
@@ -61,10 +61,10 @@ def hash_node_of(values: tuple[Any, ...]) -> HashNode:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Yield what distinguishes a value, without ids and hashes: other processes have others.
+    """Yield what distinguishes a value, without ids and hashes, which differ between processes.
 
-    Of an object with its own ``==`` that is only the type: what it compares is unknown. The
-    members of a set come in another order in another process.
+    For an object with its own ``==``, that is only its type, since what it compares is unknown;
+    also for a set, since the order of its members differs between processes.
     """
     cls, kind = type(value), kind_of(value)
     yield cls.__qualname__.encode()
@@ -74,7 +74,7 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield value.__qualname__.encode()
     elif kind.is_ordered and consists_of_parts(cls):
         for token in kind.content(value):
-            text = f"{token:x}" if type(token) is int else repr(token)  # of any length
+            text = f"{token:x}" if type(token) is int else repr(token)  # an int of any length
             yield text.encode("utf-8", "backslashreplace")
         for part in kind.values(value):
             yield from _parts(part)

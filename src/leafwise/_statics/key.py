@@ -1,13 +1,13 @@
-"""The key: one object behind which all statics of an instance stand.
+"""The key: one object that represents all statics of an instance.
 
-It is the aux_data that JAX compares. Keys are interned: instances with indistinguishable
-statics share one key object, so that JAX's comparison is one of identity. Statics that are
-distinguishable though they are the same value (frozen dataclasses, partials, objects with
-their own ``==``) get a key of their own, which compares by the interned `Token` of its
-value; `jax.tree.map` thus returns the very objects that went in.
+It is the aux_data that JAX compares. Keys are interned: instances with indistinguishable statics
+share one key object, so that JAX's comparison comes down to identity. Statics that are equal but
+distinguishable (frozen dataclasses, partials, objects with their own ``==``) get a key of their
+own, which compares by the interned `Token` of its value; so `jax.tree.map` returns the very objects
+that went in.
 
-The tables contain weak references, and numbers: of each class they keep one key alive, the latest
-of plain values, so that instances that live for a moment do not make it again and again.
+The tables contain weak references and numbers. For each class they keep one key alive, the latest
+of plain values, so that short-lived instances do not create it again and again.
 """
 
 import functools
@@ -40,13 +40,13 @@ _CLEANUP: Final = Cleanup(LOCK)
 
 
 class Token:
-    """One canonical form, interned: two forms are equal if their tokens are one object.
+    """One canonical form, interned: two forms are equal if their tokens are the same object.
 
     Attributes:
         form: The canonical form.
-        values: The values whose types' and objects' ids stand in the form.
-        hash_node: The extra child of instances whose class has ``many_statics``. It is one for
-            all keys of this token: equal aux_data must not come with unequal children.
+        values: The values whose ids, or whose types' ids, are in the form.
+        hash_node: The extra child of instances whose class has ``many_statics``. All keys of this
+            token share it: equal aux_data must not come with unequal children.
     """
 
     __slots__ = ("__weakref__", "form", "hash", "hash_node", "values")
@@ -73,7 +73,7 @@ class WeakEntry(weakref.ref[T]):
 
 
 def no_key() -> None:
-    """Stand in for a reference to the last key, before there is one."""
+    """Stand in for a weak reference to the last key before there is one; always returns None."""
 
 
 def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
@@ -99,7 +99,7 @@ def intern(
     hashed: int,
     make: Callable[[], T],
 ) -> T:
-    """Return the one living token of this form."""
+    """Return the only live token of this form, which `make` creates if needed."""
     found = _find(table, form, hashed)
     if found is not None:
         return found
@@ -124,7 +124,7 @@ def _find(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], hashed: i
 
 
 class StaticOwner(Protocol):
-    """What a key reads of the class it belongs to."""
+    """What a key needs to know about its class."""
 
     @property
     def cls(self) -> type: ...
@@ -141,7 +141,7 @@ def content_names(owner: StaticOwner) -> Container[str]:
 def read_statics(
     owner: StaticOwner, values: tuple[Any, ...], paths: list[str] | None = None
 ) -> Fold:
-    """Return the account of statics; with the path of each token if there is a list for them."""
+    """Return the fold of static values, with the path of each token if `paths` is a list."""
     canon = Fold(AS_KEY, paths)
     canon.push("", id(owner.cls))
     by_content = content_names(owner)
@@ -156,14 +156,14 @@ def read_statics(
                 canon.add(value, path)
         except (StaticFieldError, StaticMutatedError):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
+        except Exception as error:  # noqa: BLE001  # the code of a value may raise anything
             canon.findings.append(findings.unreadable(path, value, error))
     canon.raise_findings(getattr(owner, "declaration", None))
     return canon
 
 
 def reached_from(owner: StaticOwner, values: tuple[Any, ...]) -> dict[str, Entry]:
-    """Return what can be reached from statics, by path; a tracer among it is refused."""
+    """Return what can be reached from statics, by path; raise if a tracer is reached."""
     names = [f"{owner.cls.__name__}.{name}" for name in owner.static_names]
     return reached(zip(names, values, strict=True))
 
@@ -181,9 +181,9 @@ class StaticKey(Token):
         owner: The class, and the names of its static fields.
         values: The static values in field order, as `jax.tree.map` returns them.
         fixed: Whether nothing in the values can change in place.
-        guards: For each field by content: what it is made of, and what its code finds.
+        guards: For each field by content: what it consists of, and what its code reads.
         rest_fixed: Whether nothing in the other fields can change.
-        records: The digests of the objects that could.
+        records: The digests of the objects that can change.
         reached: What could be reached through the values when the key was made, by path.
     """
 
@@ -207,7 +207,7 @@ class StaticKey(Token):
         self.reached: Mapping[str, Entry] | None = None
 
     def unchanged(self) -> bool:
-        """Return whether values by content, and what their code finds, are as they were read."""
+        """Return whether values compared by content, and what their code reads, are unchanged."""
         return all(own.unchanged() and outer.unchanged() for own, outer in self.guards)
 
     def value_of(self, name: str) -> Any:
@@ -235,7 +235,7 @@ class StaticKey(Token):
 
 
 class OwnStaticKey(StaticKey):
-    """A key with its instance's own objects, which compares by the token of equal ones."""
+    """A key with objects of its own, which compares by the token that equal keys share."""
 
     __slots__ = ("token",)
 
@@ -266,7 +266,7 @@ def _forget_key(
     cleanup(forget)
 
 
-# As an instance keeps its key in its `__dict__`, so that `vars` of it is a tree of its fields.
+# An instance keeps its key in its `__dict__`, so that `vars` of it is a tree of its fields.
 for _kind in (StaticKey, OwnStaticKey):
     jax.tree_util.register_pytree_node(_kind, lambda key: ((), key), lambda key, _: key)
 
@@ -276,14 +276,14 @@ class KeyTable:
 
     Attributes:
         cls: The class whose keys these are.
-        known: The keys by the ids of their static objects. An id is proof only while its
-            object lives: an entry refers to the very key that keeps those objects alive,
-            and disappears with it.
-        last: Returns the last fixed key that was asked for, or None.
-        find_owner: Finds the owner if there is none yet; see `set_owner`.
+        known: The keys by the ids of their static objects. An id is valid only while its object
+            lives: an entry refers to the key that keeps those objects alive, and disappears with
+            it.
+        last: Returns the last fixed key that was returned, or None.
+        find_owner: Finds the owner if it is not set yet; see `set_owner`.
         plain: The keys of plain values, by their form. Plain values refer to nothing else,
             so the table may keep them alive.
-        kept: The latest key of a few plain values, which lives without an instance.
+        kept: The latest key of a few plain values, kept alive without an instance.
         tokens: The other interned forms, by hash.
     """
 
@@ -338,7 +338,7 @@ class KeyTable:
 
 
 _LONG: Final = 32
-"""A form of fewer tokens is small enough to keep its key alive."""
+"""Only forms with fewer tokens keep their key alive."""
 
 _LONG_TEXT: Final = 1 << 10
 
@@ -359,7 +359,7 @@ _TABLES: Final[ClassMap[KeyTable]] = ClassMap()
 
 
 def table_of(cls: type) -> KeyTable:
-    """Return the one table of a class, which may not be registered yet."""
+    """Return the key table of a class, which may not be registered yet."""
     return _TABLES.setdefault(cls, lambda: KeyTable(cls))
 
 
@@ -370,7 +370,7 @@ def _load_table(cls: type, find_owner: Callable[[type], StaticOwner]) -> KeyTabl
 
 
 def _load_key(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
-    _ = table.owner.static_names  # a `LazyOwner` registers its class when it is asked
+    _ = table.owner.static_names  # a `LazyOwner` registers its class when it is read
     return key_of(table, values)
 
 
@@ -426,7 +426,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
 def _plain_key(
     table: KeyTable, values: tuple[Any, ...], ids: tuple[int, ...], form: tuple[Any, ...]
 ) -> StaticKey:
-    """Return the key of plain values, which cannot be refused, and cannot change."""
+    """Return the key of plain values, which are never rejected and cannot change."""
     entry = table.plain.get(form)
     found = entry() if entry is not None else None
     if found is not None:
@@ -448,16 +448,16 @@ def _with_reached(key: StaticKey, canon: Fold) -> StaticKey:
 
 
 def verify(key: StaticKey) -> None:
-    """Read the values of a key again, and refuse what has changed since, by field and path."""
+    """Read the values of a key again, and raise if one has changed, with its field and path."""
     owner, now, problem = key.owner, None, None
     try:
         now = None if key.fixed else read_statics(owner, key.values, [])
     except (StaticFieldError, StaticMutatedError) as error:
-        problem = error  # of what can be reached a message says more
+        problem = error  # a message about what can be reached is more precise
     is_same = key.fixed or (now is not None and now.form == key.form)
     passed: Container[str] = ()
     if now is not None and is_same and key.guards:
-        # Guards compare by identity, so equal objects in place of others set them off.
+        # Guards compare by identity, so replacing an object with an equal one triggers them.
         key.guards, passed = now.guards, content_names(owner)
     if key.reached is not None:
         change = change_between(key.reached, reached_from(owner, key.values), passed)
@@ -476,10 +476,10 @@ def _raise_mutated(key: StaticKey, path: str, detail: str = "") -> NoReturn:
 
 
 def verify_content(key: StaticKey) -> None:
-    """Compare the values by content of a key with what it was made from, at each flatten.
+    """Check at each flatten that the values that a key compares by content have not changed.
 
-    A function by identity has programs of its own. One by content shares them with equal
-    functions, and must not be traced on their behalf once it has changed.
+    A function compared by identity has its own programs. One compared by content shares them with
+    equal functions, and must not be traced in their place once it has changed.
     """
     if not all(own.unchanged() for own, _ in key.guards):
         verify(key)

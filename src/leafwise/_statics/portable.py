@@ -1,15 +1,15 @@
-"""Static values as JSON that means the same in another process.
+"""Static values as JSON that has the same meaning in another process.
 
-Two values have equal JSON exactly if they would share a jit cache key, but for names: classes,
-functions and members of enums are known by the name that leads to them, whatever it leads to.
+Two values have equal JSON exactly if they would share a jit cache key, except for names: classes,
+functions and enum members are identified by name, whatever the name refers to.
 
-None, booleans, text, and integers that JSON keeps are themselves. All else is
+None, booleans, strings, and integers that JSON preserves represent themselves. Everything else is
 ``{"class": name, "parts": parts}``, with the content and the parts that `leafwise._objects.parts`
-finds: by the steps to them where all have distinct ones, or else in a list, content first. What
-derives from a builtin container, or is another mapping, has the items as its part ``""``.
+finds: by step if all steps are distinct, or else in a list, content first. A subclass of a builtin
+container, or another mapping, has its items as the part ``""``.
 
-What has no name (a lambda, a local function, an object that compares by identity) is *opaque*:
-its JSON names its type, and it is noted. An object with its own ``==`` is what it is pickled as.
+A value without a name (a lambda, a local function, an object compared by identity) is *opaque*: its
+JSON names its type, and it is listed. An object with its own ``==`` is read as it is pickled.
 """
 
 import collections
@@ -55,23 +55,23 @@ _OF_JAX: Final = (
 _HOMES: Final = {"jax": _OF_JAX, "jaxlib": _OF_JAX} | {
     name: (name,) for name in ("leafwise", "numpy", "pathlib")
 }
-"""Where packages are public whose functions and classes have names that move between versions."""
+"""The public modules of packages whose functions and classes move between versions."""
 
 _LONGEST_INT: Final = 64
-"""Bits of the longest integers that all readers of JSON keep exactly."""
+"""The bits of the longest integers that all JSON readers preserve."""
 
 
 def dump(value: Json) -> str:
-    """Return JSON as text, the same one for equal JSON."""
+    """Return JSON as text; equal JSON gives equal text."""
     return _ENCODER.encode(value)
 
 
-# `json.dumps` is what scripts put another library in the place of.
+# Not `json.dumps`, which scripts replace with that of another library.
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def class_name(cls: type) -> str:
-    """Return ``module:qualname`` of a class, by which another process knows it."""
+    """Return the ``module:qualname`` of a class, by which another process finds it."""
     # Their subclasses have other names in other versions.
     cls = next((base for base in (jax.Array, np.dtype) if issubclass(cls, base)), cls)
     name = name_of(cls) or f"{cls.__module__}:{cls.__qualname__.removesuffix(f' ({REDEFINED})')}"
@@ -79,8 +79,8 @@ def class_name(cls: type) -> str:
 
 
 def name_of(value: Any) -> str | None:
-    """Return the ``module:qualname`` that leads to a function or class, or None."""
-    if value is type(None) or value is ... or value is NotImplemented:  # which say no name
+    """Return the ``module:qualname`` that refers to a function or class, or None."""
+    if value is type(None) or value is ... or value is NotImplemented:  # which have no usable name
         return f"builtins:{getattr(value, '__name__', value)}"
     module, name = names_of(value)
     homes = (*_HOMES.get(module.partition(".")[0], ()), module)
@@ -88,10 +88,10 @@ def name_of(value: Any) -> str | None:
 
 
 class PortableReader:
-    """Reads static values; the `opaque` ones are listed with their paths.
+    """Converts static values to JSON; the `opaque` ones are listed with their paths.
 
-    The members of a set come as a loop meets them if `in_order`, and otherwise in the order of
-    their JSON, which does not depend on hashes.
+    The members of a set are in iteration order if `in_order`, and otherwise sorted by their JSON,
+    which does not depend on hashes.
     """
 
     def __init__(self, *, in_order: bool = False) -> None:
@@ -100,9 +100,9 @@ class PortableReader:
         self._containing: set[int] = set()
 
     def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:  # noqa: ARG002
-        """Return the JSON of `value`, which stands at `path`; opaque if it is nested too deeply.
+        """Return the JSON of `value` at `path`; opaque if it is nested too deeply.
 
-        A reader for digests has more to say of what a key compares by content.
+        The reader for digests adds what a key compares by content.
         """
         try:
             return self._read(value, path)
@@ -110,7 +110,7 @@ class PortableReader:
             return self._opaque(value, path)
 
     def class_name(self, cls: type) -> str:
-        """Return the name of a class that is met."""
+        """Return the name of a class, as JSON has it."""
         return class_name(cls)
 
     def _read(self, value: Any, path: str) -> Json:
@@ -139,7 +139,7 @@ class PortableReader:
         if typing.get_origin(value) in (
             typing.Union,
             types.UnionType,
-        ):  # equal in any order, and in both spellings
+        ):  # equal in any order and either spelling
             members = [(f"[{member}]", member) for member in typing.get_args(value)]
             found = sorted(self._read_all(members, path), key=dump)
             return {"class": "typing:Union", "parts": found}
@@ -155,7 +155,7 @@ class PortableReader:
         return [self._read(value, path + step) for step, value in parts]
 
     def _by_step(self, name: str, parts: Sequence[Part], path: str) -> Json:
-        """Return the JSON of a class and its parts, but for those that are absent."""
+        """Return the JSON of a class and its parts, without missing ones."""
         parts = [part for part in parts if part[1] is not MISSING]
         found, steps = self._read_all(parts, path), [step for step, _ in parts]
         is_distinct = len(set(steps)) == len(steps) and steps != [""]
@@ -163,12 +163,12 @@ class PortableReader:
         return {"class": name, "parts": by_step if is_distinct else found}
 
     def _parts(self, value: Any, path: str) -> Json:
-        """Return the JSON of what consists of parts: those of its kind, and its attributes."""
+        """Return the JSON of a value by its parts: those of its kind, and its attributes."""
         name, kind = self.class_name(type(value)), kind_of(value)
         base, attributes = kind.attributes or (kind, lambda _: ())
         try:
             content, parts = _content_and_parts(base, value)
-        except Exception:  # noqa: BLE001  # an array that was deleted, a zone read from a file
+        except Exception:  # noqa: BLE001  # a deleted array, a time zone read from a file
             return self._opaque(value, path)
         says_all = base.name == "object" and content
         own = [
@@ -178,14 +178,14 @@ class PortableReader:
         ]
         if base.name in _CONTAINERS and content:
             return self._container(name, base, content, [*parts, *own], path)
-        if len(content) > 1:  # which is in a list, with attributes by name
+        if len(content) > 1:  # then it is a list, with the names of attributes
             content = (*content, *(step for step, _ in own))
         return self._by_step(name, [*(("", item) for item in content), *parts, *own], path)
 
     def _container(
         self, name: str, kind: Kind, content: Content, parts: list[Part], path: str
     ) -> Json:
-        """Return the JSON of a container: a builtin one, or one that has the items of that."""
+        """Return the JSON of a builtin container, or of one that has the items of a builtin."""
         count, *limit = content
         builtin = {"deque": "list", "mapping": "dict"}.get(kind.name, kind.name)
         end = 2 * count if builtin == "dict" else count
@@ -202,29 +202,29 @@ class PortableReader:
         return {"class": name, "parts": {"": items, **rest["parts"]}}
 
     def method(self, value: Any, path: str) -> Json:
-        """Return a bound method's receiver and name."""
+        """Return the JSON of a bound method: its receiver and its name."""
         name = getattr(value, "__name__", "")
         if getattr(value.__self__, name, None) != value:
             return self._opaque(value, path)
         return self._by_step("method", [(".__self__", value.__self__), (".__name__", name)], path)
 
     def named(self, value: Any, path: str) -> Json:
-        """Return the name that leads to a function, class or module."""
+        """Return the name that refers to a function, class or module."""
         name = value.__name__ if isinstance(value, types.ModuleType) else name_of(value)
         return self._opaque(value, path) if name is None else {"class": "name", "parts": [name]}
 
     def member(self, value: enum.Enum, path: str) -> Json:
-        """Return the names of a member of an enum, or of the flags that are combined in it."""
+        """Return the name of an enum member, or the names of the flags combined in it."""
         cls, names = self.class_name(type(value)), cast("str | None", value._name_)
         if names is None:  # a combination of flags that has no name
             return {"class": cls, "parts": [self._read(value._value_, f"{path}.value")]}
         return {"class": "name", "parts": [f"{cls}.{name}" for name in names.split("|")]}
 
     def _pickled(self, value: Any, path: str) -> Json:
-        """Return what an object with its own ``==`` is pickled as: so its class describes it."""
+        """Return the JSON of an object with its own ``==`` from what its class pickles."""
         cls: type = type(value)
         name = self.class_name(cls)
-        is_tree = is_tree_node(cls)  # a module of equinox, whose fields are all
+        is_tree = is_tree_node(cls)  # such as an equinox module, which consists of its fields
         if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
             parts = [(f".{field}", getattr(value, field, MISSING)) for field in compared]
@@ -232,20 +232,20 @@ class PortableReader:
         try:
             reduce = copyreg.dispatch_table.get(cls)
             reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
+        except Exception:  # noqa: BLE001  # a class that cannot be pickled may raise anything
             return self._opaque(value, path)
-        if isinstance(reduced, str):  # a name, to which `name_of` found no way
+        if isinstance(reduced, str):  # a name that `name_of` could not resolve
             return self._opaque(value, path)
         function, arguments, *rest = reduced
         state, *items = (*rest, None, None, None)[:3]
-        if isinstance(state, dict):  # by name: the order in which they were set does not count
+        if isinstance(state, dict):  # sorted: the order of assignment does not count
             names = sorted(state, key=str)
             state = {key: state[key] for key in names if not _keeps_hash(value, key, state[key])}
         recipe = (function, tuple(arguments), state, *(part and tuple(part) for part in items))
         return {"class": name, "parts": self._read(recipe, path)["parts"]}
 
     def _opaque(self, value: Any, path: str) -> Json:
-        """Note that a value has no description; return its type."""
+        """List a value as opaque, and return the JSON of its type."""
         self.opaque.append((path, value))
         module, name = names_of(value)
         names = [f"{module}:{name}"] if name else []
@@ -253,12 +253,12 @@ class PortableReader:
 
 
 def _keeps_hash(value: Any, name: object, item: object) -> bool:
-    """Return whether an attribute is the hash of its object, which is another in each process."""
+    """Return whether an attribute is the hash of its object, which differs between processes."""
     if type(item) is not int or type(name) is not str or record_fields(type(value)) is not None:
         return False
     try:
         return re.fullmatch(r"_\w*hash|_h", name) is not None and item == hash(value)
-    except Exception:  # noqa: BLE001  # a hash of the user's
+    except Exception:  # noqa: BLE001  # a user's `__hash__`
         return False
 
 
@@ -291,16 +291,16 @@ def _zone(value: zoneinfo.ZoneInfo) -> tuple[Any, ...]:
 
 
 def _dtype(value: np.dtype[Any]) -> tuple[str, ...] | None:
-    """Return the repr of a dtype that has no parts."""
+    """Return the repr of a dtype without parts; None for others."""
     if (value.metadata, value.names, value.subdtype) != (None, None, None):
         return None
-    # Two types of integers may have one size, and so one repr.
+    # Two integer types may have the same size, and so the same repr.
     is_usual = value.kind not in "iu" or np.dtype(value.name).char == value.char
     return (repr(value),) if is_usual else (repr(value), value.char)
 
 
 _READABLE: Final[dict[type, Callable[[Any], tuple[Any, ...] | None]]] = {
-    # By their own names where what is inside, or is pickled, differs from version to version.
+    # Read through public names if the internals, or the pickled form, differ between versions.
     jax.Array: _jax_array,
     pathlib.PurePath: lambda value: (str(value),),
     zoneinfo.ZoneInfo: _zone,
@@ -317,11 +317,11 @@ _READABLE: Final[dict[type, Callable[[Any], tuple[Any, ...] | None]]] = {
     complex: lambda value: (value.real, value.imag),
     decimal.Decimal: lambda value: (decimal.Decimal.__str__(value),),
 }
-"""What says as much as the content and parts of a kind, and is readable."""
+"""Readable contents that say as much as the content and parts of a kind."""
 
 
 def _content_and_parts(kind: Kind, value: Any) -> tuple[Content, list[Part]]:
-    """Return the content and the parts of a kind, readable where that says the same."""
+    """Return the content and parts of a value, in readable form where that is equivalent."""
     if kind.name == "partial":
         return (), list(zip((".func", ".args", ".keywords"), of_partial(value), strict=True))
     for base, read in _READABLE.items():
@@ -337,14 +337,14 @@ _NAMED: Final = (type, types.FunctionType, types.ModuleType, type(...), type(Not
 _OF_PARTS: Final = (
     *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, *_READABLE),
 )
-"""Classes, next to those that keys compare by parts, whose parts say all."""
+"""Classes that their parts describe completely, besides those that keys compare by parts."""
 
 _CONTAINERS: Final = {"tuple", "list", "deque", "set", "frozenset", "dict", "mapping"}
 """The kinds whose content begins with the number of their items."""
 
 
 def by_step(value: Json) -> dict[str, Json]:
-    """Return the parts of JSON by the steps to them; none if it has to be seen as a whole."""
+    """Return the parts of JSON by the steps to them; empty if it cannot be divided."""
     match value:
         case {"class": _, "parts": dict(parts)}:
             return parts
@@ -358,7 +358,7 @@ def by_step(value: Json) -> dict[str, Json]:
 
 
 def in_one_order(value: Json) -> Json:
-    """Return JSON in which the members of sets have one order."""
+    """Return JSON with the members of sets sorted."""
     if isinstance(value, list):
         return [in_one_order(each) for each in value]
     if not isinstance(value, dict):
@@ -369,7 +369,7 @@ def in_one_order(value: Json) -> Json:
 
 
 def format_json(value: Json) -> str:
-    """Return JSON of a static as it would be written in Python, or nearly so."""
+    """Return the JSON of a static roughly as it would be written in Python."""
     match value:
         case {"class": "float" | "int" | "bytes" | "numpy:dtype", "parts": [text]}:
             return str(text)

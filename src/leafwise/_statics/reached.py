@@ -1,9 +1,9 @@
-"""What can be reached through static values, and whether it changed.
+"""What can be reached through static values, and whether it has changed.
 
-A key compares a function, and an object without ``==``, by identity. This covers what is
-inside: closures, defaults, partial arguments, receivers, attributes. It serves two ends:
-a tracer hidden there is refused at construction, and `leafwise.debug.check_statics`
-compares what is there now with what was there when the key was made.
+A key compares functions, and objects without ``==``, by identity. This module reads what is inside:
+closures, defaults, partial arguments, receivers, attributes. It has two uses: a tracer hidden there
+is rejected at construction, and `leafwise.debug.check_statics` compares what is there now with what
+was there when the key was made.
 """
 
 from collections import Counter, deque
@@ -36,23 +36,23 @@ MOST_BYTES: Final = 1 << 16
 """Arrays up to this size are compared by content."""
 
 _CLOSED: Final = MACHINERY | {"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref"}
-"""Objects of these packages' own classes are not entered, but for functions that they wrap."""
+"""Instances of these packages' classes are not entered, except for functions that they wrap."""
 
 
 class Entry(NamedTuple):
-    """What was at one path: a token, equal if nothing has changed, and what a message shows."""
+    """What was at one path: a token, equal if nothing has changed, and the value for messages."""
 
     token: object
     shown: object
 
 
 def reached(values: Iterable[Part]) -> dict[str, Entry]:
-    """Return what can be reached from values, by path: near things first.
+    """Return what can be reached from values, by path, in breadth-first order.
 
-    Of a large object graph, what lies beyond `_MOST_ENTRIES` is not checked.
+    In a large object graph, only the first `_MOST_ENTRIES` are checked.
 
     Raises:
-        StaticFieldError: There is a tracer among it.
+        StaticFieldError: A tracer can be reached.
     """
     pending = deque(values)
     entries: dict[str, Entry] = {}
@@ -83,7 +83,7 @@ _MOST_ENTRIES: Final = 2_000
 def change_between(
     before: Mapping[str, Entry], now: Mapping[str, Entry], passed: Container[str] = ()
 ) -> tuple[str, str] | None:
-    """Return the path and the description of the first difference, in no `passed` field."""
+    """Return the path and description of the first difference outside `passed` fields, or None."""
     for path, was in before.items():
         found = now.get(path, _GONE)
         if found.token != was.token and not (passed and field_of(path) in passed):
@@ -108,7 +108,7 @@ def _identity(value: Any) -> object:
 
 
 def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) -> Entry:
-    """Return what an object is, apart from its parts."""
+    """Return the entry of an object, apart from its parts."""
     token = ById(type(value)), content
     if kind.name in ("set", "frozenset"):
         members = Counter(_identity(part) for _, part in parts)
@@ -119,21 +119,21 @@ def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) 
     if kind.name in ("list", "tuple", "deque"):
         return Entry(token, Verbatim(f"{content[0]} items"))
     if kind.name == "object" and not compares_by_identity(type(value)):
-        # It may fill caches; an object without an == of its own may not grow at all.
+        # It may fill caches; an object without its own == may not gain any attribute.
         return Entry(ById(type(value)), value)
     is_open = kind.name in ("array", "buffer", "void")
     return Entry(token, Verbatim(shorten(value, 60)) if is_open else value)
 
 
 def _look_at(value: Any, kind: Kind) -> tuple[Entry, list[Part]]:
-    """Return what an object is, and the parts of it that are the user's."""
+    """Return the entry of an object, and the parts of it to be entered."""
     itself = Entry(ById(value), value)
     try:
         if _is_closed(value, kind):
             return itself, _functions_in(value)
         content, parts = kind.read(value)
         return _entry(value, kind, content, parts), parts
-    except Exception:  # noqa: BLE001  # of its own code, which no key asks here
+    except Exception:  # noqa: BLE001  # raised by its own code, which keys do not call
         return itself, []
 
 
@@ -150,7 +150,7 @@ def _is_closed(value: Any, kind: Kind) -> bool:
 
 
 def _functions_in(value: Any) -> list[Part]:
-    """Return the functions that `jax.jit`, `jax.custom_vjp` and the like were given."""
+    """Return the functions that `jax.jit`, `jax.custom_vjp` and the like have wrapped."""
     if not is_callable(value) or is_of_package(value):
         return []
     names = {id(item): name for name, item in reversed(own_attributes(value).items())}

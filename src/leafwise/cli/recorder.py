@@ -34,7 +34,7 @@ from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._display.report import EventRecord, SiteRecord, StaleCaptureRecord, to_json
 from leafwise._jax.compat import left_out, shows_no_reasons
-from leafwise._jax.context import make_context
+from leafwise._jax.context import install_trace_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit.audit import Audit
@@ -128,7 +128,7 @@ class Recorder(CaptureChecks):
     def start(self) -> None:
         """Begin: from now on each call of a jitted function is compared with earlier ones."""
         namespace: Any = jax
-        make_context()  # before the script has compiled anything
+        install_trace_context()  # before the script has compiled anything
         follow_functions(on=True)
         if self._checks_calls:
             namespace.jit = self._checked_jit()

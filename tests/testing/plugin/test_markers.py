@@ -241,7 +241,7 @@ def test_markers_are_registered(project: Project) -> None:
     """`--strict-markers` knows the markers, and `--markers` explains them."""
     result = project.run("--markers")
     budget = "@pytest.mark.leafwise_budget(traces=None, compiles=None, of=None)"
-    result.stdout.fnmatch_lines([f"{budget}: allow so many traces and compiles in a test*"])
+    result.stdout.fnmatch_lines([f"{budget}: limit the traces and compiles in a test*"])
     result.stdout.fnmatch_lines(["@pytest.mark.leafwise: *"])
     tests = "@pytest.mark.leafwise_budget(traces=9)\ndef test_it(): pass"
     project.test(tests, "--strict-markers", "-Werror").assert_outcomes(passed=1)
