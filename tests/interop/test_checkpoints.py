@@ -270,7 +270,7 @@ def test_what_an_older_class_has_saved(lib: Library, path: Path) -> None:
 WRONG_NAMES = {
     "not saved": ({"['c']": "['d']"}, r"renamed has \"\['c'\]\", which was not saved\n  saved: "),
     "no class": ({"models:Old": "models:New"}, "renamed has 'models:Old', which was not saved"),
-    "taken": ({"['a']": "['b']"}, r"saved: renamed leads from .* to \"\['b'\]\""),
+    "taken": ({"['a']": "['b']"}, r"saved: renamed maps both .* to \"\['b'\]\""),
 }
 
 
@@ -312,13 +312,13 @@ def deleted() -> Any:
     return array
 
 
-NO_ARRAY, NO_WORDS = "no arrays like this one", "no description that another process could compare"
+NO_ARRAY, NO_WORDS = "arrays like this one", "no description that another process could compare"
 BAD_LEAVES: dict[str, tuple[Callable[[], Any], str]] = {
     "abstract": (lambda: jax.ShapeDtypeStruct((2,), "f4"), "abstract"),
     "deleted": (deleted, "deleted or donated"),
     "text": (lambda: np.array(["a"]), NO_ARRAY),
     "masked": (lambda: np.ma.masked_array([1.0], [True]), NO_ARRAY),
-    "huge": (lambda: 2**70, "does not fit into 64 bits"),
+    "huge": (lambda: 2**70, "does not fit in 64 bits"),
     "lambda": (lambda: lambda: 1, NO_WORDS),
     "object()": (object, NO_WORDS),
 }

@@ -135,7 +135,7 @@ def test_statics_can_be_left_out() -> None:
 WRONG: list[tuple[Any, str]] = [
     ({"w": 1}, "Layer.b: saved nothing, target a field"),
     ({"w": 1, "b": 2, "bias": 3}, "Layer.bias: saved a field, target nothing"),
-    ([1, 2], "Layer: a state dict of it has the keys w, b"),
+    ([1, 2], "Layer: its state dict has the keys w, b"),
     ({"w": 1, "b": 2, "__leafwise__": {".act": {'"relu"': {}}}}, "Layer.depth: saved nothing"),
 ]
 

@@ -67,7 +67,7 @@ def test_exact_numbers() -> None:
         call_it(step)
     with (
         pytest.raises(
-            lw.errors.RetraceError, match=r"^under budget: 0 traces, exactly 1 wanted\nSee "
+            lw.errors.RetraceError, match=r"^under budget: 0 traces, exactly 1 expected\nSee "
         ) as caught,
         lw.budget(traces=1, exact=True, eager=False),
     ):
@@ -76,7 +76,7 @@ def test_exact_numbers() -> None:
     with (
         pytest.raises(
             lw.errors.RetraceError,
-            match=r"^over budget: 1 trace, exactly 2 wanted; 1 compile, exactly 0 wanted\n"
+            match=r"^over budget: 1 trace, exactly 2 expected; 1 compile, exactly 0 expected\n"
             r"  trace and compile of step from ",
         ),
         lw.budget(traces=2, compiles=0, exact=True, eager=False),
@@ -120,7 +120,7 @@ def test_every_kind_has_the_reason(kind: str) -> None:
             call_it(step)
         text, reasons = str(caught.value), len(caught.value.explanations)
         assert ("x: shape (3,) -> (4,)" in text) == (jit is lw.jit) == (reasons > 0)
-        assert ("for the reason: `lw.jit`" in text) == (jit is jax.jit)
+        assert ("for the reason, use `lw.jit`" in text) == (jit is jax.jit)
 
 
 def test_the_error_can_be_pickled() -> None:

@@ -1,6 +1,6 @@
-"""What a function reads from outside its arguments, and what becomes of that.
+"""What a function reads from outside its arguments, and how a change of that is detected.
 
-Start with `reads.reads_of`: from the code that ran, which `observe` notes, it makes the list of the
-`places` that this code reads. `reads.Current` is what is there now; `check` says what each value
-consists of, and makes the code that asks at each call whether it still does.
+Start with `reads.reads_of`: from the code that ran, as recorded by `observe`, it lists the `places`
+that this code reads. `reads.Current` holds their current values; `check` describes the parts of
+each value, and generates the code that checks at each call whether they have changed.
 """

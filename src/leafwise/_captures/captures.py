@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from leafwise._captures.observe import observing
-from leafwise._captures.places import GONE, BoundIn
+from leafwise._captures.places import DEAD, BoundIn
 from leafwise._captures.reads import Read, reachable, reads_of
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
 from leafwise._display.report import CaptureRecord, CapturesRecord
@@ -31,9 +31,9 @@ class CapturedAt(NamedTuple):
 
     Attributes:
         holder: What kind of place it is bound in.
-        owner: What that is: a file, a function, a class.
+        owner: The file, function or class that has it.
         file: The file of the first read.
-        line: The line of the first read, from 1; 0 if that is not known.
+        line: The line of the first read, from 1; 0 if unknown.
         function: The function that reads it.
     """
 
@@ -60,10 +60,10 @@ class Capture:
         where: Where it is bound, and where it is first read.
         treatment: How JAX treats it.
         value: The current value; None if nothing is bound.
-        leaves: What a container or an object holds that gets into the program, or is called:
-            each with its path and its own treatment. Empty for everything else.
+        leaves: The leaves of a container or an object that enter the program or are called, each
+            with its path and its own treatment. Empty for any other value.
         is_bound: Whether there is a value. A name may be bound later.
-        arrays: The identity and the bytes of each array in it that gets into the program.
+        arrays: The id and the size in bytes of each array in it that enters the program.
     """
 
     name: str
@@ -76,12 +76,12 @@ class Capture:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of these arrays."""
+        """The total size of these arrays in bytes."""
         return sum(nbytes for _, nbytes in self.arrays)
 
     @property
     def summary(self) -> str:
-        """The value in a few words, without running a ``__repr__`` of the user's."""
+        """A short description of the value; no user-defined ``__repr__`` runs."""
         value, kind = self.value, type(self.value).__name__
         if not self.is_bound:
             return "not bound"
@@ -102,7 +102,7 @@ class Capture:
 
 
 class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has attributes
-    """The captures of a function; as text a table.
+    """The captures of a function; `str` returns a table.
 
     Attributes:
         function: The name of the function.
@@ -116,17 +116,17 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
         return self
 
     def own(self) -> "Captures":
-        """Return what the user's own code reads, without that of packages and of generated code."""
+        """Return the captures that user code reads, not those of packages and generated code."""
         items = (capture for capture in self if is_users_file(capture.where.file))
         return Captures(items, self.function)
 
     @property
     def total_nbytes(self) -> int:
-        """The bytes of all captured arrays, of each array once."""
+        """The size of all captured arrays in bytes, counting each array once."""
         return sum(dict(pair for each in self for pair in each.arrays).values())
 
     def record(self) -> CapturesRecord:
-        """Return it as text and numbers."""
+        """Return the captures as text and numbers."""
         captures = [
             CaptureRecord(
                 capture.name,
@@ -140,11 +140,11 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
         return CapturesRecord(self.function, self.total_nbytes, captures)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which `json.dumps` takes."""
+        """Return the captures as plain values that `json.dumps` accepts."""
         return dataclasses.asdict(self.record())
 
     def __str__(self) -> str:
-        """Return a table, a line for each capture; what belongs to packages is one line."""
+        """Return a table with a line for each capture; those of packages share one line."""
         return "\n".join(captures_lines(self.record()))
 
     __repr__ = __str__
@@ -153,22 +153,22 @@ class Captures(ShownAsText, tuple[Capture, ...]):  # noqa: SLOT001  # it has att
 def captures(fn: Callable[..., Any], *args: Any) -> Captures:
     """List what a function reads from outside its arguments, and how JAX treats it.
 
-    JAX reads these values when it traces the function, and never again. With arguments the function
-    is traced, and what the user's own functions that run read is listed. Without, nothing is run:
-    the code is read, of the function and of the functions and methods that it names, through
-    wrappers (`jax.jit`, `functools.wraps`), partials, bound methods and callable objects.
+    JAX reads these values when it traces the function, and never again. With arguments, the
+    function is traced, and all reads of user functions that run are listed. Without them, nothing
+    runs: the code of the function and of the functions and methods that it names is analyzed,
+    through wrappers (`jax.jit`, `functools.wraps`), partials, bound methods and callable objects.
 
-    A value is a capture as far as the code spells the way to it: ``config.rate``,
-    ``config['rate']``. One that is used whole is a capture as a whole. Names that the code makes
-    up (``globals()[name]``, ``getattr(self, name)``) cannot be seen.
+    A capture is the longest path that the code spells out: ``config.rate``, ``config['rate']``. An
+    object that is used as a whole is one capture. Names computed at run time (``globals()[name]``,
+    ``getattr(self, name)``) are not seen.
 
     Args:
-        fn: Anything callable.
+        fn: Any callable.
         *args: The arguments of a call, as `jax.eval_shape` takes them.
 
     Returns:
-        The captures: first those of `fn` itself, then those of the functions that it names,
-        each place once, in the order of the code. Its text is a table.
+        The captures: first those of `fn` itself, then those of the functions that it names, each
+        place once, in the order of the code. `print` shows them as a table.
 
     Raises:
         TypeError: `fn` is not callable.
@@ -180,7 +180,7 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
     """
     if not callable(fn):
         raise TypeError(
-            f"captures takes a function, or anything else that is callable, got {got(fn)}\n"
+            f"captures takes a function or another callable, got {got(fn)}\n"
             f"  fix: print(lw.captures(step))"
         )
     if not args:
@@ -191,9 +191,9 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
 
 
 def captures_of(fn: Callable[..., Any], reads: Iterable[Read]) -> Captures:
-    """Return what is in some places that a function reads."""
+    """Return the captures of a function: the current values of the places that it reads."""
     shown = [read for read in reads if not (read.place.is_member or read.itself)]
-    items = [_capture(read) for read in shown if read.place.read() is not GONE]
+    items = [_capture(read) for read in shown if read.place.read() is not DEAD]
     return Captures(items, name_of(fn))
 
 
@@ -223,7 +223,7 @@ def _capture(read: Read) -> Capture:
 
 
 def _captured_at(read: Read) -> CapturedAt:
-    """Return where a read is bound and read."""
+    """Return where the value of a read is bound, and where it is read."""
     place, code = read.place, read.code
     owner, file = place.owner(), "" if code is None else code.co_filename
     function, holder = read.reader.rpartition("<locals>.")[2], ""

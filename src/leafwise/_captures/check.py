@@ -1,8 +1,8 @@
-"""The check of a capture: what its value consists of, and code that asks whether it still does.
+"""The check of a capture: the parts of its value, and code that tests whether they changed.
 
-It is a fold over the table of kinds (`leafwise._objects.parts`). Nothing large is kept alive: of an
-array or an object there is a weak reference, of what can change in place the content, up to a
-size. No ``==`` of the user's runs.
+It is a fold over the table of kinds (`leafwise._objects.parts`). Nothing large is kept alive:
+arrays and objects are held by weak references, and mutable values are compared by content, up to a
+size. No user-defined ``==`` runs.
 """
 
 import contextlib
@@ -52,8 +52,8 @@ from leafwise._objects.parts import Kind, kind_of
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import describe_array, shorten
 
-# What is larger is compared by identity: a NumPy array or a buffer, a container, an object, and
-# the containers and objects of a value after so many.
+# Anything larger is compared by identity: a NumPy array or a buffer, a container, an object, and
+# the containers and objects of a value beyond the last limit.
 MOST_BYTES: Final = 1 << 10
 MOST_ITEMS: Final = 32
 _MOST_ATTRIBUTES: Final = 128
@@ -71,25 +71,25 @@ class Held(NamedTuple):
     variable: str = ""
 
     def __str__(self) -> str:
-        """Return it as a part of a path."""
+        """Return the step as part of a path."""
         return self.text
 
 
 Path: TypeAlias = tuple[str | Held, ...]
-"""The way to a part of a value: ``(".layers", "[0]")``; empty for the value itself."""
+"""The path to a part of a value: ``(".layers", "[0]")``; empty for the value itself."""
 
 
 @dataclasses.dataclass(slots=True, unsafe_hash=True)  # a frozen one takes three times as long
 class PartToken:
-    """One part of a value, without its own parts: equal if it cannot be distinguished."""
+    """One part of a value, without its own parts; indistinguishable parts have equal tokens."""
 
     key: Any
     shown: Any = dataclasses.field(compare=False)
-    """A value that never changes, which it keeps; of any other a text, `Verbatim`."""
+    """The value itself if it never changes; otherwise its text, as `Verbatim`."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is a small value that never changes."""
+        """Whether the part is a small immutable value."""
         return not isinstance(self.shown, Verbatim)
 
     @property
@@ -105,9 +105,9 @@ Account: TypeAlias = dict[Path, PartToken]
 
 
 class ByWeakId:
-    """An object that is equal to itself alone, and is not kept alive; a container with its size.
+    """The identity of an object, which is not kept alive; for a container, also its size.
 
-    Of one that takes no weak references, the address is compared.
+    Objects that do not support weak references are compared by address.
     """
 
     __slots__ = ("_place", "find")
@@ -126,14 +126,14 @@ class ByWeakId:
         return hash(self._place)
 
     def term(self, at: str, names: Names) -> str:
-        """Return the expression that is true of this object alone."""
+        """Return an expression that is true only for this object."""
         if self.find is not None:
             return f"{names.of('ref', self.find)}() is {at} is not None"
         return f"{names.of('place_of', _place_of)}({at}) == {names.of('place', self._place)}"
 
 
 def _place_of(value: Any) -> tuple[int, type[Any], int]:
-    kind = type(value)  # an object may say another thing to `isinstance`, or raise
+    kind = type(value)  # an object may deceive `isinstance`, or raise
     return id(value), kind, len(value) if issubclass(kind, list | dict | set) else 0
 
 
@@ -142,13 +142,13 @@ def _text_of(kind: type) -> Verbatim:
 
 
 def _token_of_array(value: Any) -> PartToken:
-    """Return the token of a JAX array: its type and content, if that is small and can be had."""
+    """Return the token of a JAX array: its type, and its content if that is small and available."""
     text = Verbatim(describe_array(value))
     try:
         if value.nbytes > MOST_BYTES or not value.is_fully_addressable or value.is_deleted():
             return PartToken(ByWeakId(value), text)
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
-        with jax.ensure_compile_time_eval():  # also of a key, in a trace
+        with jax.ensure_compile_time_eval():  # also for a key in a trace
             content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
     except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
         return PartToken(ByWeakId(value), text)
@@ -156,15 +156,15 @@ def _token_of_array(value: Any) -> PartToken:
 
 
 class Grade(IntEnum):
-    """How much the identity of a value says."""
+    """What the identity of a value guarantees."""
 
     CHANGING = 0  # it may change in place
-    FIXED = 1  # it is the same as long as it is the same object
-    LIGHT = 2  # so, and it keeps no array alive
+    FIXED = 1  # the same object always has the same value
+    LIGHT = 2  # likewise, and it keeps no array alive
 
 
 class Checked(NamedTuple):
-    """What a value consists of, and expressions that are all true as long as it does."""
+    """The parts of a value, and expressions that are all true while they are unchanged."""
 
     token: PartToken
     parts: "_Parts"
@@ -172,12 +172,12 @@ class Checked(NamedTuple):
     grade: Grade = Grade.CHANGING
 
     def account(self) -> Account:
-        """Return all parts, by path."""
+        """Return the tokens of all parts by path."""
         account: Account = {}
         todo: list[tuple[Path, Checked]] = [((), self)]
         while todo:
             path, checked = todo.pop()
-            while path in account:  # two items of a set with one text
+            while path in account:  # two items of a set with the same text
                 path = *path[:-1], f"{path[-1]}'"
             account[path] = checked.token
             todo += [((*path, step), part) for step, part in reversed(checked.parts)]
@@ -188,9 +188,9 @@ _Parts: TypeAlias = Sequence[tuple[str | Held, Checked]]
 
 
 class CheckFold:
-    """Checks one value, and what is inside it: what is large, or shows no content, by identity.
+    """Checks one value and its parts; those that are large or opaque by identity.
 
-    Of a plain object of the user's the attributes count that have one of the words; all if empty.
+    For a plain object of a user's class, only attributes named in `words` count; all if empty.
     """
 
     def __init__(self, names: Names, words: frozenset[str] = frozenset()) -> None:
@@ -200,20 +200,20 @@ class CheckFold:
         self._met: dict[int, tuple[int, Any, Grade]] = {}
 
     def check(self, value: Any, at: str) -> Checked:
-        """Check a value, or a part of it, that an expression reads; it is used once."""
+        """Check a value or a part of it; `at` is an expression that reads it, and is used once."""
         kind: Any = type(value)
         if kind in _PLAIN:
             return self._exact((kind, *kind_of(value).content(value)), value, at)
-        # One object in two places is not the same as two equal ones: code may ask `a is b`.
+        # One object in two places is not the same as two equal ones: code may test `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
             number, _, grade = self._met[id(value)]
             again = PartToken(("again", number), _text_of(kind))
             return self.same(value, at, again, grade=grade)
         number = len(self._met)
-        self._met[id(value)] = number, value, Grade.FIXED  # so that the id is not used again
+        self._met[id(value)] = number, value, Grade.FIXED  # so that the id is not reused
         try:
             checked = self._by_kind(kind, value, at)
-        except Exception:  # noqa: BLE001  # it is too large, or the user's own code
+        except Exception:  # noqa: BLE001  # too large, or user code that raises
             return self.same(value, at)
         self._met[id(value)] = number, value, max(checked.grade, Grade.FIXED)
         return checked
@@ -235,7 +235,7 @@ class CheckFold:
         return Checked(token, parts, [term], grade)
 
     def _exact(self, key: Any, value: Any, at: str) -> Checked:
-        """Check a small value that never changes, which is kept."""
+        """Check a small immutable value, which is kept alive."""
         term = f"{at} is {self._names.of('value', value)}"
         return Checked(PartToken(key, value), (), [term], Grade.LIGHT)
 
@@ -252,7 +252,7 @@ class CheckFold:
             return self._namespace(value, at)
         if kind is types.FunctionType:  # def act(x): ...
             return self._function(value, at)
-        is_partial = is_a(value, functools.partial)  # which may have the name of another one
+        is_partial = is_a(value, functools.partial)  # which may have another's `__wrapped__`
         if callable(value) and not is_partial and (wrapped := wrapped_by(value)) is not None:
             return self._wrapper(value, wrapped, at)  # jax.vmap(act)
         table, is_hidden = kind_of(value), has_hidden_state(kind)
@@ -261,13 +261,13 @@ class CheckFold:
         return self._by_table(value, table, at)
 
     def _enter(self, size: int = 0, most: int = 0) -> None:
-        """Raise if a value is large, or there is no room for a further one with parts."""
+        """Raise if a value is too large, or the budget for values with parts is used up."""
         if size > most or self._room <= 0:
             raise OverflowError
         self._room -= 1
 
     def _by_table(self, value: Any, table: Kind, at: str) -> Checked:
-        """Check a value by its content and its parts, as the table of kinds has them."""
+        """Check a value by its content and its parts, as listed in the table of kinds."""
         if table.name in ("array", "buffer"):
             self._enter(memoryview(value).nbytes, MOST_BYTES)
         else:
@@ -301,7 +301,7 @@ class CheckFold:
         if table.name == "array" and is_small:
             token = PartToken((*key, *map(_key, parts)), np.array(value))
             return Checked(token, (), [*terms, *_terms(parts)])
-        # Of a key there is nothing to say but which it is.
+        # A dict's keys belong to its token: another key is a change of the dict.
         keys = [part for part in parts if part[0].startswith(" key ")]
         named = [part for part in parts if not part[0].startswith(" key ")]
         token = PartToken((*key, *map(_key, keys)), _text_of(kind))
@@ -311,7 +311,7 @@ class CheckFold:
         return Checked(token, named, [*terms, *_terms(parts)], grade)
 
     def _with_terms(self, value: Any, at: str, one: str, checked: Checked) -> Checked:
-        """Check that a value is the same object, and some of what is read of it by a name."""
+        """Check that a value is the same object, and that the terms about its parts are true."""
         token, parts, terms, grade = checked
         if not terms:
             return self.same(value, at, token, parts, grade)
@@ -319,7 +319,7 @@ class CheckFold:
         return Checked(token, parts, [*itself.terms, *terms])
 
     def _function(self, value: types.FunctionType, at: str) -> Checked:
-        """Check a function; one of a package is the same as long as it is one object."""
+        """Check a function; one from a package is compared by identity."""
         code, names, one = value.__code__, self._names, self._names.local()
         facts, choice = facts_of(code), registry_of(value)
         if facts.installed and not choice and "<locals>" not in code.co_qualname:
@@ -331,7 +331,7 @@ class CheckFold:
         for name in held.keys() & {*facts.rebinds}:
             held[name] = int_as_float(held[name])
         own = {"__defaults__": value.__defaults__, "__kwdefaults__": value.__kwdefaults__}
-        met, self._met = self._met, dict(self._met)  # no check looks into what it holds
+        met, self._met = self._met, dict(self._met)  # no check reads what it holds
         defaults = [
             (Held(f".{name}"), self.check(each, f"{one}.{name}")) for name, each in own.items()
         ]
@@ -349,11 +349,11 @@ class CheckFold:
         if choice:  # @singledispatch
             terms = _terms(closure)
         elif facts.installed:  # optax.cosine_decay_schedule(0.1, 9)
-            # The user's functions in it, and objects that are called, run: these are read there.
+            # User functions and callable objects in it run, so their reads are observed there.
             is_read = [not callable(each) or _passes_on(each) for each in held.values()]
             terms = _terms(_changing(itertools.compress(closure, is_read)))
         else:
-            # All calls pass on what has no default. IPython puts new code into old functions.
+            # Calls pass each parameter without a default. IPython puts new code into old functions.
             new = {"__code__": code} if "IPython" in sys.modules else {}
             of_all = {**own, **new}.items()
             kept = [(name, each) for name, each in of_all if each is not None]
@@ -363,7 +363,7 @@ class CheckFold:
         return self._with_terms(value, at, one, Checked(token, parts, terms, grade))
 
     def _wrapper(self, value: Any, wrapped: Any, at: str) -> Checked:
-        """Check what a package makes of a function, as `jax.jit` does."""
+        """Check the wrapper that a package makes of a function, as `jax.jit` does."""
         kind, one = type(value), self._names.local()
         parts: _Parts = [(".__wrapped__", self.check(wrapped, f"{one}.__wrapped__"))]
         token = PartToken(_class_key(kind), _text_of(kind))
@@ -371,7 +371,7 @@ class CheckFold:
         return self._with_terms(value, at, one, checked)
 
     def _namespace(self, value: Any, at: str) -> Checked:
-        """Check a class or a module: of one of the user's what the code names."""
+        """Check a class or a module; of a user's, the members that the code names."""
         is_class, one = is_a(value, type), self._names.local()
         name = (value.__module__, value.__qualname__) if is_class else (value.__name__,)
         if is_installed_module(name[0]):
@@ -387,7 +387,7 @@ class CheckFold:
             for each in named
             if not (is_class and _is_descriptor(held[each]))
         ]
-        # A class of the user's is equal to one of the same name and code: a cell is run again.
+        # A user's class equals one of the same name and code: notebook cells are rerun.
         token, terms = PartToken((*name, *codes), Verbatim(f"<{name[-1]}>")), _terms(parts)
         if not is_class and not self._words.isdisjoint({"getattr", "hasattr"}):
             # A setting that is not there yet: getattr(settings, "debug", False).
@@ -395,7 +395,7 @@ class CheckFold:
         return self._with_terms(value, at, one, Checked(token, parts, terms, Grade.LIGHT))
 
     def _object(self, value: Any, table: Kind, at: str) -> Checked:
-        """Check an object: its class and its attributes, if those are all there is to it."""
+        """Check an object by its class and attributes, if it has no other state."""
         kind, names, one = type(value), self._names, self._names.local()
         is_opaque = has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY
         if is_opaque and table.name == "object" and not _is_node(kind):
@@ -409,13 +409,13 @@ class CheckFold:
             parts.append((f".{name}", self.check(held[name], way)))
         token = PartToken(_class_key(kind), _text_of(kind))
         grade = _lowest(parts) if never_changes(kind) else Grade.CHANGING
-        # Of one that takes no weak reference, another one may get the address.
+        # Without a weak reference, a new object may get the same address.
         is_light = grade is Grade.LIGHT and not names.is_weak
         if is_light or (grade is not Grade.CHANGING and ByWeakId(value).find is not None):
-            return self.same(value, at, token, parts, grade)  # of a frozen dataclass
+            return self.same(value, at, token, parts, grade)  # a frozen dataclass
         is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
         if is_hidden or not all(name in own or is_plain(value, name) for name in held):
-            return self.same(value, at, token, parts)  # with properties in the place of attributes
+            return self.same(value, at, token, parts)  # with properties instead of attributes
         terms = [f"{names.of('type', type)}({one} := {at}) is {names.of('kind', kind)}"]
         if is_kept:
             read = names.of("items", in_class(kind, "__dict__").__get__)
@@ -423,9 +423,9 @@ class CheckFold:
         return Checked(token, parts, [*terms, *_terms(parts)], grade)
 
     def _attributes(self, value: Any, table: Kind) -> dict[str, Any]:
-        """Return the attributes of an object that count."""
+        """Return the attributes of an object that are compared."""
         kind, held = type(value), stored_attributes(value)
-        if _is_node(kind):  # the statics of a pytree class of ours lie elsewhere
+        if _is_node(kind):  # a leafwise class stores its statics elsewhere
             fields: Any = dataclasses.fields(cast("Any", kind))
             held = {name: held[name] for name in held if not name.startswith("__")}
             return held | {each.name: getattr(value, each.name, MISSING) for each in fields}
@@ -438,12 +438,12 @@ class CheckFold:
 
 
 def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
-    """Return what a value consists of."""
+    """Return the tokens of all parts of a value by path."""
     return CheckFold(Names(is_weak=True), words).check(value, "value").account()
 
 
 def _key(part: tuple[str | Held, Checked]) -> Any:
-    """Return what is equal for parts that cannot be distinguished."""
+    """Return a key that is equal for indistinguishable parts."""
     _, checked = part
     return tuple(checked.account().items()) if checked.parts else checked.token
 
@@ -466,13 +466,13 @@ def _is_node(kind: type) -> bool:
 
 
 def _class_key(kind: type) -> tuple[Any, ...]:
-    """Return what stands for a class: one of the user's is equal to itself alone."""
+    """Return the key of a class; a user's class is equal only to itself."""
     name = kind.__module__, kind.__qualname__
     return name if is_installed_module(kind.__module__) else (*name, ByWeakId(kind))
 
 
 def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
-    """Return the data that a class of the user's has for its instances, as far as code names it."""
+    """Return the data attributes of a user's class that the code names."""
     own = [base for base in kind.__mro__ if not is_installed_module(base.__module__)]
     names = words.intersection(*[{name for base in own for name in vars(base)}])
     found = {name: in_class(kind, name) for name in names if not name.startswith("__")}
@@ -480,7 +480,7 @@ def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
 
 
 def _passes_on(value: Any) -> bool:
-    """Return whether something callable has no code of the user's, but what it calls may have."""
+    """Return whether a callable has no user code itself, but may call some."""
     return is_a(value, functools.partial) or (
         is_a(value, types.FunctionType) and facts_of(value.__code__).installed
     )
@@ -495,27 +495,27 @@ _PLAIN: Final = frozenset(
     {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
 )
 _SINGLE: Final = (np.generic, np.dtype, type, Enum, types.ModuleType)
-"""The types whose values nobody distinguishes from equal ones, or of which none are equal."""
+"""Types whose equal values are interchangeable, or whose values are never equal."""
 _OPAQUE: Final = (Tracer, weakref.ReferenceType, *weakref.ProxyTypes)
 _BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
 _OBJECTS: Final = ("record", "mapping")
-"""The kinds of objects that are read by their attributes, unless they are written in C."""
+"""Kinds of objects that are checked by attribute, unless they are written in C."""
 _SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
 _READ_BY_STEPS: Final = (functools.partial, types.MethodType, BoundMethod)
 _OF_PARTIAL: Final = ("args", "keywords", "__dict__")
 _NEVER_CHANGE: Final = frozenset({"plain", "time", "dtype", "range", "slice"})
 
 
-# The code that asks whether values are as they were.
+# The code that checks whether values are unchanged.
 
 
 def check_function(
     names: Names, terms: list[str], call: Callable[..., Any], otherwise: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function that calls one of two others: the one as long as all terms are true.
+    """Return a function that calls `call` while all terms are true, and `otherwise` if not.
 
     It reads globals and cells by name, as the user's function does: it has the globals of the
-    module, and the user's cells in its closure. Of ``lambda x: f(params, x)``, where
+    module, and the user's cells in its closure. For ``lambda x: f(params, x)``, where
     ``params`` is a dict of two arrays, it is::
 
         def check(*args, **kwargs):
@@ -565,13 +565,13 @@ def _code_of_check(
     filename = _FILE.format(len(terms))
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     code: types.CodeType = compile(source, filename, "exec")
-    for _ in range(2):  # that of `make`, and that of the function that it would make
+    for _ in range(2):  # the code of `make`, then that of `check` inside it
         code = next(inner for inner in code.co_consts if isinstance(inner, types.CodeType))
     return code
 
 
 def describe_value(value: Any) -> str:
-    """Return a value for a message."""
+    """Return a value as text for a message."""
     try:
         if is_a(value, Tracer) or not is_a(value, np.ndarray | jax.Array):
             return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)

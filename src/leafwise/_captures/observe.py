@@ -1,8 +1,8 @@
-"""Which code of the user's runs on this thread, with its functions and arguments.
+"""The user code that runs on this thread, with its functions and arguments.
 
 While JAX traces a function, everything that it calls simply runs. Python reports each function that
-starts: by `sys.monitoring` since 3.12, which turns installed code off, otherwise by a profile
-function, behind which one that was there goes on.
+starts: through `sys.monitoring` since 3.12, switched off for installed code, or through a profile
+function that also calls the one set before it.
 """
 
 import contextlib
@@ -33,32 +33,32 @@ class Run(NamedTuple):
     """One run of a function."""
 
     code: types.CodeType
-    function: Any  # None where Python does not say which one it was
+    function: Any  # None if Python does not show it
     names: dict[str, Any]  # its globals
     given: dict[str, Any]  # its arguments, by parameter
     inside: set[types.CodeType]  # the codes of the runs around it
     chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
-    """Returns what of its code runs."""
+    """Returns the chains in its code that run."""
 
 
 class Observer:
-    """Keeps the frames of the user's code that starts, until it is asked what ran."""
+    """Keeps the frames of user functions that start, until `ran` is called."""
 
     def __init__(self, around: "tuple[Observer, ...]" = ()) -> None:
-        self.around = around  # those of the unfinished traces that this one is a part of
+        self.around = around  # the observers of the unfinished traces around this one
         self._runs: dict[Any, tuple[types.FrameType, Run]] = {}
         self._frames: dict[int, types.CodeType] = {}
 
     def started(self, frame: types.FrameType) -> None:
-        """Note that a function starts."""
+        """Record the start of a function."""
         code, seen = frame.f_code, frame.f_locals
         if len(self._runs) >= _MOST_RUNS or code.co_name == "<module>":
             return
-        if jax.config.jax_check_tracer_leaks:  # which a frame would be
+        if jax.config.jax_check_tracer_leaks:  # a kept frame would be one
             return
         args = {name: seen[name] for name in parameters(code) if name in seen}
         held = [seen[name] for name in code.co_freevars if name in seen]
-        # What is traced is no capture, whichever it is.
+        # A tracer is not a capture: only its type counts.
         key = code, *[id(type(value) if is_a(value, Tracer) else value) for value in args.values()]
         key = *key, *map(id, held)
         if key not in self._runs:
@@ -67,7 +67,7 @@ class Observer:
         self._runs[key][1].inside.update(self._around(frame.f_back))
 
     def _around(self, frame: types.FrameType | None) -> set[types.CodeType]:
-        """Return the codes of the nearest run around a frame, and of those around that."""
+        """Return the codes of the nearest run around a frame, and of the runs around that one."""
         while frame is not None and id(frame) not in self._frames:
             frame = frame.f_back
         if frame is None:
@@ -77,12 +77,12 @@ class Observer:
         return {code}.union(*(run.inside for run in runs))
 
     def ran(self) -> list[Run]:
-        """Return what ran, once all of it has ended; the frames are let go of."""
+        """Return the runs once all have ended, and release their frames."""
         found, self._runs, self._frames = self.so_far(), {}, {}
         return found
 
     def so_far(self) -> list[Run]:
-        """Return what has started."""
+        """Return the runs that have started."""
         runs: list[Run] = []
         for frame, run in self._runs.values():
             behind = filter(inspect.isfunction, gc.get_referents(frame))
@@ -92,12 +92,12 @@ class Observer:
 
 
 def holds_tracers(value: Any) -> bool:
-    """Return whether an object, or a pytree, holds what is traced: it was made for a trace."""
+    """Return whether an object or a pytree holds tracers, so that it was made in a trace."""
     if is_a(value, Tracer | types.ModuleType | types.FunctionType | type):
         return False
     try:
         leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
-    except Exception:  # noqa: BLE001  # a flatten of the user's
+    except Exception:  # noqa: BLE001  # a user's flatten function
         return False
     return any(is_a(each, Tracer) for each in leaves)
 
@@ -111,7 +111,7 @@ _HERE: Final = _ObserverThread()
 
 @contextlib.contextmanager
 def observing() -> Generator[Observer, None, None]:
-    """Observe what this thread runs in this block."""
+    """Observe the functions that this thread runs in this block."""
     observer = Observer(_HERE.observers)
     _HERE.observers = *observer.around, observer
     stop = _SWITCH.on()
@@ -132,11 +132,11 @@ _OWN: Final = __file__.rpartition("_captures")[0]
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12
 _TOOLS: Final = (5, 3, 4, 2, 0)
-"""The numbers of tools that are tried; 1 is that of coverage, the last two are rarely in use."""
+"""The tool ids to try, in order; 1 is that of coverage, and the last two are rarely used."""
 
 
 class _Switch:
-    """Lets Python report functions that start, as long as somebody observes."""
+    """Makes Python report each function that starts, while any observer is active."""
 
     def __init__(self) -> None:
         self._tool: int | None = None
@@ -144,7 +144,7 @@ class _Switch:
         self._lock = new_lock()
 
     def on(self) -> Callable[[], None]:
-        """Switch it on; return what switches it off."""
+        """Switch the reports on; return a function that switches them off."""
         with self._lock:
             if _MONITORING is not None and self._tool is None:
                 self._tool = next((n for n in _TOOLS if _MONITORING.get_tool(n) is None), None)
@@ -182,10 +182,10 @@ def _on_start(code: types.CodeType, _: int) -> Any:
 
 
 def _profile() -> Callable[[], None]:
-    """Let Python report each call of this thread, and go on to a profile function that is there."""
+    """Set a profile function for this thread that also calls the one set before it."""
     before: Any = sys.getprofile()
-    if before is not None and not callable(before):  # that of cProfile, which is written in C
-        text = "leafwise cannot observe what is traced while cProfile runs: no capture is compared"
+    if before is not None and not callable(before):  # cProfile's, which is written in C
+        text = "leafwise cannot observe traces while cProfile runs: captures are not checked"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
         return lambda: None
 

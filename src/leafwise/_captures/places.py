@@ -1,7 +1,7 @@
-"""A place outside a function's arguments that its code reads: the way there, and the value.
+"""A place outside a function's arguments that its code reads: how to reach it, and its value.
 
-A place is read in two ways: by `Place.read`, and by generated code, of which `Names.expression`
-is a part.
+A place is read in two ways: by `Place.read`, and by generated code, with the expression that
+`Names.expression` returns.
 """
 
 import builtins
@@ -34,7 +34,7 @@ from leafwise._objects.text import shorten
 
 
 class BoundIn(StrEnum):
-    """Where something that a function captures is bound."""
+    """Where a captured variable is bound."""
 
     GLOBAL = "global"  # or a builtin
     CLOSURE = "closure"
@@ -46,24 +46,24 @@ class BoundIn(StrEnum):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """A variable outside a function's arguments, and the way on from there.
+    """A variable outside a function's arguments, and the steps from there to a value.
 
-    It keeps nothing alive but the globals of a module.
+    It keeps nothing alive except the globals of a module.
     """
 
     holder: BoundIn
     owner: Callable[[], Any]
-    """Returns what has the variable: globals, a function, a partial, an object; None if it died."""
+    """Returns the owner of the variable: globals, function, partial or object; None once dead."""
     variable: str | int  # the name of the variable, or the position of an argument of a partial
     root: tuple[Any, ...]  # equal for places that start at the same variable
-    name: str  # the way as the code spells it
+    name: str  # the whole path, as the code spells it
     steps: tuple[str | Item, ...] = ()
     is_member: bool = False
-    """Whether it is a function that runs unnamed: a property, a method of a class."""
+    """Whether it is a function that runs without being named: a property, a method of a class."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What is equal for one place, whoever reads it."""
+        """A key that identifies the place, whichever function reads it."""
         return (*self.root, self.steps)
 
     def then(self, *steps: str | Item) -> "Place":
@@ -73,7 +73,7 @@ class Place:
         return dataclasses.replace(self, steps=(*self.steps, *steps), name=name)
 
     def shared_with(self, other: "Place") -> "Place":
-        """Return the place of a variable of two functions, there as long as one of them is."""
+        """Return the place of a variable that two functions share; it lasts while either lives."""
         mine, its = self.owner, other.owner
 
         def owner() -> Any:
@@ -83,10 +83,10 @@ class Place:
         return dataclasses.replace(self, owner=owner)
 
     def start(self) -> Any:
-        """Return the value of the variable; `GONE` if nobody has its owner any more."""
+        """Return the value of the variable; `DEAD` if its owner was garbage-collected."""
         owner, variable = self.owner(), self.variable
         if owner is None:
-            return GONE
+            return DEAD
         match self.holder:
             case BoundIn.GLOBAL:
                 return owner.get(variable, vars(builtins).get(str(variable), MISSING))
@@ -104,7 +104,7 @@ class Place:
                 return owner
 
     def read(self) -> Any:
-        """Return the current value; `MISSING` if nothing is bound. No code of the user's runs."""
+        """Return the current value; `MISSING` if nothing is bound. Runs no user code."""
         value = self.start()
         for step in self.steps:
             value = step_into(value, step).value
@@ -112,7 +112,7 @@ class Place:
 
 
 def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -> Place:
-    """Return the place of a variable, of which the owner is not kept alive."""
+    """Return the place of a variable, without keeping its owner alive."""
     key: tuple[Any, ...] = holder, id(owner), variable
     if holder is BoundIn.CLOSURE:
         key = holder, id(cell_of(owner, str(variable)))
@@ -145,7 +145,7 @@ def partial_place(partial: Any, name: str | int) -> Place:
 
 
 def object_place(name: str, value: Any) -> Place | None:
-    """Return the place of an object that a function is given; None of what is no object."""
+    """Return the place of an object passed to a function; None without a weak reference."""
     try:
         find = weakref.ref(value)
     except TypeError:
@@ -154,18 +154,18 @@ def object_place(name: str, value: Any) -> Place | None:
 
 
 def class_place(cls: type, name: str) -> Place:
-    """Return the place of what a class has for its instances."""
+    """Return the place of a class attribute."""
     return place_of(BoundIn.ATTRIBUTE, cls, cls.__name__).then(name)
 
 
-GONE: Final = types.SimpleNamespace()
-"""Stands for an object that nobody has any more: nothing can change for those who read it."""
+DEAD: Final = types.SimpleNamespace()
+"""The referent was garbage-collected, so no reader can see it change."""
 
 _INDEXED: Final = (dict, list, tuple, OrderedDict, defaultdict, Counter)
 
 
 def item_of(value: Any, key: Any) -> Any:
-    """Return an item of a builtin container; `MISSING` if there is none."""
+    """Return an item of a builtin container; `MISSING` without one."""
     if type(value) not in _INDEXED:
         return MISSING
     if is_a(value, dict):
@@ -174,20 +174,20 @@ def item_of(value: Any, key: Any) -> Any:
 
 
 def step_into(value: Any, step: str | Item) -> Member:
-    """Return what a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
-    if value is GONE or value is MISSING:
+    """Return the member a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
+    if value is DEAD or value is MISSING:
         return Member(MemberKind.VALUE, value)
-    if isinstance(step, Item):  # that is missing: code may catch the error, or a factory make it
+    if isinstance(step, Item):  # if missing, code may catch the error, or a factory add it
         is_indexed = type(value) in _INDEXED
         return Member(MemberKind.VALUE, item_of(value, step.key)) if is_indexed else HIDDEN
     return HIDDEN if is_data(value) else member_of(value, step)
 
 
 class Names:
-    """The variables of generated code: those of the user's that it reads, and values of its own.
+    """The variables of generated code: user variables that it reads, and values of its own.
 
-    The names of its own end with a number. Where it must keep nothing alive (`is_weak`), it reads
-    no variable of the user's itself.
+    Its own names end with a number. Where it must keep nothing alive (`is_weak`), it does not read
+    user variables directly.
     """
 
     def __init__(self, space: dict[str, Any] | None = None, *, is_weak: bool = False) -> None:
@@ -202,7 +202,7 @@ class Names:
         return f"at_{next(self._locals)}"
 
     def of(self, kind: str, value: Any) -> str:
-        """Return the name of a value, which begins with a word for what it is."""
+        """Return the variable that holds a value; its name begins with `kind`."""
         name = self._known.get((kind, id(value)))
         if name is None:
             name = self._known[kind, id(value)] = f"{kind}_{len(self.cells)}"
@@ -210,14 +210,14 @@ class Names:
         return name
 
     def function(self, code: types.CodeType) -> Callable[..., Any]:
-        """Return the function of a code that has these names."""
+        """Return a function that runs `code` with these variables."""
         cells = tuple(self.cells[name] for name in code.co_freevars)
         return types.FunctionType(code, self._space, code.co_name, None, cells)
 
     def expression(self, place: Place, value: Any, terms: list[str]) -> str:
-        """Return what reads a place that has a value, as long as the terms it adds are true."""
+        """Return an expression that reads a place, valid while the terms that it adds are true."""
         at, first = place.start(), len(terms)
-        text = "" if self.is_weak or at is GONE else self._variable(place)
+        text = "" if self.is_weak or at is DEAD else self._variable(place)
         for step in place.steps if text else ():
             text, at = self._next(text, at, step, terms)
             if not text:
@@ -228,12 +228,12 @@ class Names:
         return f"{self.of('read', place.read)}()"
 
     def _variable(self, place: Place) -> str:
-        """Return what reads the variable where a place starts; nothing for a rare one."""
+        """Return an expression for the variable where a place starts; empty for a rare one."""
         owner, variable = place.owner(), place.variable
         match place.holder:
             case BoundIn.GLOBAL if owner is self._space and _is_free(str(variable)):
                 return str(variable)
-            case BoundIn.GLOBAL if variable in owner:  # and no builtin
+            case BoundIn.GLOBAL if variable in owner:  # not a builtin
                 return f"{self.of('names', owner)}[{variable!r}]"
             case BoundIn.CLOSURE:
                 cell = cell_of(owner, str(variable))
@@ -256,7 +256,7 @@ class Names:
                 return ""
 
     def _next(self, text: str, at: Any, step: str | Item, terms: list[str]) -> tuple[str, Any]:
-        """Return what reads one step further on, and the value there; no text if nothing does."""
+        """Return an expression one step further on, and the value there; empty without one."""
         kind = type(at)
         if isinstance(step, Item):  # rates["a"]
             return f"{text}[{self.of('key', step.key)}]", item_of(at, step.key)
@@ -269,7 +269,7 @@ class Names:
                 terms.append(f"{step!r} not in {text}.__dict__")
             return f"{self.of('type', type)}({text}).{step}", getattr(kind, step)
         # An attribute of an equinox module, which has a `__getattribute__` for its methods.
-        is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the dict of an instance
+        is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the instance's dict
         if keeps_in_dict(kind) and step in dict_of(at) and not is_first:
             find = self.of("getattribute", object.__getattribute__)
             return f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
@@ -277,12 +277,12 @@ class Names:
 
 
 def _is_free(name: str) -> bool:
-    """Return whether generated code has no variable of its own with the name of a global."""
+    """Return whether a global's name cannot clash with a variable of generated code."""
     return not name[-1].isdigit() and name not in ("args", "kwargs", "same")
 
 
 def _is_method(value: Any, name: str) -> bool:
-    """Return whether an attribute is a function of the class, which nothing comes before."""
+    """Return whether an attribute is a function of the class that nothing overrides."""
     kind: Any = type(value)
     if issubclass(kind, type) or type(kind) is not type or not is_plain(value, "__class__"):
         return False

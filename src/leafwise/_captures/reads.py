@@ -1,7 +1,7 @@
 """What the functions that ran in a trace read from outside: one entry for each place.
 
-Each chain that their code spells is followed from where it starts, as far as no code of the user's
-runs; what runs, as a property or a method, has chains of its own.
+Each chain that their code spells is followed from its start until user code would run; a property
+or a method that runs has chains of its own.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from leafwise._captures.check import (
 )
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
-    GONE,
+    DEAD,
     BoundIn,
     Names,
     Place,
@@ -61,7 +61,7 @@ from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute
 from leafwise._objects.stand_ins import MISSING
 
 _Arguments: TypeAlias = dict[tuple[Any, str], Place]
-"""The arguments that a partial has for functions, by their parameters."""
+"""The places of the arguments that a partial binds, by function and parameter."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -70,13 +70,13 @@ class Read:
 
     place: Place
     code: types.CodeType | None = None  # which reads it
-    line: int = 0  # of the first read; 0 if there is none
+    line: int = 0  # of the first read; 0 if unknown
     itself: bool = False
-    """Whether a method of it runs: its attributes are captures of their own."""
+    """Whether a method of it runs, so that its attributes are captures of their own."""
     is_fixed: bool = False
     """Whether it cannot change: an attribute of an object that refuses assignment."""
     words: frozenset[str] = frozenset()
-    """The names and texts in the code that ran: of a plain object these attributes count."""
+    """The names and strings in the code that ran; only these attributes of an object count."""
 
     @property
     def reader(self) -> str:
@@ -91,9 +91,9 @@ class Read:
 
 
 def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
-    """Return all that functions read from outside, each place once: what ran, and what was called.
+    """Return the places that `runs` read from outside, and those bound in `root`, each once.
 
-    A place behind an object or a variable that ends with the trace is reached by another way.
+    A place behind an object or a variable that ends with the trace is reached by another path.
     """
     every = [(run, *_receiver(run)) for run in runs]
     words = names_in(run for run, _, _ in every)
@@ -109,7 +109,7 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
             is_read = (run.function, run.code) in known and chain.root is not Root.LOCAL
             start = None if is_read else _start(run, chain, arguments)
             if start is not None and chain.root is Root.CELL and start.root not in cells:
-                # A variable of the function around it ends with the trace; what it holds may not.
+                # A variable of the enclosing function ends with the trace; its value may not.
                 start = object_place(chain.name, start.read())
             reads += [] if start is None else _follow(start, chain, run.code)
         known.add((run.function, run.code))
@@ -130,14 +130,14 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
 
 
 def names_in(runs: Iterable[Run]) -> frozenset[str]:
-    """Return the names and texts in the code that ran."""
+    """Return the names and strings in the code that ran."""
     codes = [run.code for run in runs]
     texts = [const for code in codes for const in code.co_consts if type(const) is str]
     return frozenset(texts).union(*(code.co_names for code in codes))
 
 
 def _cells(runs: list[Run]) -> dict[Any, Place]:
-    """Return the places of variables closed over by functions that no other one made."""
+    """Return the places of closure variables of functions that no other run created."""
     made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
     outermost = [run.function for run in runs if run.function and run.code not in made]
     found: dict[Any, Place] = {}
@@ -150,8 +150,8 @@ def _cells(runs: list[Run]) -> dict[Any, Place]:
 
 
 def reachable(fn: Callable[..., Any]) -> list[Run]:
-    """Return the runs of a function and of the user's functions that it names, made up."""
-    pending: list[tuple[Any, Any]] = [(fn, MISSING)]  # with the object of a method
+    """Return hypothetical runs of a function and of the user functions that it names."""
+    pending: list[tuple[Any, Any]] = [(fn, MISSING)]  # each with its receiver
     runs: dict[Any, Run] = {}
     _, arguments = _around(fn)
     for _ in range(_MOST_REACHED):
@@ -180,7 +180,7 @@ _MOST_REACHED: Final = 4096
 
 
 def alone(function: types.FunctionType, receiver: Any = MISSING) -> Run:
-    """Return a run of a function, whoever's it is, made up; of a method with its object."""
+    """Return a hypothetical run of any function, with the receiver of a method."""
     code, given = function.__code__, defaults_of(function)
     if code.co_argcount and receiver is not MISSING:
         given = {code.co_varnames[0]: receiver, **given}
@@ -188,7 +188,7 @@ def alone(function: types.FunctionType, receiver: Any = MISSING) -> Run:
 
 
 def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
-    """Yield what is called through the names of a run: functions, methods, properties."""
+    """Yield the functions, methods and properties that a run calls by name."""
     for chain in run.chains(run.code):
         place = _start(run, chain, arguments)
         value = run.given.get(chain.name, MISSING) if place is None else place.read()
@@ -204,12 +204,12 @@ def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
 
 
 def _receiver(run: Run) -> tuple[Any, Place | None]:
-    """Return the object whose method ran, and where its class has that; None if it is none."""
+    """Return the receiver of a method that ran, and the method's place; None for a function."""
     first, function = next(iter(run.given.values()), None), run.function
     cls = first if is_a(first, type) else type(first)
     for base in cls.__mro__ if function is not None else ():
         for name, raw in {} if is_installed_module(module_of(base)) else vars(base).items():
-            # A private name begins with that of its class.
+            # A private name is mangled: it begins with the class name.
             is_named = name.endswith(run.code.co_name)
             if raw is function or (is_named and function in functions_behind(raw)):
                 return first, dataclasses.replace(class_place(cls, name), is_member=True)
@@ -217,7 +217,7 @@ def _receiver(run: Run) -> tuple[Any, Place | None]:
 
 
 def _around(root: Any) -> tuple[list[Read], _Arguments]:
-    """Return what a package is given, and what a partial has for functions of the user's."""
+    """Return the reads of arguments bound for packages, and the places of those for user code."""
     found: list[Read] = []
     arguments: _Arguments = {}
     while not is_a(root, BoundMethod):
@@ -238,12 +238,12 @@ def _around(root: Any) -> tuple[list[Read], _Arguments]:
         root = func
     itself = object_place("self", root)
     if itself is not None and is_installed_module(module_of(type(root))) and is_tree(root):
-        found += [] if is_a(root, BoundMethod) else [Read(itself)]  # as of equinox
+        found += [] if is_a(root, BoundMethod) else [Read(itself)]  # an equinox module
     return found, arguments
 
 
 def _start(run: Run, chain: Chain, arguments: _Arguments) -> Place | None:
-    """Return the place where a chain starts; None for what is not kept beyond the trace."""
+    """Return the place where a chain starts; None if that does not outlive the trace."""
     if chain.root is Root.GLOBAL:
         return place_of(BoundIn.GLOBAL, run.names, chain.name)
     if chain.root is Root.IMPORT:
@@ -256,13 +256,13 @@ def _start(run: Run, chain: Chain, arguments: _Arguments) -> Place | None:
     argument = arguments.get((function, chain.name))
     if argument is not None and (run.chains is all_chains or argument.read() is value):
         return argument
-    if function is not None and defaults_of(function).get(chain.name, GONE) is value:
+    if function is not None and defaults_of(function).get(chain.name, DEAD) is value:
         return place_of(BoundIn.DEFAULT, function, chain.name)
     return object_place(chain.name, value) if chain.steps and value is not MISSING else None
 
 
 def _follow(place: Place, chain: Chain, code: types.CodeType) -> Iterator[Read]:
-    """Yield what a chain leads to, and the object of a method or property that runs on the way."""
+    """Yield the read that a chain leads to, and the receiver of a method or property on the way."""
     value, is_fixed = place.read(), place.holder is BoundIn.ATTRIBUTE
     of_classes: list[Place] = []
     for step in chain.steps:
@@ -301,7 +301,7 @@ _NEVER: Final = (int, float, complex, str, bytes, type(None), jax.Array, np.gene
 
 
 def _is_import(place: Place, value: Any) -> bool:
-    """Return whether a name is what an import statement binds, which nobody rebinds."""
+    """Return whether an import statement bound a name, which is then assumed to stay."""
     start = place.start()
     if is_a(start, LAZY_IMPORT):  # which no code has read so far
         return True
@@ -312,12 +312,12 @@ def _is_import(place: Place, value: Any) -> bool:
     return is_named and callable(value) and is_of_package(value)
 
 
-# What is there.
+# The current values.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Traced:
-    """A value as a trace found it: equal if it cannot be distinguished. It keeps nothing alive."""
+    """A value as a trace saw it: equal if indistinguishable. It keeps nothing alive."""
 
     account: Account
     text: str = dataclasses.field(compare=False)
@@ -326,11 +326,11 @@ class Traced:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Captured(Traced):
-    """A capture as a trace found it."""
+    """A capture as a trace saw it."""
 
     read: Read = dataclasses.field(compare=False)
     is_around: bool = dataclasses.field(compare=False)
-    """Whether it is a function, or the object of a method: what these read is captured, too."""
+    """Whether it is a function or a receiver: what these read is captured, too."""
 
     @property
     def name(self) -> str:
@@ -339,22 +339,22 @@ class Captured(Traced):
 
 
 class Current:
-    """What is in some places now, without objects that nobody has any more.
+    """The current values of places, without those whose owner was garbage-collected.
 
     Attributes:
-        captured: Each of them by its key, which is one for whoever reads the place.
-        values: The values.
+        captured: The captures by the keys of their places.
+        values: The values by the same keys.
     """
 
     def __init__(self, reads: Iterable[Read], *, is_weak: bool = False) -> None:
-        found = [(read, GONE if read.is_fixed else read.place.read()) for read in reads]
+        found = [(read, DEAD if read.is_fixed else read.place.read()) for read in reads]
         spaces = [read.place.owner() for read, _ in found if read.place.holder is BoundIn.GLOBAL]
         self._names = Names(*spaces[: not is_weak], is_weak=is_weak)
         self._terms: dict[Any, list[str]] = {}
         self.captured: dict[Any, Captured] = {}
         self.values: dict[Any, Any] = {}
         for each, value in found:
-            if value is not GONE:
+            if value is not DEAD:
                 self._add(each, value)
 
     def _add(self, read: Read, value: Any) -> None:
@@ -377,14 +377,14 @@ class Current:
         otherwise: Callable[..., Any],
         keys: Iterable[Any] | None = None,
     ) -> Callable[..., Any]:
-        """Return a function that calls the first of two if these captures are as they were."""
+        """Return a function that calls `call` if these captures are unchanged, else `otherwise`."""
         chosen = self._terms.keys() if keys is None else self._terms.keys() & {*keys}
         terms = [term for key in self._terms if key in chosen for term in self._terms[key]]
         return check_function(self._names, terms, call, otherwise)
 
 
 def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
-    """Return what a function captures by the names in its code, with keys of that code."""
+    """Return the captures of a function, found by the names in its code, by reader and name."""
     try:
         runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
         found = Current(reads_of(runs, fn)).captured.values()
@@ -397,7 +397,7 @@ def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
 
 
 class PartChange(NamedTuple):
-    """The part of a value that changed, and texts of it that differ."""
+    """The part of a value that changed, and its text before and after."""
 
     path: Path
     before: str
@@ -405,23 +405,23 @@ class PartChange(NamedTuple):
 
 
 def changed(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Any]:
-    """Return the captures that differ, of those that both have."""
+    """Return the keys of the captures that both have, and that differ."""
     return [key for key, each in new.items() if key in old and old[key] != each]
 
 
 def differing(was: Account, now: Account) -> list[Path]:
-    """Return the parts that differ."""
+    """Return the paths of the parts that differ."""
     return [path for path in {**was, **now} if was.get(path) != now.get(path)]
 
 
 def _texts(path: Path, was: Account, now: Account) -> tuple[str, str]:
-    """Return both texts of a part."""
+    """Return the text of a part before and after."""
     before, after = (each[path].text if path in each else "nothing" for each in (was, now))
     return before, after
 
 
 def value_change(was: Traced, now: Traced) -> PartChange:
-    """Return both texts of a value; if they are equal, those of the first part whose differ."""
+    """Return the text of a value before and after, or of its first part whose text differs."""
     if was.text != now.text:
         return PartChange((), was.text, now.text)
     texts = {
@@ -433,7 +433,7 @@ def value_change(was: Traced, now: Traced) -> PartChange:
 
 
 def format_change(was: Traced, now: Traced) -> tuple[str, str]:
-    """Return a value as it was and as it is, as texts that say what differs, if they can."""
+    """Return a value before and after as texts, which name the part that differs if need be."""
     path, before, after = value_change(was, now)
     if not path:
         return before, after
@@ -442,7 +442,7 @@ def format_change(was: Traced, now: Traced) -> tuple[str, str]:
 
 
 def describe_changes(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Change]:
-    """Return what two functions of one code capture that differs, four at most."""
+    """Return the captures that differ between two functions of the same code, four at most."""
     changes: dict[str, Change] = {}
     for key in sorted(changed(old, new), key=lambda key: new[key].is_around):
         was, now = old[key], new[key]
@@ -452,18 +452,18 @@ def describe_changes(old: dict[Any, Captured], new: dict[Any, Captured]) -> list
             texts = _if_short(*format_change(was, now))
             changes.setdefault(now.name, Change(now.name, *texts, how=how))
             continue
-        # What a function differs in is a capture of its own, if it can be named.
+        # A difference inside a function is a capture of its own, if it can be named.
         held = list(_held_changes(was.account, now.account))
         for name, before, after in held:
             changes.setdefault(name, Change(name, *_if_short(before, after), holder=now.name))
         if not held and not changes:
             changes[now.name] = Change(now.name, is_function=True)
-    # What is inside another capture is one of its own, too: the last one says most.
+    # A part of another capture is a capture of its own, too: the last one says most.
     return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
 
 
 def _held_changes(was: Account, now: Account) -> Iterator[tuple[str, str, str]]:
-    """Yield what is in the closures of functions that differs: its name there, and both texts."""
+    """Yield the closure variables that differ: the name, and the text before and after."""
     paths = differing(was, now)
     around = {path[:size] for path in paths for size in range(len(path))}
     for path in paths:

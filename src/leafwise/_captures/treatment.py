@@ -40,7 +40,7 @@ class CapturedLeaf(NamedTuple):
     """One leaf of a captured container or object.
 
     Attributes:
-        path: Where it is, behind the name of the capture: ``['w']``, ``.layers[0].b``.
+        path: Its path, after the name of the capture: ``['w']``, ``.layers[0].b``.
         treatment: How JAX treats it.
     """
 
@@ -49,7 +49,7 @@ class CapturedLeaf(NamedTuple):
 
 
 def treatment_of_leaf(value: Any) -> Treatment | None:
-    """Return how JAX treats a leaf; None for what has parts of its own."""
+    """Return how JAX treats a leaf; None for a value with parts of its own."""
     if hides(value):
         return Treatment.STATIC
     if is_a(value, types.ModuleType):
@@ -73,7 +73,7 @@ _PLAIN: Final = (str, bytes, type(None), type(...), Enum, np.dtype, range, slice
 
 
 def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
-    """Return the leaves in a captured value with their values, without what only Python sees."""
+    """Return the leaves of a captured value with their values, without the static ones."""
     leaves: list[tuple[CapturedLeaf, Any]] = []
     todo: list[tuple[str, Any, frozenset[int]]] = [("", value, frozenset())]
     for _ in range(_MOST_PARTS):
@@ -93,22 +93,22 @@ _MOST_PARTS: Final = 20_000
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]]:
-    """Return what is in a value, each with the step that leads there."""
+    """Return the parts of a value, each with the step that leads to it."""
     try:
         opened = None if type(value) is dict else open_node(value)  # JAX sorts the keys of a dict
         if opened is not None:
             return list(zip(opened[0].steps, opened[1], strict=True))
         parts = kind_of(value).parts(value)
-    except Exception:  # noqa: BLE001  # code of the user's, which may raise anything
+    except Exception:  # noqa: BLE001  # user code may raise anything
         return []
     return [pair for pair in parts if not pair[0].startswith(_NOT_DATA)]
 
 
-_NOT_DATA: Final = (" key ", ".__func__", ".__self__")  # what a method reads is captured by itself
+_NOT_DATA: Final = (" key ", ".__func__", ".__self__")  # what a method reads is captured separately
 
 
 class Way(StrEnum):
-    """How a value gets to a jitted function, other than as a capture."""
+    """How a value can be passed to a jitted function instead of being captured."""
 
     ARGUMENT = "argument"
     STATIC = "static"
@@ -120,7 +120,7 @@ def way_of(value: Any) -> Way:
     kind: Any = type(value)
     if value is MISSING or _is_number(value):
         return Way.ARGUMENT
-    with contextlib.suppress(Exception):  # it has no hash, or code of the user's raises
+    with contextlib.suppress(Exception):  # it has no hash, or user code raises
         leaves = [] if hides(value) else jax.tree.leaves(value)
         if leaves and all(map(_is_number, leaves)):
             return Way.ARGUMENT
@@ -136,7 +136,7 @@ def _is_number(value: Any) -> bool:
 
 
 def lines_of(way: Way, function: str, name: str) -> tuple[str, str]:
-    """Return the two fixes of a capture as text."""
+    """Return the two fixes for a capture as text."""
     variable = parameter_of(name)
     argument = f"argument `{variable}` of `{function}`"
     params = f"a pytree class: `@lw.pytree class Params: {variable}"
@@ -153,14 +153,14 @@ def lines_of(way: Way, function: str, name: str) -> tuple[str, str]:
             )
         case Way.PYTREE:
             return (
-                f"pass the numbers and arrays that are read of it as arguments of `{function}`",
-                f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for "
-                f"what is not an array), and pass that as an {argument}",
+                f"pass the numbers and arrays read from it as arguments of `{function}`",
+                f"make it an instance of a pytree class (`@lw.pytree`, with `lw.static_field()` "
+                f"for what is not an array), and pass it as an {argument}",
             )
 
 
 def parameter_of(name: str) -> str:
-    """Return a name for a capture as a parameter: ``config['rate']`` is ``rate``."""
+    """Return a parameter name for a capture: ``config['rate']`` is ``rate``."""
     words: list[str] = re.findall(r"[^\W\d]\w*", name.partition(" (")[0])
     fit = [word for word in words if not word.startswith("__") and not keyword.iskeyword(word)]
     return fit[-1] if fit else "value"

@@ -3,12 +3,12 @@
 - `jit`: `lw.jit` itself. What it returns holds a `ProgramLog` (`programs`) of the programs that
   JAX made for one function (`callee`), and a `Guard` (`staleness`) that checks its captures.
 - `recorder`: the events of JAX, each with its function, calling line and explanation.
-- `outside`: whether JAX compiles again what a line makes it compile outside jitted functions.
+- `outside`: whether a line outside jitted functions makes JAX compile the same again.
 - `audit`: `leafwise explain --audit`.
 - `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
 - `storm`: `lw.storm_guard`.
 - `everywhere`: `lw.distributed.assert_same`, and `lw.jit(same_everywhere=True)`.
-- `trace_numbers`: what of the functions inside a trace JAX may take up from another one.
+- `trace_numbers`: which functions inside a trace JAX may reuse from another trace.
 - `blocks`: the blocks of `lw.debug.check_captures`, and what they compare.
 
 Start with `jit.TracedBody`, which JAX traces in place of the user's function. The pytest plugin

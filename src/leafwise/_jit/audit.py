@@ -1,7 +1,7 @@
-"""Comparing each call of a jitted function with the program that answers it, types and all.
+"""Compares each call of a jitted function with the program that answers it, types included.
 
-JAX compares statics by ``==``, and as they are now: a program that was made for ``True`` answers
-for ``1``, and that of a list for what it has become.
+JAX compares statics by ``==`` and by their current content: a program traced for ``True`` answers
+for ``1``, and one traced for a list answers for that list after it changed.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import new_lock
 
-exclude_file(__file__)  # an error shows the frames that it has without the audit
+exclude_file(__file__)  # errors show the same frames as without the audit
 
 _MOST_KNOWN: Final = 1024
 
 
 class Audit:
-    """Compares the calls of all functions that it is given, and gives `note` what was answered."""
+    """Compares the calls of all functions that it is given, and reports wrong answers to `note`."""
 
     def __init__(self, note: Callable[[str, Site | None], None]) -> None:
         self.note = note
@@ -40,12 +40,12 @@ class Audit:
         self.lock = new_lock()
 
     def calls_of(self, log: ProgramLog) -> "AuditedCalls":
-        """Return what makes the calls of a jitted function, and compares each."""
+        """Return an object that makes the calls of a jitted function, and compares each."""
         log.note_trace = note_statics
         return AuditedCalls(self, log)
 
     def add_stale(self, captures: Iterable[StaleCapture]) -> None:
-        """Add the captures whose old values answer the call that is being made."""
+        """Report the captures whose old values answer the current call."""
         for capture in captures:
             answered = f"{capture.function} answered for `{capture.name}={capture.before}`"
             self.note(f"{answered}, which is {capture.after} now", capture.call)
@@ -53,12 +53,12 @@ class Audit:
     def add_exchange(
         self, operation: str, branches: list[str], make_before: MakeTree, make_after: MakeTree
     ) -> None:
-        """Note classes and statics that `cond` or a loop has exchanged, if it has."""
+        """Report classes and statics of one branch that `cond` or a loop used for another."""
         try:
             with ignore_events():
                 label = "out" if branches else "carry"
                 reasons = compare(label, make_before(), make_after())
-        except Exception:  # noqa: BLE001  # code of the user's classes
+        except Exception:  # noqa: BLE001  # code of user classes
             return
         site = site_of(inspect.currentframe())
         of, other = (f" of {branches[0]}", branches[1]) if branches else ("", "its body")
@@ -71,13 +71,13 @@ class Audit:
 
 @dataclasses.dataclass(eq=False)
 class AuditedCalls:
-    """The calls of one function: what is known of those with the same statics and avals."""
+    """The calls of one function, with the findings for those with equal statics and avals."""
 
     audit: Audit
     log: ProgramLog
-    inner: Any = None  # what makes a call
+    inner: Any = None  # makes a call
     known: dict[Any, list[str]] = dataclasses.field(default_factory=dict)
-    programs: int = 0  # how many there were when that was found
+    programs: int = 0  # how many there were when `known` was filled
     words: frozenset[str] = frozenset()  # in the code that they ran; all if empty
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ class AuditedCalls:
         audit, start = self.audit, time.perf_counter()
         try:
             wrong = self._compare(args, kwargs)
-        except Exception:  # noqa: BLE001  # code of the values' own classes: the call says it better
+        except Exception:  # noqa: BLE001  # user code: the call reports it better
             wrong = []
         with audit.lock:
             audit.calls += 1
@@ -96,12 +96,12 @@ class AuditedCalls:
         try:
             return self.inner(*args, **kwargs)
         except BaseException as error:
-            # A script that prints the traceback finds its own line, and then JAX.
+            # In a printed traceback, the script's own line comes first, and then JAX.
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise
 
     def _compare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """Return a line for each static that has another value in the program of a call."""
+        """Return a line for each static whose value differs in the program that answers a call."""
         log = self.log
         if len(log.programs) != self.programs or len(self.known) > _MOST_KNOWN:
             self.known.clear()  # another program may answer now
@@ -117,22 +117,22 @@ class AuditedCalls:
         return self.known[key]
 
 
-# What statics are made of: they are kept and compared as captures are.
+# The parts of statics, which are kept and compared like those of captures.
 
 _READS_ANY: Final = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "fields"})
 
 
 def note_statics(program: ProgramEntry, observation: Observation | None) -> None:
-    """Keep what the statics of a program are, after its trace: of objects what it may read."""
+    """Keep the statics of a program after its trace: of objects, the parts that it may read."""
     words = frozenset[str]() if observation is None else observation.words
     words = frozenset() if observation is None or words & _READS_ANY else words | {""}
     if program.signature is not None:
-        with contextlib.suppress(Exception):  # code of the values' own classes
+        with contextlib.suppress(Exception):  # user code
             program.statics = words, _statics(program.signature, words)
 
 
 def _statics(call: Signature, words: frozenset[str]) -> dict[str, Traced]:
-    """Return what the classes and the statics of a call are, by path."""
+    """Return the classes and the statics of a call by path."""
     found = {
         path: Traced({(): PartToken(cls, cls)}, cls.__name__) for path, cls in call.classes.items()
     }
@@ -144,7 +144,7 @@ def _statics(call: Signature, words: frozenset[str]) -> dict[str, Traced]:
 def _changes(
     name: str, program: ProgramEntry | None, statics: Mapping[str, Traced]
 ) -> Iterator[str]:
-    """Yield a line for each static that has another value in a program than in a call."""
+    """Yield a line for each static whose value differs between a program and a call."""
     traced = {} if program is None or program.statics is None else program.statics[1]
     for path in traced.keys() & statics.keys():
         was, now = traced[path], statics[path]
@@ -157,7 +157,7 @@ def _changes(
 def _is_compared(part: Path, was: Traced, now: Traced) -> bool:
     """Return whether a part is compared by content.
 
-    What is large is not, nor what a function holds: the trace has read that.
+    Large parts are not, nor is what a function holds: the trace has read that.
     """
     tokens = was.account.get(part), now.account.get(part)
     is_large = all(each is not None and isinstance(each.key, ByWeakId) for each in tokens)

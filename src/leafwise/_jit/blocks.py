@@ -1,7 +1,7 @@
 """The blocks of `leafwise.debug.check_captures`, and what they compare.
 
-That is the program that JAX has for a call, with that of a fresh trace: slow, as the function runs
-once more, and right for any code of Python.
+They compare the program that JAX has for a call with that of a fresh trace: slow, as the function
+runs once more, and exact for any Python code.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from leafwise._objects.text import got, shorten
 
 
 class StaleAction(StrEnum):
-    """What happens when a call would be answered for the old value of a capture."""
+    """What to do when a call would be answered for the old value of a capture."""
 
     WARN = "warn"
     RAISE = "raise"
@@ -37,7 +37,7 @@ class StaleAction(StrEnum):
 
 
 StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
-"""One of those, as it is written."""
+"""The actions as string literals."""
 
 
 def checked_action(value: object, owner: str) -> StaleAction:
@@ -45,7 +45,7 @@ def checked_action(value: object, owner: str) -> StaleAction:
     if isinstance(value, str) and value in set(StaleAction):
         return StaleAction(value)
     actions = ", ".join(repr(str(each)) for each in StaleAction)
-    raise ValueError(f"{owner} takes on_stale= one of {actions}, got {got(value)}")
+    raise ValueError(f"{owner} takes on_stale= as one of {actions}, got {got(value)}")
 
 
 class StaleCapture(NamedTuple):
@@ -58,10 +58,10 @@ class StaleCapture(NamedTuple):
         reader: The function whose code reads it: the jitted one, or one that it calls.
         holder: Where it is bound: ``"global"``, ``"closure"``, ``"default"``, ``"attribute"``,
             ``"argument of partial"``; or ``"program"``.
-        line: The line that reads it: ``train.py:12``. Of a program, that of the operation.
-        before: The value that the program was made with, as text; of a program the operation.
-        after: The value now, as text; the operation of a fresh trace.
-        call: The line of the user's code that called; None if there is none.
+        line: The line that reads it: ``train.py:12``. For a program, the line of the operation.
+        before: The value at the trace, as text; for a program, the operation.
+        after: The current value, as text; for a program, the operation of a fresh trace.
+        call: The line of user code that made the call, or None.
         way: How the value can be passed instead.
     """
 
@@ -101,14 +101,14 @@ class CaptureChecks:
 
     def __init__(self, action: StaleAction, *, is_exact: bool = True) -> None:
         self.action = action
-        # Each program is compared with a fresh trace; otherwise nothing is warned of, and each
-        # function does what its `on_stale=` says.
+        # Whether each program is compared with a fresh trace. If not, the block does not warn, and
+        # each function follows its own `on_stale=`.
         self.is_exact = is_exact
-        self.stale: list[StaleCapture] = []  # also where it is a warning or an error
+        self.stale: list[StaleCapture] = []  # including those that were warnings or errors
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
 
-    def note(self, owner: int, stale: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
-        """Add what a call found; the owner identifies the function."""
+    def note(self, owner: int, stale: list[StaleCapture]) -> None:  # noqa: ARG002  # for overrides
+        """Add the stale captures of a call; `owner` identifies the function."""
         self.stale += stale
 
 
@@ -118,12 +118,12 @@ _blocks: tuple[CaptureChecks, ...] = ()
 
 
 def current_block() -> CaptureChecks | None:
-    """Return the innermost block; None if there is none."""
+    """Return the innermost block, or None outside any."""
     return next(reversed(_blocks), None)
 
 
 def follow_blocks(follower: Any) -> None:
-    """Call `follower.block_changed()` when a block begins or ends, as long as it lives."""
+    """Call `follower.block_changed()` when a block begins or ends, while the follower lives."""
     with _LOCK:
         _FOLLOWERS.add(follower)
 
@@ -143,7 +143,7 @@ def switch_block(block: CaptureChecks, *, is_on: bool) -> None:
 
 
 class ProgramChange(NamedTuple):
-    """The first place in which two programs differ."""
+    """The first place where two programs differ."""
 
     before: str
     after: str
@@ -175,7 +175,7 @@ def program_change(
     for before, after in zip(_constants(known), _constants(now), strict=True):
         if before is not after and _digest(before) != _digest(after):
             return ProgramChange(describe_value(before), describe_value(after), "")
-    # JAX has the user's own array of NumPy, which shows what is in it now.
+    # JAX has the user's own NumPy array, which shows its current content.
     for array, digest in zip(_numpy_constants(now), digests, strict=False):
         if _digest(array) != digest:
             return ProgramChange("another content", describe_value(array), "")
@@ -215,13 +215,13 @@ def _text(jaxpr: Any) -> str:
 
 
 def _inner(equation: Any) -> list[Any]:
-    """Return the jaxprs of a loop, of a branch, of a function that is called."""
+    """Return the jaxprs inside an equation: of a loop, a branch or a called function."""
     values = jax.tree.leaves(equation.params, is_leaf=lambda value: hasattr(value, "eqns"))
     return [value for value in values if hasattr(value, "eqns")]
 
 
 def _changed_equation(one: Any, other: Any) -> ProgramChange:
-    """Return the first equation that differs, the innermost one."""
+    """Return the first difference between two jaxprs, at the innermost equation."""
     for mine, its in itertools.zip_longest(one.eqns, other.eqns):
         if _text(mine) == _text(its):
             continue
@@ -237,7 +237,7 @@ def _shorten(jaxpr: Any) -> str:
 
 
 def _line_of(equation: Any) -> str:
-    """Return the line of the user's code that an equation is from; or nothing."""
+    """Return the line of user code that an equation comes from, or an empty string."""
     trace = equation.source_info.traceback
     for frame in trace.frames if trace is not None else ():
         if is_users_file(frame.file_name):

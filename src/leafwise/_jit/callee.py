@@ -1,4 +1,4 @@
-"""The user's function and arguments, under those that JAX sees."""
+"""The user's function and arguments, behind those that JAX sees."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ from leafwise.errors import DefinitionError, StaticFieldError
 
 
 class Marked(NamedTuple):
-    """A parameter of a function that its annotation marks."""
+    """A parameter that its annotation marks as static."""
 
     name: str
     place: int | None
@@ -52,7 +52,7 @@ class StaticParameters:
     def key(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return the arguments of a call with keys in the place of marked values."""
+        """Return the arguments of a call with keys in place of marked values."""
         keyed, named = list(args), dict(kwargs)
         for name, place, by_name in self.marked:
             if place is not None and place < len(keyed):
@@ -62,7 +62,7 @@ class StaticParameters:
         return keyed, named
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls another one with keys in the place of marked values."""
+        """Return a function that calls `call` with keys in place of marked values."""
         key = self.key
 
         def keyed(*args: Any, **kwargs: Any) -> Any:
@@ -75,20 +75,20 @@ class StaticParameters:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Callee:
-    """A function as `jax.jit` got it, with the arguments that are static."""
+    """A function as `jax.jit` got it, with its static arguments."""
 
     name: str
-    find: Callable[[], Callable[..., Any] | None]  # returns what this need not keep alive
+    find: Callable[[], Callable[..., Any] | None]  # returns the function, if it still lives
     statics: StaticArguments
     placed: bool = False  # with a device, to which JAX moves the arguments
     sharded: bool = False  # with shardings, which the arguments have to fit
-    marked: StaticParameters | None = None  # whose values JAX does not see
-    timeout: float | None = None  # for which processes wait for each other to compare it
-    observed: bool = True  # whether anybody asks what its traces read
+    marked: StaticParameters | None = None  # JAX sees keys instead of their values
+    timeout: float | None = None  # seconds that processes wait to compare it
+    observed: bool = True  # whether the reads of its traces are needed
 
     @property
     def options(self) -> tuple[Any, ...]:
-        """What it is besides the function."""
+        """Everything but the function."""
         return (
             *(self.statics, self.placed, self.sharded),
             *(self.marked, self.timeout, self.observed),
@@ -99,25 +99,25 @@ class Callee:
         """The function."""
         fun = self.find()
         if fun is None:
-            raise ReferenceError(f"the function {self.name} does not exist any more")
+            raise ReferenceError(f"the function {self.name} no longer exists")
         return fun
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise what Python raises for arguments that the function does not take."""
+        """Raise the error that Python raises for arguments that the function does not accept."""
         with contextlib.suppress(ValueError):  # a builtin may have no signature
             inspect.signature(self.fun).bind(*args, **kwargs)
 
     def with_values(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> "functools.partial[Any]":
-        """Return the function of a call, with the values in the place of their keys."""
+        """Return the function bound to the arguments of a call, values in place of their keys."""
         named = {name: value_of(argument) for name, argument in kwargs.items()}
         return functools.partial(self.fun, *map(value_of, args), **named)
 
     def record(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False
     ) -> Signature:
-        """Record a call of it, as the user wrote it; `abstract` if nothing is run."""
+        """Record a call as the user wrote it; `abstract` if nothing runs."""
         if _is_filter_jit_call(self.fun, args):
             return _record_filter_jit(*args)
         if self.marked is not None:
@@ -134,7 +134,7 @@ def jitted_name(fun: Callable[..., Any]) -> str:
 
 
 def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
-    """Return the user's function, where a library hands `jax.jit` one of its own."""
+    """Return the user's function, where a library passes its own function to `jax.jit`."""
     if not _is_filter_jit_call(fun, args):
         return fun
     donated, kept, static = args
@@ -146,7 +146,7 @@ _DEEPEST: Final = 20
 
 
 def innermost(value: Any) -> Any:
-    """Return the function whose code runs in the end, when something is called."""
+    """Return the function whose code finally runs when `value` is called."""
     for _ in range(_DEEPEST):
         inner = _wrapped(value)
         if inner is None:
@@ -158,7 +158,7 @@ def innermost(value: Any) -> Any:
 
 
 def _wrapped(value: Any) -> Any:
-    kind = type(value)  # an object may say another thing to `isinstance`, or raise
+    kind = type(value)  # an object may deceive `isinstance`, or raise
     if issubclass(kind, functools.partial):
         return value.func
     if issubclass(kind, types.MethodType) or is_bound_method(value):
@@ -167,23 +167,23 @@ def _wrapped(value: Any) -> Any:
 
 
 def capturing_function(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
-    """Return the function whose captures count; equinox hands it over as an argument."""
+    """Return the function whose captures count; equinox passes it as an argument."""
     behind = function_behind(fun, args)
     found: Callable[..., Any] = fun if behind is fun else innermost(behind)
     return found
 
 
 def code_id(fun: Callable[..., Any]) -> int:
-    """Return a number that functions of one code share, such as a new closure each call."""
+    """Return an id that functions of the same code share, such as a new closure each call."""
     return id(getattr(innermost(fun), "__code__", fun))
 
 
 def definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
-    """Return the file and line where a function is defined, as far as there is one."""
+    """Return the file and line where a function is defined; empty and 0 if unknown."""
     inner = inspect.unwrap(innermost(fun))
     code = getattr(inner, "__code__", None)
-    # Of a function under `filter_jit` JAX sees what equinox makes of it; two that are made from
-    # texts may have nothing in common.
+    # Under `filter_jit`, JAX sees a wrapper made by equinox; two functions compiled from strings
+    # may have nothing in common.
     if code is None or is_equinox(inner) or code.co_filename == "<string>":
         return "", 0
     return code.co_filename, code.co_firstlineno
@@ -218,7 +218,7 @@ def static_arguments(
 
 
 def is_equinox(fun: Callable[..., Any]) -> bool:
-    """Return whether this is what `equinox.filter_jit` hands to `jax.jit`."""
+    """Return whether a function is the one that `equinox.filter_jit` passes to `jax.jit`."""
     return getattr(fun, "__module__", None) == "equinox._jit"
 
 
@@ -230,13 +230,13 @@ _EQUINOX_ARGUMENTS = 3
 
 
 def _record_filter_jit(donated: Any, kept: Any, static: Any) -> Signature:
-    """Record a call under `equinox.filter_jit`, which takes the arguments apart."""
+    """Record a call under `equinox.filter_jit`, which partitions the arguments."""
     dynamic = {**donated, **kept}
     fun, first, (rest, kwargs) = (
         _combined(dynamic[name], part)
         for name, part in zip(("fun", "first", "rest"), static, strict=True)
     )
-    # There is one more argument at the end, so that there always is a first one.
+    # equinox appends one argument, so that there always is a first one.
     args = (first, *rest)[:-1]
     # The function comes first: every other argument is one place further on.
     shifted = {f"args[{place}]": f"args[{place + 1}]" for place in range(len(args))}
@@ -254,12 +254,12 @@ def _combined(dynamic: Any, static: Any) -> Any:
 
 # The parameters that a function marks with `leafwise.Static`. JAX compares static arguments by
 # ``==`` and their outermost type, so that ``(1,)`` and ``(True,)`` would share a program: it gets
-# the key of a value in the value's place.
+# the key of each value instead.
 
 
 @functools.cache
 def _table(function: str, name: str) -> KeyTable:
-    """Return the keys of the values of a parameter; functions of one name share them."""
+    """Return the key table of a parameter; functions of the same name share it."""
     owner = type(function, (), {})
     table = KeyTable(owner)
     table.set_owner(ArgumentOwner(owner, (name,)))
@@ -281,7 +281,7 @@ def _key(table: KeyTable, value: Any) -> StaticKey:
 def static_parameters(
     fun: Callable[..., Any], name: str, given: StaticArguments, depth: int
 ) -> StaticParameters | None:
-    """Return the parameters of a function that its signature marks, or None."""
+    """Return the parameters that a function's annotations mark as static, or None."""
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):  # some builtins have none
@@ -295,7 +295,7 @@ def static_parameters(
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             raise DefinitionError(
                 f"{name}({each}): JAX takes a static argument by its own position or name\n"
-                f"  fix: a parameter of its own for each, or one tuple: "
+                f"  fix: use one parameter for each, or one tuple: "
                 f"`{each.name}: lw.Static[tuple]`"
             )
         positional = None if each.kind is each.KEYWORD_ONLY else place
@@ -304,7 +304,7 @@ def static_parameters(
 
 
 def is_annotated(fun: Callable[..., Any]) -> bool:
-    """Return whether a function has annotations at all: a signature takes longer."""
+    """Return whether a function has annotations at all, which is faster than its signature."""
     return bool(getattr(_annotated(fun), "__annotations__", None))
 
 

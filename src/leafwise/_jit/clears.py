@@ -1,4 +1,4 @@
-"""The calls of `jax.clear_caches`: what was made before one is made again, whatever it is given."""
+"""Calls of `jax.clear_caches`, after which JAX makes all programs again, whatever the arguments."""
 
 import functools
 import inspect
@@ -12,11 +12,11 @@ from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.stand_ins import MISSING
 
 CLEARS: Final[list[Site | None]] = []
-"""The lines that called it, while that is noted."""
+"""The lines that called it, while calls are recorded."""
 
 
 def note_clears(*, on: bool) -> None:
-    """Note the calls from now on, or stop it."""
+    """Start or stop recording the calls."""
     namespace: Any = jax  # which has no types
     clear = inspect.unwrap(namespace.clear_caches)
 
@@ -29,7 +29,7 @@ def note_clears(*, on: bool) -> None:
 
 
 def reason_of_clear(count: int, outcome: Outcome) -> Reason | None:
-    """Return why the like of what was made after so many calls is made again, if that is why."""
+    """Return the reason for a new program, if one made after `count` calls was cleared since."""
     if count == len(CLEARS):
         return None
     facts = ReasonKind.CACHE, outcome, MISSING, MISSING, Cause.CLEARED_BY_CALL

@@ -1,10 +1,10 @@
-"""Whether all processes of a program have the same: before one waits for ever.
+"""Checks that all processes of a program agree, before one of them waits forever.
 
-`assert_same` compares a tree, `lw.jit(same_everywhere=True)` what is traced and compiled: inputs at
-the start of a trace, before the function runs; the lowered program just before XLA compiles it.
+`assert_same` compares a tree, `lw.jit(same_everywhere=True)` every trace and compile: inputs at the
+start of a trace, before the function runs; the lowered program just before XLA compiles it.
 Captures and JAX's configuration may differ where the program does not (a process knows its own
-index), so they are compared as reasons, where programs differ. Where JAX does not show its programs
-they are compared with the inputs.
+index), so they only explain programs that differ. Where JAX does not show its programs, they are
+compared with the inputs.
 """
 
 import contextlib
@@ -85,10 +85,10 @@ class _Lowering(threading.local):
 
     def __init__(self) -> None:
         self.traced: weakref.WeakSet[Body] = weakref.WeakSet()
-        """Those traced in the last one, with all inside it."""
+        """The functions traced in the last one, including all inside it."""
 
     def forget(self, body: Body) -> None:
-        """Let a function, and those that were traced inside it, be traced by all once more."""
+        """Drop the programs of a function and of those traced inside it: all will trace again."""
         trace_afresh()
         for each in {*self.traced, body}:
             each.program_log.clear_caches()
@@ -96,16 +96,16 @@ class _Lowering(threading.local):
 
 _HERE: Final = _Lowering()
 _HOOKED: Final[weakref.WeakValueDictionary[int, Body]] = weakref.WeakValueDictionary()
-"""The functions for which compiles are listened to, by their ids, in the order of first traces."""
+"""The functions whose compiles are compared, by id, in the order of their first traces."""
 
 _LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
-"""Of what `lower` returned: the function, the id of the module, and which one of its name it is."""
+"""For each result of `lower`: the function, the id of the module, and its number for that name."""
 
 _COUNTS: Final[Counter[str]] = Counter()
 
 
 def compare_inputs(body: Body, program: ProgramEntry) -> None:
-    """Compare what a function is traced for with the other processes."""
+    """Compare the inputs of a trace with those of the other processes."""
     here = processes()
     if here is None or here.count == 1:
         return
@@ -120,14 +120,14 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
     name, timeout = f"{_name(body)} inputs", body.callee.timeout
     with _leaving(here, body, program) as words:
         check_same(here, name, description, digest_of, differing, timeout, words)
-    jax.devices()  # started by all at once: the others wait for one whose function fails first
+    jax.devices()  # started by all at once: else the others wait for one that fails first
 
 
 @contextlib.contextmanager
 def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
-    """Compare no program that is compiled while a function is traced: it is another one.
+    """Skip programs that are compiled while a function is traced: they are not its own.
 
-    An error in the trace is told to the others, who wait for the program if the call `runs` it.
+    An error in the trace is sent to the others, which wait for the program if the call `runs`.
     """
     if not _HERE.traces:
         _HERE.traced.clear()
@@ -145,7 +145,7 @@ def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def lowering(body: Body) -> Generator[Callable[[Any], None], None, None]:
-    """Compare what is lowered ahead of time, once it is compiled; yield what takes it."""
+    """Compare a program lowered ahead of time once it is compiled; yield a function to note it."""
     name = _name(body)
     with LOCK:
         _COUNTS[name] += 1  # in the order of lowerings: threads may compile them in another
@@ -173,9 +173,9 @@ def _tell(body: Body, lowered: str, error: BaseException) -> None:
 
 
 def _exchange_of(here: Processes, body: Body, lowered: str) -> tuple[str, int]:
-    """Return the name of the exchange of a program, and its least number.
+    """Return the name of the exchange of a program, and its lowest number.
 
-    Who has told of an error may come to it less often: numbers begin again with each trace.
+    A process that sent an error may reach it less often, so each trace restarts the numbers.
     """
     name = _name(body)
     count = 0 if lowered else count_of_exchanges(here, f"{name} inputs")
@@ -201,7 +201,7 @@ def _hook(body: Body) -> bool:
 def _leaving(
     here: Processes, body: Body, program: ProgramEntry | None
 ) -> Generator[Words, None, None]:
-    """Yield the words for messages; leave if the others do not come, who may wait elsewhere."""
+    """Yield the words for messages; leave on a timeout, as the others may wait elsewhere."""
     head = f"{body.callee.name} (same_everywhere=True)"
     again = "has the program in its cache, or calls the function less often"
     words = Words(head, again, _SAME_VALUES, "or give a longer same_everywhere=<seconds>")
@@ -210,7 +210,7 @@ def _leaving(
     except ProcessTimeoutError as error:
         leave()
         why = "" if program is None else f"\n  process {here.index} traced it: {_reason(program)}"
-        end = "the JAX client of this process is shut down: JAX ends those that wait for it"
+        end = "the JAX client of this process is shut down: JAX ends the processes that wait for it"
         message = f"{message_of(error)}{why}\n  {end}"
         raise ProcessTimeoutError(message, error.missing) from error
 
@@ -238,7 +238,7 @@ def _on_compile(compiled: Compile) -> None:
 
 
 def _body_of(compiled: Compile) -> tuple[Body | None, str]:
-    """Return the function that is compiled, if its processes are compared; and which lowering."""
+    """Return the function being compiled, if it is compared, and the number of its lowering."""
     work = current_work(inspect.currentframe(), lowers=True)
     call, source = work.call, "" if work.call is not None else work.source
     fun: Any = None if call is None else call.fun
@@ -258,7 +258,7 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
 
 
 def _source(body: Body) -> str:
-    """Return what JAX calls the source of a function."""
+    """Return the source of a function, as JAX names it."""
     code = getattr(inspect.unwrap(body.callee.find()), "__code__", None)
     return "" if code is None else f"{body.callee.name} at {code.co_filename}:{code.co_firstlineno}"
 
@@ -268,8 +268,8 @@ def _compare_programs(
 ) -> None:
     log = body.program_log
     name, start = _exchange_of(here, body, lowered)
-    told = {"digest": program.fingerprint}
-    answers = exchange_json(here, name, told, body.callee.timeout, words, start)
+    own = {"digest": program.fingerprint}
+    answers = exchange_json(here, name, own, body.callee.timeout, words, start)
     if any("error" in answer for answer in answers.values()):
         _HERE.forget(body)
         what = "failed while tracing, so that the others do not compile"
@@ -293,7 +293,7 @@ def _different(
     words: Words, groups: Sequence[list[int]], sent: Sequence[Any]
 ) -> DifferentProcessesError:
     """Return the error that all processes raise for programs that differ."""
-    head = f"{words.head}: {count_of(groups)} lower another program than the others"
+    head = f"{words.head}: {count_of(groups)} lower a different program than the others"
     programs = [record and LoweredProgram.from_json(record["program"]) for record in sent]
     lines, changes = differences_between(groups, programs, _program_differences, is_shared=False)
     known = [(group, record) for group, record in zip(groups, sent, strict=True) if record]
@@ -303,7 +303,7 @@ def _different(
         differing,
     )
     if around:
-        lines += ["\n  what may have made the difference:", *around]
+        lines += ["\n  what may have caused the difference:", *around]
     whys = [(group, record["why"]) for group, record in known]
     if len({str(why) for _, why in whys}) > 1:
         lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
@@ -313,12 +313,12 @@ def _different(
 
 
 _SAME_FLAGS: Final = (
-    "start all processes with the same versions and flags, and take devices in one order"
+    "start all processes with the same versions and flags, and list devices in the same order"
 )
 _SAME_PROGRAM: Final = (
-    "give all processes the same values, and trace the same functions in one order; look at"
-    "\n  these lines for what is not an argument: the order of a set, an environment variable, a"
-    "\n  clock, a choice by measuring"
+    "give all processes the same values, and trace the same functions in the same order;"
+    "\n  check these lines for what is not an argument: the order of a set, a clock,"
+    "\n  an environment variable, a choice based on timings"
 )
 
 
@@ -332,12 +332,12 @@ def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Pairs:
 
 
 def _text(operation: Any) -> str:
-    text = "nothing in this place" if operation is None else str(operation)
+    text = "nothing here" if operation is None else str(operation)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH // 2]} ... {text[-_WIDTH // 2 :]}"
 
 
 def _around(body: Body) -> Record:
-    """Return what a function captures, and JAX's configuration, as far as others can read it."""
+    """Return a function's captures and JAX's configuration, as far as others can read them."""
     config: Mapping[str, Any] = dict(trace_config())
     values = {f"config {name}": value for name, value in config.items() if name != UNNAMED_CONFIG}
     with contextlib.suppress(Exception):  # the user's own code
@@ -354,31 +354,29 @@ def _around(body: Body) -> Record:
 def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> None:
     """Check that all processes of a program have the same tree, before they compile for it.
 
-    To be called by every process after `jax.distributed.initialize`, before the first step. JAX
-    compiles in each process for itself: with a static that differs in one of them, or with a set
-    that a loop meets in another order, the processes run different programs, and wait for each
-    other until XLA gives up.
+    Call it in every process after `jax.distributed.initialize`, before the first step. Each process
+    compiles for itself: if a static differs in one of them, or a loop iterates over a set in
+    another order, the processes run different programs, and wait for each other until XLA gives up.
 
     Digests are exchanged through JAX's coordination service, without a device: classes, statics
     by type and bits, and shape, dtype and weak type of each leaf, as `leafwise.digest` has them;
-    the shardings that arrays are committed to; and the order in which each process meets the
-    members of a set.
+    the shardings that arrays are committed to; and the iteration order of sets.
 
-    With one process, or before `jax.distributed.initialize`, nothing is exchanged. What has no
-    digest is refused all the same.
+    With one process, or before `jax.distributed.initialize`, nothing is exchanged. Values without a
+    digest are refused all the same.
 
     Args:
-        tree: Any pytree: what a jitted function is called with, or a configuration.
-        name: What is compared. The n-th call with a name meets the n-th call of the others, so
-            threads that call at the same time need names of their own.
+        tree: Any pytree: the arguments of a jitted function, or a configuration.
+        name: A name for the comparison. The n-th call with a name is compared with the n-th calls
+            of the others, so threads that call at the same time need different names.
         timeout: How many seconds to wait for the other processes.
 
     Raises:
-        DifferentProcessesError: (in every process) the trees differ; it names the fields, and the
-            values with the processes that have them.
-        ProcessTimeoutError: Some process did not come in time; it names which.
-        PortableError: A static means nothing to another process. Those raise a
-            `DifferentProcessesError` which says so, instead of waiting.
+        DifferentProcessesError: (in every process) The trees differ; it names the fields, and each
+            value with the processes that have it.
+        ProcessTimeoutError: Some processes did not call it in time; it names them.
+        PortableError: A static means nothing to another process. The others raise a
+            `DifferentProcessesError` that says so, instead of waiting.
         ValueError: The timeout is not positive.
 
     Examples:
@@ -397,8 +395,8 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
 
 
 _SAME_VALUES: Final = (
-    "run one source in all processes, with the same values: from one file, or from process 0;"
-    "\n  a sorted tuple in place of a set, whose order is another one in each"
+    "run the same source in all processes, with the same values: from one file, or from process 0;"
+    "\n  use a sorted tuple instead of a set, whose order differs between processes"
 )
 
 
@@ -406,7 +404,7 @@ _SAME_VALUES: Final = (
 
 
 def differing(one: Record, other: Record, root: str = "") -> Pairs:
-    """Return the paths at which two records differ, and both texts."""
+    """Return the paths where two records differ, with the text of each."""
     if digest_of(one) == digest_of(other):
         return []
     changes = differences(one, other, root)

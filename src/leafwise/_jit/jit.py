@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from leafwise._captures.captures import Captures
 
 
-exclude_file(__file__)  # an error in a function shows the frames that it has under `jax.jit`
+exclude_file(__file__)  # errors in a function show the same frames as under `jax.jit`
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -60,25 +60,25 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Programs(tuple[Program, ...]):
-    """The programs of a jitted function so far that have one outcome."""
+    """The programs of a jitted function so far that have the same outcome."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return each of them on lines of its own."""
+        """Return each program on its own lines."""
         return "\n".join(f"{place}: {each}" for place, each in enumerate(self)) or "(none)"
 
 
 class JitFunction(Protocol[P, R_co]):
     """What `leafwise.jit` returns: a jitted function with a log of its programs.
 
-    At run time it stands for the object that `jax.jit` makes, with more attributes.
+    At run time it wraps the object that `jax.jit` returns, and adds attributes.
 
     Attributes:
-        traces: One record for each trace so far, in order. Of a function whose captures keep
-            changing, the last 128 are kept.
-        recompiles: One record for each time so far that JAX lowered or compiled without a trace.
-        captures: What the traces so far have read, as `leafwise.captures` returns it.
+        traces: One record for each trace so far, in order. If captures keep changing, only the last
+            128 are kept.
+        recompiles: One record for each lowering or compile so far that needed no trace.
+        captures: The captures that the traces so far have read, like `leafwise.captures`.
     """
 
     traces: Programs
@@ -88,7 +88,7 @@ class JitFunction(Protocol[P, R_co]):
 
     @property
     def captures(self) -> "Captures":
-        """What the traces so far have read; before the first, what `leafwise.captures` returns."""
+        """The captures that the traces so far have read; before the first, those in the code."""
         ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -108,18 +108,18 @@ class JitFunction(Protocol[P, R_co]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Explain what a call with these arguments would do now, without making it.
 
-        It raises what the call would raise for arguments that the function refuses.
+        It raises the error of the call for arguments that the function refuses.
 
-        As for a function that uses all its arguments: JAX drops those that are not used before
-        it lowers, so that a committed array in the place of one costs a dispatch entry only.
+        It assumes that the function uses all its arguments: JAX drops unused ones before it lowers,
+        so that committing one of those costs only a dispatch entry.
         """
         ...
 
     def stale_captures(self, *args: P.args, **kwargs: P.kwargs) -> tuple[StaleCapture, ...]:
-        """Return what changed since the trace that would answer a call with these arguments.
+        """Return the captures that changed since the trace that would answer this call.
 
-        Nothing if it would be traced for its arguments: a trace takes the current values. The
-        content of what is large is not compared.
+        Empty if the arguments need a new trace, which reads the current values. The content of
+        large values is not compared.
         """
         ...
 
@@ -148,7 +148,7 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
 
-# What the calls of `step = lw.jit(f)` run, which stands in `step.__call__`:
+# What a call of `step = lw.jit(f)` runs, which is stored in `step.__call__`:
 #
 #     the first call        Guard.first_call adds notes to errors
 #         and its trace     TracedBody.__call__ runs f, and observes what that reads;
@@ -156,10 +156,10 @@ class JitFunction(Protocol[P, R_co]):
 #     a later call          the check, and then what `jax.jit` made
 #         with a change     Guard.changed_call warns, or raises; what `jax.jit` made runs
 #                           under another number, so that JAX traces f again
-#     a call in a trace     the same; but the trace around it is the one that counts
+#     a call in a trace     the same; but the enclosing trace is what counts
 
 AUDITS: Final[list[Callable[[ProgramLog], Any]]] = []
-"""What `leafwise explain --audit` makes of the log of each function: it compares each call."""
+"""What `leafwise explain --audit` calls with the log of each function, to compare its calls."""
 
 
 class StaleCheckedFunction(JittedFunction):
@@ -178,7 +178,7 @@ class StaleCheckedFunction(JittedFunction):
         self._leafwise_guard: Guard = Guard(self, made, log, stale)
 
     def set_call(self, call: Callable[..., Any]) -> None:
-        """Let calls run this, with the arguments that JAX sees."""
+        """Make calls run `call`, with the arguments that JAX sees."""
         marked = self._leafwise_log.callee.marked
         if marked is not None:
             call = marked.calling(call)
@@ -267,7 +267,7 @@ R = TypeVar("R")
 
 
 class TracedBody:
-    """The function that is handed to `jax.jit`: JAX needs one object to trace and to compare."""
+    """The function passed to `jax.jit`: JAX needs one object to trace and to compare."""
 
     __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
 
@@ -290,7 +290,7 @@ class TracedBody:
         return self.callee.fun
 
     def share(self, first: "TracedBody") -> None:
-        """Take over the log of an equal one, which lives as long from here on."""
+        """Share the log of an equal body, which is kept alive from here on."""
         self._first, self.program_log = first, first.program_log
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -298,7 +298,7 @@ class TracedBody:
         __tracebackhide__ = True
         log, run = self.program_log, self.callee.with_values(args, kwargs)
         if getattr(jax.config, "jax_disable_jit", False) or is_traced_afresh():
-            return run()  # of such a trace there will be no program
+            return run()  # such a trace leads to no program
         call = next((call for call in running_calls() if call.fun is self), None)
         if call is not None and call.runs:
             seen, named = call.args, call.kwargs
@@ -337,7 +337,7 @@ class TracedBody:
         return result
 
     def __eq__(self, other: object) -> bool:
-        """Return whether JAX may take what it made for the other one."""
+        """Return whether JAX may reuse the programs of the other body."""
         if not isinstance(other, TracedBody):
             return NotImplemented
         mine, its = self.callee, other.callee
@@ -356,7 +356,7 @@ class TracedBody:
         return repr(self.callee.fun)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return itself: a function is not copied, and a copy of what JAX made runs this one."""
+        """Return itself: functions are not copied, and a copy of what JAX made runs this one."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -371,7 +371,7 @@ _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, TracedBody]]] = weakref.
 _FIRST: Final[weakref.WeakKeyDictionary[TracedBody, weakref.ref[TracedBody]]] = (
     weakref.WeakKeyDictionary()
 )
-"""Of callables that compare by value: the first of each, by itself."""
+"""For callables that compare by value: the first of the equal bodies, by any of them."""
 
 
 def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBody:
@@ -380,12 +380,12 @@ def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> Trac
 
 
 def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody:
-    """Return what JAX traces in place of a function, which is one for equal `Callee.options`.
+    """Return the body that JAX traces in place of a function, one for equal `Callee.options`.
 
-    JAX keeps what it made for a function as long as the function lives, so that a second
-    `jax.jit` of it finds all of that. Here the traced body is that function: it has to live as
-    long, and must not keep the function alive. Of callables that compare by value, such as bound
-    methods, each has a traced body of its own; JAX takes equal ones for one another.
+    JAX keeps the programs of a function while the function lives, so that a second `jax.jit` of it
+    finds them. To JAX, the traced body is that function: it has to live as long, without keeping
+    the function alive. Callables that compare by value, such as bound methods, each have a traced
+    body of their own; JAX treats equal ones as the same.
     """
 
     def make(find: Callable[[], Any]) -> TracedBody:
@@ -393,7 +393,7 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
 
     if not compares_by_identity(type(fun)):
         body = make(lambda: fun)
-        with contextlib.suppress(Exception):  # an `==` or a hash of the user's
+        with contextlib.suppress(Exception):  # a user-defined `==` or hash
             first = _FIRST.setdefault(body, weakref.ref(body))()
             if first is not None and first is not body:
                 body.share(first)
@@ -430,38 +430,37 @@ def jit(
     same_everywhere: bool | float = False,
     **options: Any,
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
-    """Do what `jax.jit` does, log every trace, and check that captures are as they were.
+    """Compile a function like `jax.jit`, log every trace, and check that captures are unchanged.
 
     While JAX traces, lowers or compiles the function, the arguments, the calling line and the
     times are recorded, and compared with those of earlier calls. No array is kept.
 
-    What the function reads from globals, closures, defaults and attributes is a part of the
-    program that JAX makes. Each call checks that it has not changed since the trace: by identity,
-    of small NumPy arrays (1 KiB), containers (32 items) and objects (128 parts) by content. Without
-    captures that could change nothing runs per call. When something has changed, the function is
-    traced with the new values; the programs of the last 8 states are kept, so that going back to
-    old values costs no trace. In a block of `leafwise.debug.check_captures` the programs themselves
-    are compared.
+    What the function reads from globals, closures, defaults and attributes becomes part of the
+    program. Each call checks that it has not changed since the trace: by identity, or by content
+    for small NumPy arrays (1 KiB), containers (32 items) and objects (128 parts). If no capture can
+    change, nothing runs per call. When one has changed, the function is traced with the new values;
+    the programs of the last 8 states are kept, so that going back to old values costs no trace. In
+    a block of `leafwise.debug.check_captures`, the programs themselves are compared.
 
-    The first use in a process makes JAX trace and compile once more what it has compiled before:
-    a context of leafwise becomes a part of JAX's key (`jax.make_user_context`).
+    The first use in a process makes JAX trace and compile again what it has compiled before, as a
+    context of leafwise becomes part of JAX's cache key (`jax.make_user_context`).
 
     A parameter annotated with `leafwise.Static` is a static argument, by position or name. Its
-    values are compared as those of a static field: ``(1,)`` and ``(True,)`` are two programs,
-    and a list or an array is refused.
+    values are compared like those of a static field: ``(1,)`` and ``(True,)`` get two programs, and
+    a list or an array is refused.
 
     Args:
-        fun: The function. Without it, a decorator is returned. A bound method of a pytree
-            class takes its instance as an argument: methods of instances with equal keys and
-            avals share programs, where `jax.jit` bakes each instance in.
-        on_stale: What happens when a capture has changed since the trace that would answer a call.
-            ``"warn"``: a warning for each new value, 8 at most of one capture, and the function is
-            traced again. ``"raise"``: the call raises. ``"retrace"``: it is traced again
-            silently. ``"ignore"``: the call is answered for the old value, as under `jax.jit`.
+        fun: The function. Without it, a decorator is returned. For a bound method of a pytree
+            class, the instance becomes an argument: methods of instances with equal keys and avals
+            share programs, where `jax.jit` bakes each instance in.
+        on_stale: What to do when a capture has changed since the trace that would answer a call.
+            ``"warn"``: warn about each new value, at most 8 times per capture, and trace again.
+            ``"raise"``: raise an error. ``"retrace"``: trace again silently. ``"ignore"``: answer
+            for the old value, as `jax.jit` does.
         same_everywhere: Whether all processes of `jax.distributed` compare what they are about to
-            compile: what the call is traced for, before the function runs, and the lowered
-            program, before XLA compiles it. A number is the timeout in seconds, 300 for True.
-            Cache hits cost nothing, and neither does a single process.
+            compile: the inputs of each trace, before the function runs, and the lowered program,
+            before XLA compiles it. A number is the timeout in seconds; True means 300. Cache hits
+            cost nothing, and neither does a single process.
         **options: The options of `jax.jit`: ``static_argnums``, ``static_argnames``,
             ``donate_argnums``, ``donate_argnames``, ``keep_unused``, ``in_shardings``,
             ``out_shardings``, ``device``, ``backend``, ``inline``, ``compiler_options``.
@@ -473,14 +472,14 @@ def jit(
 
     Raises:
         TypeError: `fun` is not callable, or as `jax.jit` raises it.
-        DefinitionError: `leafwise.Static` is where it has no effect, or cannot be found.
-        StaticFieldError: (when called) a value of such a parameter cannot be static.
-        ValueError: `on_stale` is none of the four.
+        DefinitionError: `leafwise.Static` has no effect where it is used, or cannot be resolved.
+        StaticFieldError: (when called) the value of such a parameter cannot be static.
+        ValueError: `on_stale` is not one of the four.
         StaleCaptureError: (when called) a capture changed, and ``on_stale="raise"``.
         DifferentProcessesError: (while tracing or compiling, in every process) the processes
-            trace for other inputs, or lower other programs, with ``same_everywhere``.
-        ProcessTimeoutError: (in the same places) some process does not trace or compile it. The
-            JAX client of this process is shut down then, so that JAX ends those that wait for it.
+            have different inputs, or lower different programs, with ``same_everywhere``.
+        ProcessTimeoutError: (likewise) some process does not trace or compile it in time. This
+            process then shuts its JAX client down, so that JAX ends those that wait for it.
 
     Warns:
         StaleCaptureWarning: (when called) a capture changed, and the function is traced again.
@@ -528,9 +527,9 @@ def jit_with_log(
     *,
     is_authors: bool = False,
 ) -> Any:
-    """Return what `jax.jit` makes of a function, with a log of its programs.
+    """Return a function jitted by `jax.jit`, with a log of its programs.
 
-    Where its author wrote `leafwise.jit`, it warns of storms, and adds notes to JAX's errors.
+    If its author wrote `leafwise.jit`, it warns about storms, and adds notes to JAX's errors.
     """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
@@ -547,20 +546,20 @@ def jit_with_log(
 
 
 def _check_hash(fun: Callable[..., Any]) -> None:
-    """Raise what JAX raises for a function without a hash, with the fix in a note."""
+    """Raise JAX's error for a function without a hash, with the fix in a note."""
     try:
         hash(fun)
     except TypeError as error:
         error.add_note(
-            f"leafwise.jit got {got(fun)}: JAX files programs under the function\n"
-            f"  fix: equinox.filter_jit for a module or its method; or jit a function that takes "
-            f"it as an argument"
+            f"leafwise.jit got {got(fun)}: JAX caches programs by the hash of the function\n"
+            f"  fix: use equinox.filter_jit for a module or its method, or jit a function that "
+            f"takes it as an argument"
         )
         raise
 
 
 def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options of a bound method as those of its function, whose first argument is self."""
+    """Return the options of a bound method for its function, whose first argument is self."""
     shifted = dict(options)
     for name in ("static_argnums", "donate_argnums"):
         numbers = options.get(name)

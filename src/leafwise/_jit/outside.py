@@ -1,9 +1,9 @@
-"""What JAX compiles outside jitted functions: whether a later run of a line compiles it again.
+"""What JAX compiles outside jitted functions, and whether a later run of a line repeats it.
 
-One rule for operations, loops, and what packages make and call: it is compiled again if an earlier
-run of the line compiled a program with the same inputs and results at the same place, for functions
-of the same definition; and it is compiled for another size where the arrays of more than a few runs
-differ in one size.
+One rule covers operations, loops, and functions that packages make and call: a program is a repeat
+if an earlier run of the line compiled one with the same inputs and results at the same place, for
+functions of the same definition; and it is resized if the arrays of more than a few runs differ
+only in size.
 """
 
 import traceback
@@ -43,12 +43,12 @@ class EagerCall(NamedTuple):
 
 
 class SeenFunction:
-    """What is kept of a function of the user: not the function."""
+    """The record of a user's function, which does not keep it alive."""
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         self.text = shorten(fun, 60)
         self.captured = captured_by(fun)
-        owner = getattr(fun, "__self__", fun)  # each access to a method makes another one
+        owner = getattr(fun, "__self__", fun)  # each access to a method makes a new one
         self.identity = id(owner), id(getattr(fun, "__func__", fun))
         try:
             self._find: Callable[[], Any] = weakref.ref(owner)
@@ -56,7 +56,7 @@ class SeenFunction:
             self._find = lambda: True
 
     def is_same(self, other: "SeenFunction") -> bool:
-        """Return whether both are one function, which JAX takes up."""
+        """Return whether both are the same function object, so that JAX reuses its program."""
         return self.identity == other.identity and self._find() is not None
 
 
@@ -81,8 +81,8 @@ class _Place:
         self.sizes = 1  # in a row
 
     def identify(self, program: _OutsideProgram, work: Work) -> _OutsideProgram | None:
-        """Add a program; return the earlier one that was the same, if there is one."""
-        # A loop by what it is given, not by what its bodies capture.
+        """Add a program; return an earlier one that was the same, or None."""
+        # A loop is identified by its operands, not by what its bodies capture.
         signature, devices = program.signature, work.devices
         inputs = (program.inputs, program.results) if signature is None else signature
         devices = devices[: None if signature is None else 1]
@@ -111,7 +111,7 @@ class OutsideLog:
     def explain(
         self, name: str, work: Work, frame: types.FrameType | None
     ) -> tuple[Explanation, int | None]:
-        """Explain a lowering, or a trace alone; return in which run of the line it was, too."""
+        """Explain a lowering, or a trace without one; also return the run of the line it was in."""
         user = user_frame(frame)
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
@@ -138,21 +138,21 @@ class OutsideLog:
 def _is_of_another_run(earlier: _OutsideProgram, program: _OutsideProgram, call: EagerCall) -> bool:
     """Return whether another run of a line compiled the same program.
 
-    Within one run a package may well compile one operation with several constants. Where no run is
-    known, it is another one for what runs a function.
+    Within one run, a package may compile one operation with several constants. If the run is
+    unknown, each call that takes a function counts as another run.
     """
     return bool(call.functions) if program.run is None else earlier.run != program.run
 
 
 def _is_called_by_jax(user: types.FrameType | None) -> bool:
-    """Return whether JAX calls the user's code: for each leaf, as `jax.tree.map` does."""
+    """Return whether JAX calls the user's code, such as for each leaf in `jax.tree.map`."""
     return any(_is_in_jax(caller) for caller, _ in traceback.walk_stack(user))
 
 
 def _program_of(
     call: EagerCall, work: Work, run: int | None, given: Mapping[str, Any]
 ) -> _OutsideProgram:
-    """Return what is kept of a program."""
+    """Return the record of a program."""
     functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
     signature = None
     if call.is_direct and call.operands:
@@ -169,7 +169,7 @@ def _again(
     outcome: Outcome,
     user: types.FrameType | None,
 ) -> list[Reason]:
-    """Return why a program is compiled again that is the same as an earlier one."""
+    """Return why a program that equals an earlier one is compiled again."""
     if is_jit_off():
         facts = ReasonKind.CONFIG, outcome, False, True, Cause.JIT_IS_OFF
         return [Reason("config.jax_disable_jit", *facts)]
@@ -182,16 +182,16 @@ def _again(
 
 
 _FEW_SIZES: Final = 3
-"""So many sizes are no repeat: a train and a test set."""
+"""Fewer sizes than this are not a repeat: a training set and a test set."""
 
 _KEEP: Final = Fix("keep the result of the first call")
 _FOR_SHAPES: Final = {"eval_shape", "make_jaxpr"}
 _BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
-"""What JAX takes up again, outside `jit` too, for a function that it has traced before."""
+"""The calls whose traces JAX reuses, even outside `jit`, for a function that it has traced."""
 
 
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the abstract values of inputs and results."""
+    """Return the avals of inputs and results."""
     if work.inputs is not None:
         return work.inputs, work.outputs
     given: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))
@@ -202,19 +202,19 @@ def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 def _fresh(
     earlier: _OutsideProgram, program: _OutsideProgram, call: EagerCall, fix: Fix
 ) -> Iterator[Reason]:
-    """Yield the functions of the user's own that are made at each call."""
+    """Yield the reasons for user functions that are recreated at each call."""
     before, after = earlier.functions, program.functions
     fresh = [name for name, its in after.items() if not before[name].is_same(its)]
     changes = [describe_changes(before[name].captured, after[name].captured) for name in fresh]
     for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
         advice = recreated_function(call.functions[name], change)
-        # Defined once, one would go on with the first value; or JAX makes its own of it each time.
+        # Defined once, it would keep the first value; or JAX makes a new wrapper each time.
         if any(changes) or call.name not in _BY_FUNCTION:
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
-    is_told = not after or any(changes) or call.name in _BY_FUNCTION
-    for name, value in () if is_told else program.given.items():
+    is_explained = not after or any(changes) or call.name in _BY_FUNCTION
+    for name, value in () if is_explained else program.given.items():
         old = earlier.given.get(name, value)
         if old != value:
             yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, old, value, Advice("", fix))
@@ -223,7 +223,7 @@ def _fresh(
 def _sizes(
     before: _OutsideProgram, after: _OutsideProgram, call: EagerCall, outcome: Outcome
 ) -> Iterator[Reason]:
-    """Yield what is of another size."""
+    """Yield the reasons for arguments whose size differs."""
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.RESIZED.value
     if call.is_masked:  # `x[x > 0]`
@@ -239,16 +239,16 @@ def _sizes(
 
 
 def _pairs(before: _OutsideProgram, after: _OutsideProgram) -> list[tuple[Any, Any]]:
-    """Return the arrays of two programs; of one that takes more of them, the results alone."""
+    """Return the arrays of two programs in pairs; only results if the inputs differ in number."""
     is_longer = len(before.inputs) != len(after.inputs)
     inputs = [] if is_longer else zip(before.inputs, after.inputs, strict=True)
     return [*inputs, *zip(before.results, after.results, strict=False)]
 
 
 def _is_resized(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool) -> bool:
-    """Return whether nothing but the size of arrays differs, of each by one number.
+    """Return whether only the sizes of arrays differ, those of each by one number.
 
-    Arrays that are made, of a shape that is given, are the parameters of something.
+    Arrays created with a given shape do not count: they are parameters of some model.
     """
     changed = [(one, other) for one, other in _pairs(before, after) if one != other]
     is_given = is_any or before.inputs != after.inputs
@@ -261,7 +261,7 @@ def _has_one_change(one: Any, other: Any) -> bool:
     return len(before) == len(after) and len(changes) == 1 and one.dtype == other.dtype
 
 
-# What the user called of JAX.
+# The JAX function that the user called.
 
 _JAX: Final = ("jax", "jaxlib")
 _TREES: Final = ("jax._src.tree_util", "jax._src.tree")
@@ -271,13 +271,13 @@ _WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "
 def eager_call(
     frame: types.FrameType | None, user: types.FrameType | None, running: RunningCall | None
 ) -> EagerCall:
-    """Return what the user's frame called, from a frame in JAX, or below it, outwards."""
+    """Return the call that the user's frame made, found from a frame in JAX outwards."""
     frames: list[types.FrameType] = []
     while frame is not None and frame is not user:
         if _package(frame.f_globals.get("__name__")) != "leafwise":
             frames.append(frame)
         frame = frame.f_back
-    # Their code once each: under an audit hook Python takes its time for it.
+    # Read `f_code` once per frame: it is slow under an audit hook.
     codes = [(frame, frame.f_code) for frame in frames]
     inside = [frame for frame, code in codes if _is_named(frame, code)]
     called = inside[-1] if inside else None
@@ -298,7 +298,7 @@ def eager_call(
 
 
 def _operands(variables: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the trees of arrays among the variables of a function, flat ones as they were."""
+    """Yield the operands among the variables of a JAX function, flat ones unflattened."""
     for operand in _OPERANDS.get(name, ()):
         flat: Any = variables.get(f"{operand}_flat", variables.get(operand))
         if type(flat).__module__.startswith("jax._src.") and hasattr(flat, "tree"):
@@ -319,7 +319,7 @@ _OPERANDS: Final = {
 
 
 def _is_named(frame: types.FrameType, code: types.CodeType) -> bool:
-    """Return whether a frame is of a function of JAX that the user may have called."""
+    """Return whether a frame is that of a JAX function that the user may have called."""
     is_wrapper = code.co_name in _WRAPPERS or frame.f_globals.get("__name__") in _TREES
     return _is_in_jax(frame) and not is_wrapper
 
@@ -344,7 +344,7 @@ def _functions(
     if running is not None and running.is_for_shapes:
         yield "fun", running.fun
     if frame is None or frame.f_globals.get("__name__") == "jax._src.api":
-        return  # `grad` and its kind run a function step by step: it is no part of a program
+        return  # `grad` and the like run a function eagerly, outside any program
     for name, each in _arguments(frame):
         if callable(each) and not isinstance(each, type) and _is_users(each):
             yield name, each
@@ -370,10 +370,10 @@ def _is_users(value: Any) -> bool:
 
 
 def _unsized(found: Mapping[str, Any]) -> str:
-    """Return the parameter that a function lacks to return one size; empty for most."""
+    """Return the parameter missing for a fixed result size; empty for most functions."""
     if found.get("total_repeat_length", 0) is None and hasattr(found.get("repeats"), "dtype"):
         return "total_repeat_length"
-    # With `x` and `y`, `where` chooses between two arrays, and finds nothing.
+    # With `x` and `y`, `where` selects from two arrays, so its size is known.
     return "size" if found.get("size", 0) is None and found.get("y") is None else ""
 
 

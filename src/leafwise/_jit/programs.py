@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Program:
-    """One program that JAX made for a function, or a trace that it made on the way.
+    """One program that JAX made for a function, or a trace on the way to one.
 
     Attributes:
         name: The name of the function.
         outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
-        explanation: Why it was made, against the nearest earlier one.
-        site: The line of the user's code that called; None if there is none.
+        explanation: Why it was made, compared with the nearest earlier one.
+        site: The line of user code that made the call, or None.
         trace_seconds: How long the trace took; 0.0 for a recompile.
-        lower_seconds: How long the lowering took; 0.0 if there was none so far.
-        compile_seconds: How long the compile took; 0.0 if there was none so far.
+        lower_seconds: How long the lowering took; 0.0 if not lowered so far.
+        compile_seconds: How long the compile took; 0.0 if not compiled so far.
         lower: Lowers the function for these arguments again.
     """
 
@@ -62,10 +62,10 @@ class Program:
 
     @cached_property
     def first(self) -> "FirstCompile | None":
-        """What XLA got to compile: an unrolled loop, constants, or the lines with most of it.
+        """What XLA had to compile: an unrolled loop, constants, or the lines with most operations.
 
-        The function is lowered again when this is read. None for what was made under a
-        transformation, and where JAX does not show it.
+        The function is lowered again when this is read. None if it was made under a transformation,
+        or if JAX does not show it.
         """
         from leafwise._compare.first_compile import first_compile  # noqa: PLC0415  # few ask
 
@@ -78,38 +78,38 @@ class Program:
 
     @property
     def seconds(self) -> float:
-        """How long all of it took."""
+        """The time of the trace, the lowering and the compile together."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     def __str__(self) -> str:
         """Return the calling line, and the explanation."""
-        return f"{self.site or 'called from no file'}\n{self.explanation}"
+        return f"{self.site or 'called from an unknown line'}\n{self.explanation}"
 
     def __repr__(self) -> str:
-        """Return what was made, and where, in one line."""
+        """Return the outcome, the function and the calling line as one line."""
         return f"<{self.outcome} of {self.name}{'' if self.site is None else f' at {self.site}'}>"
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ProgramEntry:
-    """The entry of a program in the log of its function: what later calls are compared with.
+    """The entry of a program in the log of its function, with which later calls are compared.
 
-    Attributes, next to those of a `Program`:
+    Attributes, besides those of a `Program`:
         signature: The arguments; None where they could not be seen.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
-        live: Whether JAX still has it, as far as `leafwise` has not let go of it.
-        given: What the user's own line names in the call of a package that led to it.
-        role: What was made of the function: ``("vmap",)``, see `Work`. Empty for itself.
+        live: Whether JAX still has it, as far as `leafwise` knows.
+        given: The values that the user's line names in the call of the package that led to it.
+        role: The transformation of the function: ``("vmap",)``, see `Work`. Empty for itself.
         lowered: The sizes of the batches, the inputs and the devices; None before the lowering.
-        results: The abstract values of the results; None where they were not seen.
+        results: The avals of the results; None where they were not seen.
         is_inner: Whether it was made inside the trace of another function.
         earlier: The line of the call that it is compared with.
         state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
-            of another trace around it.
+            of an enclosing trace.
         observation: What the trace read; None if it was not observed.
-        statics: What its statics were after the trace, for the audit; None if there is none.
-        digests: Digests of the NumPy arrays among its constants; None if nobody asked.
-        clears: How often JAX's caches had been cleared before, as far as that is noted.
+        statics: Its statics after the trace, for the audit; None without one.
+        digests: Digests of the NumPy arrays among its constants; None until needed.
+        clears: How often JAX's caches had been cleared before, as far as recorded.
     """
 
     outcome: Outcome
@@ -140,7 +140,7 @@ class ProgramEntry:
 
     @property
     def is_call(self) -> bool:
-        """Whether it was made for calls of the function itself: by one, or compiled ahead."""
+        """Whether it was made for calls of the function itself: in one, or ahead of time."""
         return (self.ran or self.compile_seconds > 0) and not self.is_inner
 
     @property
@@ -149,7 +149,7 @@ class ProgramEntry:
         return self.ran and not self.role and self.compile_seconds > 0
 
     def view(self, name: str, lower: Callable[..., Any]) -> Program:
-        """Return what is public of it; the function is lowered by `lower` if that is asked for."""
+        """Return its public view; `lower` lowers the function when that is asked for."""
 
         def lower_again() -> Any:
             if self.signature is None or self.role:
@@ -171,13 +171,13 @@ class ProgramEntry:
 
 
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
-"""The outcomes of a call that a trace made earlier answers."""
+"""The outcomes of a call that an earlier trace answers."""
 
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
 _MOST_RETIRED: Final = 128
-"""So many records are kept of programs that JAX has let go of."""
+"""How many records of programs that JAX has dropped are kept."""
 
 
 class ProgramLog:
@@ -196,7 +196,7 @@ class ProgramLog:
         self._drop_live()
 
     def _drop_live(self) -> None:
-        """Start again with the programs that JAX has, which are none."""
+        """Start again, after JAX has dropped all programs."""
         self._traced: list[ProgramEntry] = []
         self.states: dict[int, dict[Any, Captured]] = {0: {}}
         """The captures of each state, by its number, as far as its programs read them."""
@@ -217,7 +217,7 @@ class ProgramLog:
         else:
             place = hash(signature)
             same = {at for at, each in enumerate(programs) if each.place == place}
-            chosen = [at for at in sorted(same.union(nearby)) if self.is_own(programs[at].state)]
+            chosen = [at for at in sorted(same.union(nearby)) if self.is_state(programs[at].state)]
         return self._nearest(chosen, programs, signature, site)
 
     def _nearest(
@@ -230,7 +230,7 @@ class ProgramLog:
         known = [
             (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
         ]
-        known.sort(key=lambda pair: programs[pair[0]].ran)  # of equal ones a call is the nearest
+        known.sort(key=lambda pair: programs[pair[0]].ran)  # among equals, a call is nearest
         signatures = [earlier for _, earlier in known]
         of_line = [each for each in programs[-_SEARCHED:] if site and each.site == site]
         reasons = [reason for each in of_line for reason in each.explanation.reasons]
@@ -241,7 +241,7 @@ class ProgramLog:
         return Explanation(explanation.outcome, named, explanation.unsound, place)
 
     def _with_names_read(self, reason: Reason) -> Reason:
-        """Return the reason of a static with what its function reads, and where it is made."""
+        """Return a static's reason with the names that its function reads, and where it is made."""
         after = reason.after
         is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
         if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
@@ -268,12 +268,12 @@ class ProgramLog:
         return self.trace_of(explanation.nearest)
 
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
-        """Explain a call that was not made, where JAX has so many dispatch entries."""
+        """Explain a call without making it; JAX has this number of dispatch entries."""
         answer = self.explain(signature)
         programs = [program for program in list(self.programs) if program.live]
         compiled = [program for program in programs if program.is_compiled]
-        # JAX says nothing of dispatch entries: one more than programs may be this call's. And
-        # none at all where there were programs: the caches of the process were cleared.
+        # JAX does not describe its dispatch entries: one more than programs may be this call's. If
+        # there are none left, the caches of the process were cleared.
         moved = self.callee.sharded and any(reason.kind in _PLACING for reason in answer.reasons)
         refused = answer.outcome is Outcome.ERROR and not moved
         if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
@@ -301,9 +301,9 @@ class ProgramLog:
         kwargs: Mapping[str, Any],
         work: Work | None = None,
     ) -> ProgramEntry:
-        """Return the record of a program for these arguments, which is not added yet."""
+        """Return the record of a program for these arguments, without adding it."""
         abstract = work.is_ahead if work else call is not None and not call.runs
-        inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
+        inner = is_inside_trace(1 if work is None else 0)  # 1: its own, which runs the body
         # Without JAX's frame: from here, past leafwise's own.
         site = site_of(call.frame if call is not None else inspect.currentframe())
         signature: Signature | None = None
@@ -362,23 +362,23 @@ class ProgramLog:
         return Explanation(outcome, () if reason is None else (reason,), nearest=same[-1])
 
     def add(self, program: ProgramEntry) -> None:
-        """Add a program that was made, and warn if one cause keeps coming back."""
+        """Add a program, and warn if one cause keeps recurring."""
         with self._lock:
             self.programs.append(program)
             if program.signature is not None:
                 self._nearby.add(len(self.programs) - 1, program.signature)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
-        if program.signature is not None and self.warns and program.ran:  # not made ahead
+        if program.signature is not None and self.warns and program.ran:  # not ahead of time
             explanation, site = program.explanation, program.site
             storm.count(self._causes, self.name, program.signature, explanation, site)
 
     def traced(self) -> list[ProgramEntry]:
-        """Return the traces that JAX may take up again."""
+        """Return the traces that JAX may reuse."""
         return list(self._traced)
 
     def observe(self, observation: Observation) -> Observation:
-        """Return an observation, or one that an earlier trace has, if that is equal."""
+        """Return an observation, or that of the latest trace if it is equal."""
         for program in self._traced[-1:]:
             known = program.observation
             if known is not None and known.captured == observation.captured:
@@ -386,7 +386,7 @@ class ProgramLog:
         return observation
 
     def trace_of(self, index: int) -> ProgramEntry:
-        """Return the trace that a program was made from; the program itself if there is none."""
+        """Return the trace that a program was made from, or the program itself."""
         program = self.programs[index]
         known = [entry for entry in self.traced() if entry.state == program.state]
         same = [entry for entry in known if entry.place == program.place]
@@ -400,24 +400,24 @@ class ProgramLog:
         return number
 
     def note_captured(self, number: int, captured: dict[Any, Captured]) -> None:
-        """Note what a trace in a state has read; before the first, that is all of its captures."""
+        """Record what a trace in a state has read; the first one sets all of its captures."""
         is_first = all(each.state != number for each in self.traced())
         with self._lock:
             if number in self.states:
                 self.states[number] = captured if is_first else self.states[number] | captured
 
-    def is_own(self, number: int) -> bool:
-        """Return whether a number in JAX's key is that of a state, and not of a trace around."""
+    def is_state(self, number: int) -> bool:
+        """Return whether a number in JAX's key is that of a state, not of an enclosing trace."""
         return number in self.states
 
     def clear_caches(self) -> None:
-        """Let JAX drop its programs of the function, through whatever it was jitted with."""
+        """Make JAX drop its programs of the function, for every `jit` of it."""
         for guard in list(self.guards):
             each: Any = guard.made
             type(each).clear_cache(each)
 
     def retire(self, reasons: list[Reason]) -> None:
-        """Note that JAX lets go of all programs, and why the next call is traced."""
+        """Record that JAX drops all programs, and why the next call is traced."""
         with self._lock:
             dropped = max(0, len(self.programs) - _MOST_RETIRED)
             del self.programs[:dropped]
@@ -431,9 +431,9 @@ class ProgramLog:
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
     def note_package(self, program: ProgramEntry, values: Mapping[str, Any]) -> None:
-        """Note that a package called, and what the user's line named there.
+        """Record that a package made the call, and the values that the user's line names there.
 
-        The user cannot change how it calls: a fix stays where what differs is named on the line.
+        The user cannot change how it calls: a fix is kept only if the line names what differs.
         """
         program.given = values
         nearest = program.explanation.nearest
@@ -452,7 +452,7 @@ class ProgramLog:
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
     def note_results(self, program: ProgramEntry, results: tuple[Any, ...]) -> None:
-        """Note what a program returns: converting an argument is no fix where that differs."""
+        """Record the results of a program: if they differ, converting an argument is not a fix."""
         program.results = results
         nearest = program.explanation.nearest
         earlier = None if nearest is None else self.programs[nearest].results
@@ -473,7 +473,7 @@ class ProgramLog:
 
 
 def _is_sentence(reason: Reason) -> bool:
-    """Return whether a static is another text of several words: that of an error, no choice."""
+    """Return whether a static is a string of several words, such as an error message."""
     texts = reason.before, reason.after
     is_static = reason.cause is Cause.STATIC
     return is_static and all(isinstance(text, str) and " " in text for text in texts)
@@ -482,20 +482,20 @@ def _is_sentence(reason: Reason) -> bool:
 def _with_cause(
     found: Explanation, cause: Cause, outcome: Outcome = Outcome.UNKNOWN, after: Any = MISSING
 ) -> Explanation:
-    """Add a cause that is not among the arguments, and decides."""
+    """Add a cause outside the arguments, which decides the outcome."""
     reason = Reason("(not an argument)", ReasonKind.CACHE, outcome, MISSING, after, cause)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, reason))
 
 
 def _is_alike(program: ProgramEntry, work: Work) -> bool:
-    """Return whether a program is of the same role, and of the same part of a gradient."""
+    """Return whether a program has the same role, and is the same part of a gradient."""
     _, inputs, _ = program.lowered or ((), None, ())
     counts = [len(avals) for avals in (inputs, work.inputs) if avals is not None]
     return program.role == work.role and len(set(counts)) < 2  # noqa: PLR2004  # both alike
 
 
 def _role_reason(earlier: ProgramEntry, work: Work) -> Reason | None:
-    """Return what differs between two programs of one role, whose arguments are alike."""
+    """Return what differs between two programs with the same role and equal arguments."""
     sizes, inputs, devices = earlier.lowered or ((), (), ())
     recompile = Outcome.RECOMPILE
     if sizes != work.sizes:
@@ -516,10 +516,10 @@ def _role_reason(earlier: ProgramEntry, work: Work) -> Reason | None:
 # Which programs may be the nearest to a call, found without comparing it with each.
 
 _MOST_NEAR: Final = 6
-"""With how many programs a retrace is compared: what that costs must not grow with the log."""
+"""How many programs a retrace is compared with: the cost must not grow with the log."""
 
 _SEARCHED: Final = 128
-"""Among how many of the latest programs those with the most equal parts are looked for."""
+"""How many of the latest programs are searched for those with the most equal parts."""
 
 
 class NearbyPrograms:
@@ -533,14 +533,14 @@ class NearbyPrograms:
         self._recent.append((index, _parts(signature)))
 
     def nearest(self, signature: Signature) -> list[int]:
-        """Return the indices of the programs that have most parts in common with a call."""
+        """Return the indices of the programs with the most parts in common with a call."""
         parts = _parts(signature)
         common = [(len(parts & each), index) for index, each in list(self._recent)]
         return sorted(index for _, index in heapq.nlargest(_MOST_NEAR, common))
 
 
 def _parts(signature: Signature) -> frozenset[int]:
-    """Return a hash for each static and for each leaf, with where it stands."""
+    """Return a hash for each static and for each leaf, with its position."""
     statics, todo = [_hash(("config", signature.config))], [signature.root]
     while todo:
         node = todo.pop()

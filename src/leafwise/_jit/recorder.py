@@ -1,4 +1,4 @@
-"""The events of JAX with what leafwise knows of them: of which function, from where, and why."""
+"""The events of JAX, with what leafwise adds: the function, the calling line, and the reason."""
 
 import contextlib
 import dataclasses
@@ -44,19 +44,19 @@ class Event:
         kind: Which of them.
         name: The name of the jitted function.
         seconds: How long it took.
-        time: When it ended, in seconds, as `time.time` says it.
+        time: When it ended, in seconds, as `time.time` returns it.
         thread: The name of the thread it happened on.
-        thread_id: The identity of that thread, as `threading.get_ident` says it.
-        site: The innermost line of the user's own files that led to it; where there is none, as
-            in a thread or under ``-m``, the outermost line. None if there is no line at all.
-        via: The line of a package that called, if one stands between.
+        thread_id: The id of that thread, as `threading.get_ident` returns it.
+        site: The innermost line of the user's own files that led to it; without one, as in a thread
+            or under ``-m``, the outermost line. None if there is no line at all.
+        via: The line of a package that made the call, if one is in between.
         eager: Whether it is an operation of JAX itself, called outside any jitted function.
-        is_inner: Whether it is a part of a trace of another function.
+        is_inner: Whether it is part of the trace of another function.
         cached: Whether the persistent compilation cache answered a compile.
-        miss: Why it did not; empty if it did, if it is off, and for what is not a compile.
+        miss: Why it did not; empty if it did, if the cache is off, and for other events.
         explanation: Why it happened, for the first event of a program under `leafwise.jit`, or
             of an operation outside any jitted function.
-        run: In which run of its line an operation outside jitted functions was compiled; None
+        run: The run of its line in which an operation outside jitted functions was compiled; None
             where runs are not counted.
         fun: The jitted function as it was written; None where it could not be seen.
         key_parts: The hashes of the parts of its key in the persistent cache, by JAX's names.
@@ -99,10 +99,10 @@ _followed: weakref.WeakKeyDictionary[Any, dict[Any, ProgramLog]] | None = None
 """The logs of functions that are not under `leafwise.jit`, while `leafwise explain` runs."""
 
 _of_code: Final[dict[Any, weakref.ref[Any]]] = {}
-"""The function that was followed last, of each code."""
+"""The function that was followed last, by its code."""
 
 _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakValueDictionary()
-"""The log of the function that was lowered last, by what JAX calls its source."""
+"""The log of the function that was lowered last, by JAX's name for its source."""
 
 
 _ahead: Final = defaultdict[str, list[weakref.ref[ProgramEntry]]](list)
@@ -110,7 +110,7 @@ _ahead: Final = defaultdict[str, list[weakref.ref[ProgramEntry]]](list)
 
 
 class _InProgress(threading.local):
-    """What JAX is making on one thread."""
+    """The programs that JAX is making on one thread."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[ProgramLog, ProgramEntry]] = []
@@ -133,7 +133,7 @@ def watch_events(watcher: Watcher) -> None:
 
 
 def unwatch_events(watcher: Watcher) -> None:
-    """Stop calling `watcher`, once it was called with what has already happened here."""
+    """Stop calling `watcher`, after reporting what has already happened on this thread."""
     global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     _report_nested()
     with LOCK:
@@ -147,7 +147,7 @@ def unwatch_events(watcher: Watcher) -> None:
 
 
 def follow_functions(*, on: bool) -> None:
-    """Keep a log of the programs of every function that is jitted, or stop it."""
+    """Start or stop logging the programs of every function that is jitted."""
     global _followed  # noqa: PLW0603  # one for the process
     _followed = weakref.WeakKeyDictionary() if on else None
     _of_code.clear()
@@ -155,7 +155,7 @@ def follow_functions(*, on: bool) -> None:
 
 
 def listen_for_logs() -> None:
-    """Listen to JAX from now on: there is a function with a log of its programs."""
+    """Listen to JAX from now on, for functions with a log of their programs."""
     global _has_logs  # noqa: PLW0603  # one for the process
     with LOCK:
         _has_logs = True
@@ -178,7 +178,7 @@ def _on_event(raw: RawEvent) -> None:
         facts |= {"cached": raw.cache.hit, "miss": raw.cache.miss, "key_parts": raw.cache.parts}
         notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
         return
-    # A frame that has itself among its variables would keep all frames around it, with theirs.
+    # A frame that refers to itself would keep all frames around it alive, with their variables.
     work = current_work(inspect.currentframe(), lowers=raw.kind is not EventKind.TRACE)
     log = _log_of(work, raw)
     program: ProgramEntry | None = None
@@ -206,7 +206,7 @@ def _on_event(raw: RawEvent) -> None:
 
 
 def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
-    """Return the log of the function that JAX works for; None if it has none."""
+    """Return the log of the function that JAX is working on, or None."""
     if not work.is_known:  # after a trace that of its function, if nothing came between
         _, log, _ = _HERE.current or (0, None, None)
         is_same = raw.kind is not EventKind.TRACE and log is not None and log.name == raw.name
@@ -238,11 +238,11 @@ def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
 
 
 def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
-    """Return whether a package calls a function of its own that it makes at each call."""
+    """Return whether a package calls a function of its own that it recreates at each call."""
     code = getattr(fun, "__code__", None)
     if _followed is None or code is None or is_users_file(code.co_filename) or is_of_jax(fun):
         return False
-    if hasattr(fun, "__self__"):  # as long as its object, which may be called again
+    if hasattr(fun, "__self__"):  # it lives as long as its object, which may be called again
         return False
     known, caller = _of_code.get(code), inner_frame(frame)
     is_called_there = caller is not None and not is_users_file(caller.f_code.co_filename)
@@ -309,7 +309,7 @@ def _lowered_or_compiled(
 
 
 def _report_nested() -> None:
-    """Report the traces inside other traces, of which JAX says nothing, where it shows them."""
+    """Report traces inside other traces, for which JAX sends no events, if it shows them."""
     ran, _HERE.ran = _HERE.ran, []
     for log, program in () if shows_no_reasons() else ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
@@ -352,13 +352,13 @@ def _event(
 
 
 def _is_users(fun: Any) -> bool:
-    """Return whether a function is of the user's files: what calls it only wraps `jax.jit`."""
+    """Return whether a function is in the user's files, so that its caller only wraps `jax.jit`."""
     code = getattr(inspect.unwrap(fun), "__code__", None) if fun is not None else None
     return code is not None and is_users_file(code.co_filename)
 
 
 def _is_eager(name: str, fun: Callable[..., Any] | None, work: Work) -> bool:
-    """Whether a function is an operation of JAX itself, or is traced for its shapes alone."""
+    """Return whether a function is an operation of JAX itself, or is traced only for its shapes."""
     if fun is not None:
         call = work.call
         if is_of_jax(fun) or call is None or call.is_for_shapes:

@@ -1,9 +1,9 @@
 """What happens at a call when a capture changed since the trace.
 
-Before each call a generated check asks whether every capture is as it was (`Current.check`). Only
-where one is not are all of them compared, and the state that they are in is found. Each state has a
-number, which is in JAX's key: the programs of other states are kept apart, and a state that comes
-back, as of a flag that is set for training and reset for evaluation, finds its own.
+Before each call, a generated check tests whether every capture is unchanged (`Current.check`). Only
+if one has changed are all of them compared, to find their state. Each state has a number, which is
+in JAX's key: the programs of other states are kept apart, and a state that recurs, such as a flag
+that is set for training and reset for evaluation, finds its own.
 """
 
 import contextlib
@@ -56,13 +56,13 @@ from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
-exclude_file(__file__)  # an error shows the frames that it has under `jax.jit`
+exclude_file(__file__)  # errors show the same frames as under `jax.jit`
 
 MOST_WARNINGS: Final = 8
-"""Of one capture there are so many warnings."""
+"""The most warnings about one capture."""
 
 MOST_STATES: Final = 8
-"""After so many states JAX lets go of the programs of all of them."""
+"""The number of states after which JAX drops the programs of all of them."""
 
 
 def has_states(log: ProgramLog) -> bool:
@@ -71,7 +71,7 @@ def has_states(log: ProgramLog) -> bool:
 
 
 def is_checked(log: ProgramLog) -> bool:
-    """Return whether somebody wants to know what a trace reads."""
+    """Return whether the reads of a trace are needed."""
     return has_states(log) or (bool(log.guards) and current_block() is not None)
 
 
@@ -82,23 +82,23 @@ def observe(
     reused: set[Source] | None,
     number: int | None,
 ) -> Observation | None:
-    """Return what a trace has read, and note it with the program."""
+    """Return the observation of a trace, and store it with the program."""
     try:
         runs = observer.ran()
-        if reused is None:  # nobody knows what was
+        if reused is None:  # unknown, so nothing may be reused
             trace_afresh()
         missing = (reused or set()) - {file_and_line(run.code) for run in runs}
         around = [run for other in observer.around for run in other.so_far()] if missing else []
         runs += (run for run in around if missing & {*map(file_and_line, (run.code, *run.inside))})
         reads: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
-    except Exception:  # noqa: BLE001  # a check must not break a program that is right
+    except Exception:  # noqa: BLE001  # a check must not break a correct program
         return None
     program.observation = reads
     if number is not None:
         note(number, reads)
     log.note_captured(program.state, reads.captured)
     if all(guard.action is not StaleAction.IGNORE for guard in list(log.guards)):
-        # The captures were those of this state: what is another now, the trace itself has changed.
+        # The captures were those of this state: any that differ now, the trace itself has changed.
         same = [trace.observation for trace in log.traced() if trace.state == program.state]
         for own in [each.captured for each in same if each is not None]:
             own |= {key: reads.captured[key] for key in own.keys() & reads.captured.keys()}
@@ -106,7 +106,7 @@ def observe(
 
 
 def explain_by_captures(log: ProgramLog, program: ProgramEntry) -> None:
-    """Note that a program is made for captures that changed, if its arguments are as they were."""
+    """Explain a program by the captures that changed, if its arguments are unchanged."""
     nearest, reasons = program.explanation.nearest, program.explanation.reasons
     if nearest is None or log.programs[nearest].state == program.state:
         return
@@ -120,13 +120,13 @@ def explain_by_captures(log: ProgramLog, program: ProgramEntry) -> None:
 
 
 class Guard:
-    """The check of one jitted function: it replaces what a call of that runs."""
+    """The check of one jitted function, which it installs as what a call runs."""
 
     def __init__(
         self, jitted: JittedFunction, made: Any, log: ProgramLog, stale: StaleAction
     ) -> None:
         self.stale = stale  # what `on_stale=` says
-        self.made = made  # what `jax.jit` has made of the function
+        self.made = made  # what `jax.jit` returned for the function
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
         self._state: int | None = None  # of the last call that was checked
@@ -139,13 +139,13 @@ class Guard:
 
     @property
     def action(self) -> StaleAction:
-        """What happens to a stale call now."""
+        """The action for a stale call now."""
         block = current_block()
         return self.stale if block is None or not block.is_exact else block.action
 
     @property
     def name(self) -> str:
-        """The name of the function; JAX has none for an object that is called."""
+        """The name of the function; JAX has none for a callable object."""
         name, fun = self._log.name, self.made.__wrapped__
         return f"{name_of(fun)}.__call__" if name == "<unnamed function>" else name
 
@@ -157,7 +157,7 @@ class Guard:
         return list(found.values())
 
     def current(self) -> Current:
-        """Return what is in these places now."""
+        """Return the current values of these places."""
         return Current(self.reads())
 
     # What a call runs.
@@ -167,27 +167,27 @@ class Guard:
         self._install(self._next_call())
 
     def first_call(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call, as long as no call has succeeded."""
+        """Run a call while none has succeeded yet."""
         __tracebackhide__ = True
         try:
             result = self._next_call()(*args, **kwargs)
         except Exception as error:
             add_uses(error, self.made, args, kwargs)
             raise
-        if self._is_first:  # no trace has put a check in its place
+        if self._is_first:  # no trace has installed a check
             self._is_first = False
             self.block_changed()
         return result
 
     def _next_call(self) -> Callable[..., Any]:
-        """Return what a call runs, as long as nothing is known of the captures."""
+        """Return what a call runs while nothing is known about the captures."""
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
         traced = any(each.observation is not None for each in self._log.traced())
         checks = block.is_exact or traced if block is not None else traced and not is_ignored
         return self.changed_call if checks else self.made
 
     def traced(self) -> None:
-        """Check from now on what a trace has read, too."""
+        """From now on, also check what the latest trace has read."""
         current = self.current()
         state = self._find_state(current)
         if state is None:
@@ -207,7 +207,7 @@ class Guard:
         self._state = state
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
         kinds = {(id(each.observation), each.state) for each in self._log.traced()}
-        # A program of another state may be the one that answers.
+        # A program of another state may answer.
         is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
         call = _in_state(self.made, state)
         if block is not None and block.is_exact:
@@ -220,7 +220,7 @@ class Guard:
             self._install(current.check(call, self.changed_call, self._log.states[state]))
 
     def changed_call(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call, where some capture may not be the object that it was."""
+        """Run a call for which some capture may have changed."""
         __tracebackhide__ = True
         if jax.config.jax_disable_jit:
             return self.made(*args, **kwargs)
@@ -235,7 +235,7 @@ class Guard:
             self._install(self.changed_call)
         else:
             self._check_against(current, state)
-        # Inside a trace the program around it is the one that counts.
+        # Inside a trace, the enclosing program is what counts.
         inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs)))
         if block is not None and block.is_exact and not (stale or inside):
             return self._call_exactly(block, state, args, kwargs)
@@ -244,7 +244,7 @@ class Guard:
     # The states of the captures.
 
     def _find_state(self, current: Current) -> int | None:
-        """Return the latest state in which the captures are as they are now; None if none is."""
+        """Return the latest state that matches the current captures, or None."""
         if self.action is StaleAction.IGNORE:
             return 0
         states = reversed(list(self._log.states.items()))
@@ -252,7 +252,7 @@ class Guard:
         return next(same, None)
 
     def _enter(self, current: Current) -> int:
-        """Return the state in which the captures are as they are now; a new one if none is."""
+        """Return the state that matches the current captures, or a new one."""
         log = self._log
         with self._lock:  # another thread may be about to trace in it
             state = self._find_state(current)
@@ -260,7 +260,7 @@ class Guard:
                 return state
             stale = _stale_captures(log.name, log.traced()[-1], current)
             arrays = [each for key in stale if is_a(each := current.values[key], np.ndarray)]
-            # JAX takes a copy of an array to convert it, and keeps it as long as some program does.
+            # JAX copies an array to convert it, and keeps the copy while any program uses it.
             if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
@@ -272,7 +272,7 @@ class Guard:
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None, None, None]:
-        """Trace or lower a call in this block in the state of its captures."""
+        """Make traces and lowerings in this block use the state of the current captures."""
         state = self._enter(self.current())
         with with_number(state) if state else contextlib.nullcontext():
             yield
@@ -280,7 +280,7 @@ class Guard:
     # Reports.
 
     def _deliver(self, found: dict[Any, StaleCapture], args: Any) -> None:
-        """Raise, warn or note what is stale."""
+        """Raise, warn about or record stale captures."""
         __tracebackhide__ = True
         block, action = current_block(), self.action
         if found and block is not None and (block.is_exact or action is StaleAction.IGNORE):
@@ -293,13 +293,13 @@ class Guard:
             if self._counts[key] <= MOST_WARNINGS:
                 text, (file, line) = str(each), each.call[:2] if each.call else ("<unknown>", 0)
                 if self._counts[key] == MOST_WARNINGS:
-                    text += "\n  (it has changed so often that further changes are not warned of)"
+                    text += "\n  (it has changed so often that later changes will not be reported)"
                 warnings.warn_explicit(text, StaleCaptureWarning, file, line)
 
     def _stale(
         self, args: Any, kwargs: Any, current: Current, state: int | None
     ) -> dict[Any, StaleCapture]:
-        """Return what changed since the trace of another state that would answer a call."""
+        """Return the captures that changed since a trace of another state that would answer."""
         ran = any(each.is_compiled for each in self._log.traced())
         if ran and dispatch_entries(self.made) == 0:  # the caches of the process were cleared
             return {}
@@ -309,19 +309,19 @@ class Guard:
             if apart and state is not None and log.trace_for(signature, state) is not None:
                 return {}
             program = log.trace_for(signature, self._state) or log.trace_for(signature)
-        except Exception:  # noqa: BLE001  # the arguments' own code: the call says it better
+        except Exception:  # noqa: BLE001  # user code: the call reports it better
             return {}
         if program is None:
             return {}
         found = _stale_captures(self.name, program, current)
         if apart:
             return found
-        # Of a static argument the audit knows what it is.
+        # The audit compares static arguments by itself.
         own = id(getattr(self.made.__wrapped__, "__self__", None))
         return {key: found[key] for key in found if key[0] != "object" or key[1] == own}
 
     def stale_captures(self, args: Any, kwargs: Any) -> dict[Any, StaleCapture]:
-        """Return what changed since the trace whose program a call would get."""
+        """Return the captures that changed since the trace whose program a call would get."""
         current = self.current()
         return self._stale(args, kwargs, current, self._find_state(current))
 
@@ -337,7 +337,7 @@ class Guard:
     # The exact level.
 
     def _call_exactly(self, block: CaptureChecks, state: int, args: Any, kwargs: Any) -> Any:
-        """Call, in a block that compares each program with a fresh trace."""
+        """Run a call in a block that compares each program with a fresh trace."""
         __tracebackhide__ = True
         log = self._log
         signature, before = log.callee.record(args, kwargs), state  # before the call donates them
@@ -345,7 +345,7 @@ class Guard:
         if program is not None:
             state = self._compare_exactly(block, program, state, args, kwargs)
         if program is None or state != before:
-            trace_afresh()  # what is taken up of earlier traces may be of an old value, too
+            trace_afresh()  # what earlier traces left for reuse may hold an old value, too
         result = _in_state(self.made, state)(*args, **kwargs)
         program = log.trace_for(signature, state)
         if program is not None and program.digests is None:
@@ -356,7 +356,7 @@ class Guard:
     def _compare_exactly(
         self, block: CaptureChecks, program: ProgramEntry, state: int, args: Any, kwargs: Any
     ) -> int:
-        """Raise, warn or note that a program is another one now; return the state to call in."""
+        """Raise, warn about or record a program that differs now; return the state to call in."""
         __tracebackhide__ = True
         callee, digests = self._log.callee, program.digests or ()
         try:
@@ -377,7 +377,7 @@ class Guard:
 
 
 def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
-    """Return what a call runs in a state."""
+    """Return the function that a call runs in a state."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -388,19 +388,19 @@ def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
 
 
 def _changes(program: ProgramEntry, current: Current) -> list[Any]:
-    """Return the captures that are not as they were.
+    """Return the keys of the captures that changed.
 
-    Of functions, and objects whose methods run, the innermost one, where nothing else is.
+    If only functions and receivers of methods changed, return the innermost one.
     """
     seen, now = program.observation, current.captured
     keys = [] if seen is None else changed(seen.captured, now)
     inner = [key for key in keys if not now[key].is_around] or keys[-1:]
     ways = {(*key[:-1], key[-1][:n]) for key in inner for n in range(len(key[-1]))}
-    return [key for key in inner if key not in ways]  # those that lead to no other one
+    return [key for key in inner if key not in ways]  # those that do not lead to another
 
 
 def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[Any, StaleCapture]:
-    """Return what a function captures that changed since a trace."""
+    """Return the captures of a function that changed since a trace."""
     site, stale = site_of(inspect.currentframe()), dict[Any, StaleCapture]()
     old = {} if program.observation is None else program.observation.captured
     pairs = {key: (old[key], current.captured[key]) for key in _changes(program, current)}
@@ -410,7 +410,7 @@ def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[
     for key, (was, now) in pairs.items():
         step = "".join(map(str, paths[key][-1:]))
         if step and any(name.endswith(step) and tokens[key] == its for name, its in whole):
-            continue  # what is in it has another way, which is a capture of its own
+            continue  # the part has another path, which is a capture of its own
         what = now.name, now.read.reader, now.read.place.holder, now.read.site or was.read.site
         texts = format_change(was, now)
         stale[key] = StaleCapture(name, *what, *texts, site, way_of(current.values[key]))
@@ -418,7 +418,7 @@ def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[
 
 
 def _reasons(stale: dict[Any, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
-    """Return the reasons that captures are for a program of another outcome."""
+    """Return the reasons that stale captures give for an outcome."""
     kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
     return [
         Reason(each.name, kind, outcome, Verbatim(each.before), Verbatim(each.after), cause)

@@ -1,4 +1,4 @@
-"""One warning where one field or argument has caused trace after trace."""
+"""Warns once when one field or argument keeps causing traces."""
 
 import types
 import warnings
@@ -19,7 +19,7 @@ from leafwise.errors import RetraceStormWarning
 _USUAL: Final = 8
 _LOCK: Final = new_lock()
 _WARNED: Final = ClassMap[Counter[Any]]()
-"""The fields of each class that there was a warning of."""
+"""The fields of each class that were warned about."""
 
 
 _blocks: Final[list["StormGuard"]] = []
@@ -27,10 +27,10 @@ _blocks: Final[list["StormGuard"]] = []
 
 
 class StormGuard(Block):
-    """A block with a limit for its storms, made by `storm_guard`.
+    """A block with its own limit on traces by one cause, made by `storm_guard`.
 
     Attributes:
-        traces: How many traces that one field or argument caused; None if the guard is off.
+        traces: The number of traces by one field or argument that triggers a warning, or None.
     """
 
     _code = "storm_guard(...)"
@@ -44,26 +44,26 @@ class StormGuard(Block):
             _blocks.insert(0, self)
 
     def __exit__(self, *_: object) -> None:
-        """End the block: what was in force before it is again."""
+        """End the block, and restore the previous limit."""
         with _LOCK:
             _blocks.remove(self)  # its innermost entry
 
 
 def storm_guard(traces: int | None = _USUAL) -> StormGuard:
-    """Set after how many traces that one field or argument caused there is a warning, in a block.
+    """Set the number of traces by one field or argument that triggers a warning, in a block.
 
-    They are counted for each function, and for arguments of the same classes: a function that is
-    called with many environments is traced for each of them, which is no storm. Under pytest they
-    are counted for each test.
+    Traces are counted per function, and per combination of argument classes: a function that is
+    called with many environments is traced for each of them, which is not a storm. Under pytest,
+    they are counted per test.
 
-    It covers all threads, and can be nested: the innermost block counts. What was counted before
-    the block stays, and a field or argument that was warned of is not warned of again. Also a
-    decorator, of functions that run when they are called.
+    It covers all threads, and can be nested: the innermost block applies. Earlier counts are kept,
+    and each field or argument is warned about only once. It is also a decorator, for functions that
+    run when they are called.
 
-    Outside any block it is 8.
+    Outside any block, the number is 8.
 
     Args:
-        traces: How many; None turns the guard off.
+        traces: The number of traces; None turns the guard off.
 
     Raises:
         TypeError: `traces` is neither None nor an integer; or (as a decorator) a generator or a
@@ -95,7 +95,7 @@ def count(
     explanation: Explanation,
     site: Site | None,
 ) -> None:
-    """Count the causes of one trace, and warn of those that keep coming back."""
+    """Count the causes of one trace, and warn about those that keep recurring."""
     threshold = next((block.traces for block in _blocks), _USUAL)
     causes = [reason for reason in explanation.reasons if reason.outcome is Outcome.RETRACE]
     if threshold is None or not causes:
@@ -106,7 +106,7 @@ def count(
         key = _test, owner, *_kinds_of(reason, causes, classes)
         with _LOCK:
             counts[key] += 1
-            # A field is warned of once for its class, an argument once for its function.
+            # Warn about a field once per class, and about an argument once per function.
             warned = counts if cls is None else _WARNED.setdefault(cls, Counter)
             reached = counts[key] >= threshold and not warned[_test, owner]
             warned[_test, owner] += reached
@@ -117,10 +117,10 @@ def count(
 
 
 def _kinds_of(reason: Reason, causes: list[Reason], classes: Mapping[str, type]) -> tuple[Any, Any]:
-    """Return the classes among nodes and statics for which traces of one cause are counted.
+    """Return the classes of nodes and statics per which the traces of one cause are counted.
 
-    In `for env in (Ant(), Humanoid(), ...): step(env, x)` each environment is of another class, as
-    a node or as a static: each needs a program of its own, and that is no storm.
+    In `for env in (Ant(), Humanoid(), ...): step(env, x)` each environment has its own class, as a
+    node or as a static: each needs its own program, which is not a storm.
     """
     nodes = frozenset(map(id, classes.values()))
     if reason.kind is ReasonKind.STATIC:
@@ -130,17 +130,17 @@ def _kinds_of(reason: Reason, causes: list[Reason], classes: Mapping[str, type])
 
 
 def _owner_of(reason: Reason, classes: Mapping[str, type]) -> tuple[type | None, str]:
-    """Return a reason's class and field, of `config.rate` `Config.rate`; else None and its path."""
+    """Return a reason's class and field (`Config.rate`), or else None and its path."""
     holder, _, name = reason.path.rpartition(".")
     cls = classes.get(holder) if name.isidentifier() else None
     return cls, reason.path if cls is None else f"{cls.__qualname__}.{name}"
 
 
 def _kind(static: Any) -> Any:
-    """Return what two statics of one kind have in common: the ids of the classes in them."""
+    """Return the kind of a static: the ids of the classes in it."""
     if type(static) is tuple:  # `layers=(Dense(8), Relu())`
         return frozenset(map(_kind, static))
-    if issubclass(type(static), types.MethodType | BoundMethod):  # `env.step` is of its instance
+    if issubclass(type(static), types.MethodType | BoundMethod):  # `env.step`: by its instance
         static = cast("types.MethodType", static).__self__
     return id(type(static))
 
@@ -149,7 +149,7 @@ _test = 0
 
 
 def begin_test() -> None:
-    """Count from here: traces of other tests are no part of a storm."""
+    """Reset the counts: traces of other tests are not part of a storm."""
     global _test  # noqa: PLW0603  # one number for the process
     _test += 1
 

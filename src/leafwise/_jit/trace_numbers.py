@@ -1,8 +1,8 @@
-"""The number with which the body of a function is traced: see `leafwise._jax.context`.
+"""The number in JAX's trace context while a body is traced: see `leafwise._jax.context`.
 
-What is traced inside it, the body of a loop or a function under `jax.jit`, JAX keeps under that
-number. So the next body may be traced with the same number, and take that up, as long as all that
-was read is as it was; otherwise the number is a new one.
+JAX caches what is traced inside it, such as a loop body or a function under `jax.jit`, under that
+number. So the next body may be traced with the same number, and reuse it, while everything that was
+read is unchanged; otherwise it gets a new number.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ Source: TypeAlias = tuple[str, int]
 
 
 def file_and_line(code: types.CodeType) -> Source:
-    """Return where the function of a code stands."""
+    """Return the file and the first line of a code object."""
     return code.co_filename, code.co_firstlineno
 
 
 class Observation:
-    """What the functions that ran in a trace read, as it was at its end; nothing is kept alive."""
+    """The reads of the functions in a trace, with the values at its end, none kept alive."""
 
     def __init__(
         self, runs: list[Run], root: Callable[..., Any], reused: Iterable[Read] = ()
@@ -44,9 +44,9 @@ class Observation:
             self._around.setdefault(run.code, {run.code}).update(run.inside)
 
     def read_in(self, source: Source) -> list[Read]:
-        """Return what is read by a function of this trace or by code run inside it.
+        """Return the reads of the functions at `source` in this trace, and of code run inside them.
 
-        What every function of the trace reads is among that.
+        Receivers of methods, which every function reads, are included.
         """
         inside = {
             code for code, around in self._around.items() if source in map(file_and_line, around)
@@ -56,11 +56,11 @@ class Observation:
         return [read for read in self.reads.values() if read.code in inside or read.itself]
 
     def is_unchanged(self) -> bool:
-        """Return whether all places have what they had."""
+        """Return whether all places have the values that they had."""
         if self._check():
             return True
         current = Current(self.reads.values(), is_weak=True)
-        self._check = current.check(_yes, _no)  # without objects that nobody has any more
+        self._check = current.check(_yes, _no)  # without dead owners
         return not changed(self.captured, current.captured)
 
 
@@ -80,13 +80,13 @@ class _Numbers:
         self.renew()
 
     def renew(self) -> None:
-        """Let nothing be taken up that was traced so far."""
+        """Start a new number, so that nothing traced so far is reused."""
         with _LOCK:
             self.latest, self.observations = new_number(), dict[int, Observation]()
 
 
 _MOST_READ: Final = 256
-"""After so many traces with one number, of functions that may be gone, there is a new number."""
+"""The number of traces, of functions that may be gone, after which a new number is started."""
 _LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
 _NOTED: Final[dict[int, weakref.ref[Observation]]] = {}  # of all numbers, while a program lives
@@ -94,7 +94,7 @@ trace_afresh: Final = _NUMBERS.renew
 
 
 def is_in_body() -> bool:
-    """Return whether this thread traces the body of a function under `leafwise.jit`."""
+    """Return whether this thread is tracing the body of a function under `leafwise.jit`."""
     return threading.get_ident() in _NUMBERS.threads
 
 
@@ -118,7 +118,7 @@ def numbered() -> Generator[int, None, None]:
 
 
 def note(number: int, observation: Observation) -> None:
-    """Note what a trace with a number has read."""
+    """Record what a trace with a number has read."""
     key = id(observation)
     with _LOCK:
         _NOTED[key] = weakref.ref(observation, functools.partial(_NOTED.pop, key))
@@ -127,6 +127,6 @@ def note(number: int, observation: Observation) -> None:
 
 
 def read_before(reused: Iterable[Source]) -> list[Read]:
-    """Return what functions read that JAX has taken up from other traces."""
+    """Return the reads of functions that JAX has reused from other traces."""
     known = [each for find in list(_NOTED.values()) if (each := find()) is not None]
     return [read for source in reused for each in known for read in each.read_in(source)]

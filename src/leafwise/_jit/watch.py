@@ -1,4 +1,4 @@
-"""Counting what JAX does in a block, and budgets for it."""
+"""Counts of JAX's traces, lowerings and compiles in a block, and budgets for them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError
 
 _COUNTED: Final = ("traces", "lowerings", "compiles")
-"""What a log counts, by the names that its properties and the arguments of a budget have."""
+"""What a log counts, by the names of its properties and of the arguments of a budget."""
 
 
 class Log:
@@ -29,7 +29,7 @@ class Log:
         self._eager = eager
 
     def add(self, event: Event) -> None:
-        """Add an event, unless operations of JAX itself are left out and it is one."""
+        """Add an event, unless it is an operation of JAX itself and those are left out."""
         if self._eager or not event.eager:
             self.events.append(event)
 
@@ -48,7 +48,7 @@ class Log:
 
     @property
     def compiles(self) -> list[Event]:
-        """The compiles, those that the persistent compilation cache answered included."""
+        """The compiles, including those that the persistent compilation cache answered."""
         return self._of_kind(EventKind.COMPILE)
 
     @property
@@ -58,16 +58,16 @@ class Log:
 
     @property
     def cache_misses(self) -> list[Event]:
-        """The compiles that it did not answer; `Event.miss` says why. None while it is off."""
+        """The compiles that the cache did not answer; `Event.miss` says why. Empty if it is off."""
         return [event for event in self.compiles if event.miss]
 
     @property
     def seconds(self) -> float:
-        """How long all of it took."""
+        """The total time of all events."""
         return sum(event.seconds for event in self)
 
     def of(self, function: Callable[..., Any] | str) -> list[Event]:
-        """Return the events of one function, or of all functions of one name."""
+        """Return the events of one function, or of all functions with one name."""
         return [event for event in self if is_of(event, function)]
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ def _format_count(log: Log, name: str) -> str:
 
 
 def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
-    """Whether an event belongs to a function, or to a function of that name."""
+    """Return whether an event belongs to a function, or to a function with that name."""
     if isinstance(function, str):
         names = {event.name, getattr(_unwrap(event.fun), "__qualname__", event.name)}
         return function in names
@@ -107,8 +107,8 @@ _DEEPEST: Final = 100
 
 
 def _unwrap(function: Any) -> Any:
-    """Return the function that was written, under decorators and partials."""
-    for _ in range(_DEEPEST):  # `__wrapped__` may lead back to where it came from
+    """Return the function as written, without its decorators and partials."""
+    for _ in range(_DEEPEST):  # `__wrapped__` may lead back to its start
         inner = getattr(function, "__wrapped__", getattr(function, "func", None))
         if inner is None:
             break
@@ -138,7 +138,7 @@ class Watch:
 def watch(*, eager: bool = True) -> Watch:
     """Count the traces, lowerings and compiles of every jitted function, in a block.
 
-    Counts all threads; each event names its own. Functions under `leafwise.jit` come with
+    It covers all threads; each event names its own. Functions under `leafwise.jit` come with
     explanations. Blocks can be nested, and used on several threads at once.
 
     Args:
@@ -215,7 +215,7 @@ class Budget(Block):
                 problem = "over budget"
             elif len(events) == allowed or not (self._exact and ended):
                 continue
-            wanted = f"exactly {allowed} wanted" if self._exact else f"{allowed} allowed"
+            wanted = f"exactly {allowed} expected" if self._exact else f"{allowed} allowed"
             counts.append(f"{_format_count(log, name)}, {wanted}")
             shown += events if self._exact else events[allowed:]
         if not counts:
@@ -232,7 +232,7 @@ class Budget(Block):
         reasons = [event.explanation for call in calls for event in call]
         why = {id(each): each for each in reasons if each is not None}
         if not why and any(not event.eager and event.program is None for event in shown):
-            lines.append("for the reason: `lw.jit` in place of `jax.jit`, or `leafwise explain`")
+            lines.append("for the reason, use `lw.jit` instead of `jax.jit`, or `leafwise explain`")
         raise RetraceError("\n  ".join(lines), tuple(why.values()))
 
 
@@ -281,25 +281,25 @@ def budget(
     raise_at_once: bool = False,
     eager: bool = True,
 ) -> Budget:
-    """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
+    """Limit the traces, lowerings and compiles in a block, or in each call of a function.
 
     Args:
         traces: How many traces are allowed; None for any number.
         lowerings: How many lowerings.
-        compiles: How many compiles, those that the persistent cache answers included: what
-            is on disk does not decide whether a test passes.
+        compiles: How many compiles, including those that the persistent cache answers, so that a
+            test does not depend on what is on disk.
         of: Count one function only: the jitted function, the function that was jitted, or
-            the name. By default all of them count.
-        exact: Whether fewer are refused, too, at the end of the block.
-        raise_at_once: Whether to raise at once, in the call that is over the budget, rather than at
-            the end of the block.
+            the name. By default, all functions count.
+        exact: Whether fewer are an error, too, at the end of the block.
+        raise_at_once: Whether to raise in the call that goes over the budget, rather than at the
+            end of the block.
         eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
 
     Raises:
-        RetraceError: (on leaving, or at once) There were more, or fewer with `exact`; it names
-            each event that is over the budget, the calling line, and for functions under
-            `leafwise.jit` why.
+        RetraceError: (on leaving, or at once) There were more, or fewer with `exact`; it names each
+            event that is over the budget, the calling line, and the reason for functions under
+            `leafwise.jit`.
         TypeError: A number is not an integer of 0 or more, `exact` has no number to compare
             with, or `of` is not a function or a name; or (as a decorator) a generator or a
             coroutine function is decorated, which would run outside the block.
@@ -322,7 +322,7 @@ def budget(
     if exact and not allowed:
         raise TypeError(
             "budget(exact=True) has no number to compare with\n"
-            "  fix: say which: budget(traces=1, exact=True)"
+            "  fix: give one, as in budget(traces=1, exact=True)"
         )
     given: object = of
     if not (given is None or isinstance(given, str) or callable(given)):
@@ -335,7 +335,7 @@ def no_retrace(
 ) -> Budget:
     """Allow no trace, no lowering and no compile in a block: a budget of zero.
 
-    Recompiles without a trace, of arrays that are committed to a device, are seen too.
+    Recompiles without a trace, such as those for committed arrays, count, too.
 
     Args:
         of: As for `budget`.

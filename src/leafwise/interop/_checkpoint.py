@@ -1,4 +1,4 @@
-"""Checkpoints, whatever writes the arrays.
+"""Checkpoints, independent of the library that writes the arrays.
 
 `pack` makes a description and arrays from a tree, and `unpack` restores a target from them. Used by
 `leafwise.interop.orbax` and `.safetensors`.
@@ -33,13 +33,13 @@ VERSION: Final = 2
 """The version of the format: raised when an older leafwise could misread what is written."""
 
 _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
-"""The Python scalars that JAX takes for arrays, by name."""
+"""The Python scalars that JAX treats as arrays, by name."""
 
 Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Takes the sharding that is wanted, or None, by saved path; returns the arrays by saved path."""
+"""Takes the wanted sharding, or None, by saved path; returns the arrays by saved path."""
 
 Agree: TypeAlias = Callable[[CheckpointError | None], None]
-"""Tells other processes whether what was saved fits in this one."""
+"""Shares with other processes whether the saved tree fits the target in this one."""
 
 
 @contextlib.contextmanager
@@ -60,15 +60,15 @@ def reading(where: object) -> Generator[None, None, None]:
 
 
 def to_json(tree: Record) -> dict[str, Json]:
-    """Return the JSON that stands in a checkpoint."""
+    """Return the JSON that a checkpoint stores."""
     return {"version": VERSION, "tree": tree}
 
 
 def from_json(content: Json, where: str) -> Record:
-    """Return what `to_json` wrote."""
+    """Return the record that `to_json` wrote."""
     if not isinstance(content, dict) or content.get("version") != VERSION:
         raise CheckpointError(
-            f"{where}: this leafwise does not read how its tree is described\n"
+            f"{where}: this version of leafwise cannot read its description of the tree\n"
             f"  got: {got(content)}\n  fix: install the leafwise that wrote it, or a newer one"
         )
     with reading(where):
@@ -82,14 +82,14 @@ def describe_tree(tree: Any) -> Described:
     if described.twice:
         raise CheckpointError(
             f"{described.root}{described.twice[0]}: two places of the tree have this path, so what "
-            f"is saved of one could be restored into the other\n"
-            f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
+            f"is saved from one could be restored into the other\n"
+            f"  fix: make the reprs of the dict's keys, or the key paths of the class, distinct"
         )
     return described
 
 
 def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
-    """Return the entry of an array; why it cannot be saved; None if it is not an array."""
+    """Return the entry of an array, or why it cannot be saved; None if it is not an array."""
     if type(leaf) in _SCALARS.values():
         return {"python": type(leaf).__name__}
     if is_tracer(leaf):
@@ -100,7 +100,7 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
         return None
     if isinstance(leaf, jax.Array) and leaf.is_deleted():
-        return "the array was deleted or donated\n  fix: save it before, or save what came back"
+        return "the array was deleted or donated\n  fix: save it before that, or save the result"
     shape, dtype = list(leaf.shape), str(leaf.dtype)
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         if dtype in _key_kinds():
@@ -114,7 +114,7 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
             jax.typeof(leaf)
         except (TypeError, ValueError):
             return (
-                f"JAX has no arrays like this one, of dtype {dtype}\n"
+                f"JAX does not support arrays like this one, of dtype {dtype}\n"
                 f"  fix: convert it to a plain array of numbers, or keep it in a static field"
             )
     return {"dtype": dtype, "shape": shape}
@@ -131,7 +131,7 @@ def _key_kinds() -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and dtype of the array that is written for a leaf: of the data of PRNG keys."""
+    """Return shape and dtype of the array written for a leaf; for PRNG keys, of their data."""
     if "python" in entry:
         return (), np.asarray(_SCALARS[entry["python"]]()).dtype
     if "key" in entry:
@@ -143,8 +143,8 @@ def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
 def fits(saved: Json, target: Json) -> bool:
     """Return whether a saved array can be restored where `target` stands.
 
-    A Python scalar and an array without dimensions fit if they are of one kind: the target
-    says what comes back.
+    A Python scalar and an array without dimensions fit if they are of the same kind; the target
+    decides which one is returned.
     """
     if "python" in saved or "python" in target:
         return _scalar_kind(saved) == _scalar_kind(target) is not None
@@ -152,7 +152,7 @@ def fits(saved: Json, target: Json) -> bool:
 
 
 def _scalar_kind(entry: Json) -> type[np.generic] | None:
-    """Return of which kind of numbers a scalar is; None of an array with dimensions, and a key."""
+    """Return the kind of numbers of a scalar; None for an array with dimensions and for a key."""
     if entry.get("shape") or "key" in entry:
         return None
     _, dtype = stored(entry)
@@ -164,13 +164,13 @@ def _scalar_kind(entry: Json) -> type[np.generic] | None:
 
 
 def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
-    """Return the record of a tree, and its arrays by path: of numpy or of JAX, no keys."""
+    """Return the record of a tree, and its NumPy or JAX arrays by path, with the data of keys."""
     described = describe_tree(tree)
     for path, leaf in described.arrays.items():
         if isinstance(leaf, jax.ShapeDtypeStruct):
             described.problems.append((path, "an abstract array has no data to save"))
         elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
-            described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
+            described.problems.append((path, f"{shorten(leaf)} does not fit in 64 bits"))
     described.problems.extend((path, explain_opaque(value)) for path, value in described.opaque)
     _refuse_problems(described)
     return described.record, {path: _plain(leaf) for path, leaf in described.arrays.items()}
@@ -188,7 +188,7 @@ def explain_opaque(value: Any) -> str:
         "it has no description that another process could compare\n"
         f"  got: {got(value)}\n"
         "  fix: use a function or class that can be imported by its name, or an object with "
-        "fields; or save only the part of the tree that does not have it"
+        "fields; or save only the part of the tree without it"
     )
 
 
@@ -215,7 +215,7 @@ def unpack(
     """Return a tree like the target, with the arrays that were saved at `where`."""
     described = describe_tree(target)
     _refuse_problems(described)
-    with reading(where):  # where the file is damaged, the record may be any JSON
+    with reading(where):  # if the file is damaged, the record may be any JSON
         record, old_paths = _rename(saved, renamed or {}, where)
         mismatches = differences(record, described.record, described.root, fits)
     if mismatches:
@@ -238,8 +238,8 @@ def unpack(
 
 
 _FIX: Final = (
-    "restore into a target that is made like the saved tree; for a field or class that has another "
-    "name now, pass renamed={'.old_field': '.new_field', 'module:Old': 'module:New'}"
+    "restore into a target that is made like the saved tree; for a field or class that was "
+    "renamed, pass renamed={'.old_field': '.new_field', 'module:Old': 'module:New'}"
 )
 
 
@@ -264,7 +264,7 @@ def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Reco
         new = paths.get(old, "") + path.removeprefix(old)
         if new in record:
             raise CheckpointError(
-                f"{where}: renamed leads from {old_paths[new]!r} and from {path!r} to {new!r}"
+                f"{where}: renamed maps both {old_paths[new]!r} and {path!r} to {new!r}"
             )
         record[new] = entry
         old_paths[new] = path
@@ -272,14 +272,14 @@ def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Reco
 
 
 def sharding_of(leaf: Any) -> Any:
-    """Return where a leaf of the target wants to be; None if JAX may choose."""
+    """Return the sharding that a leaf of the target asks for; None if JAX may choose."""
     if isinstance(leaf, jax.Array):
         return leaf.sharding if leaf.committed else None
     return getattr(leaf, "sharding", None)
 
 
 def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
-    """Return what was saved, as the kind of leaf that the target has."""
+    """Return a saved array as the kind of leaf that the target has."""
     if "key" in entry:
         impl, _ = _key_kinds()[entry["key"]]
         return _placed(jax.random.wrap_key_data(jnp.asarray(value), impl=impl), leaf)

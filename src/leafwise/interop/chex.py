@@ -1,4 +1,4 @@
-"""chex: its assertions as the ``validator=`` of a field.
+"""chex assertions as the ``validator=`` of a field.
 
 Needs chex (``pip install leafwise[chex]``).
 """
@@ -21,9 +21,9 @@ __all__ = ["ChexCheck", "chex_check"]
 
 
 class ChexCheck(NamedCheck):
-    """One or more assertions as the check of a field; `chex_check` makes it.
+    """One or more assertions that check a field, made by `chex_check`.
 
-    It is called with the value, returns None, and raises `leafwise.errors.FieldCheckError`.
+    It is called with the value, and returns None or raises `leafwise.errors.FieldCheckError`.
     ``first & second`` runs both, in this order.
     """
 
@@ -49,27 +49,27 @@ class ChexCheck(NamedCheck):
             if result is not None:
                 name = getattr(call[0], "__name__", call[0])
                 message = f"{name} is not an assertion: it returned {shorten(result)}"
-                raise TypeError(f"{message}\n  fix: `validator={name}`, as it is")
+                raise TypeError(f"{message}\n  fix: `validator={name}`, without chex_check")
 
     def __and__(self, other: "ChexCheck") -> "ChexCheck":
         return ChexCheck(*self._calls, *other._calls)
 
 
 def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ChexCheck:
-    """Return the ``validator=`` of a field that runs an assertion of chex.
+    """Return a ``validator=`` for a field that runs a chex assertion.
 
-    It runs when an instance is constructed, under a transformation too, and never when JAX
-    rebuilds one. Of a traced value, shapes and dtypes are checked. Assertions about elements
+    It runs when an instance is constructed, also under a transformation, but never when JAX
+    rebuilds one. For a traced value, shapes and dtypes are checked. Assertions about elements
     (`chex.assert_tree_all_finite`, ...) become part of the program in a function under
-    `chex.chexify`; anywhere else they wait until the value is known, as assertions about one
-    number (`chex.assert_scalar_positive`, ...) and about devices always do. A
-    `jax.ShapeDtypeStruct` is checked like a traced value.
+    `chex.chexify`; elsewhere they are skipped for traced values, as assertions about one number
+    (`chex.assert_scalar_positive`, ...) and about devices always are. A `jax.ShapeDtypeStruct` is
+    checked like a traced value.
 
     Args:
         assertion: A function of the value and of the other arguments; it refuses the value by
-            raising AssertionError. One of your own may call several of chex's.
+            raising AssertionError. Your own may call several of chex's.
         *args: Passed on after the value.
-        **kwargs: Passed on, chex's own ``custom_message`` included.
+        **kwargs: Passed on, including chex's own ``custom_message``.
 
     Returns:
         A function of one value. ``chex_check(...) & chex_check(...)`` runs both.
@@ -83,12 +83,12 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
         leafwise.errors.FieldCheckError: Params.w: [Chex] Assertion assert_rank failed: ...
     """
     name = getattr(assertion, "__name__", "")
-    # By name, as cloudpickle cannot pickle each of chex's functions.
+    # By name, as cloudpickle cannot pickle all of chex's functions.
     return ChexCheck((name if getattr(chex, name, None) is assertion else assertion, args, kwargs))
 
 
 def _run(where: str, assertion: Any, args: Any, kwargs: dict[str, Any], value: Any) -> Any:
-    """Call an assertion, except about what is not known of a traced value."""
+    """Call an assertion, unless it needs what is unknown about a traced value."""
     name = assertion if isinstance(assertion, str) else ""
     function: Any = getattr(chex, name) if name else assertion
     if not any(map(is_tracer, jax.tree.leaves(value))):

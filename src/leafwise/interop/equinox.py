@@ -1,4 +1,4 @@
-"""Equinox modules whose statics stand behind a sound jit cache key."""
+"""Equinox modules whose static fields are compared by a sound jit cache key."""
 
 import copy
 import dataclasses
@@ -30,10 +30,10 @@ __all__ = ["Module"]
 # What is patched, and why in this order. `__init_subclass__` runs before equinox reads the fields
 # of a class, so that it finds each static field declared as one of its own. After a constructor,
 # equinox converts the fields and then runs each `__check_init__` of the mro, the class's own
-# first: that one makes the key, as the fields are converted by then, and as what the class wrote
-# itself may flatten the instance. Flattening asks for `__dict__`, so `__getattribute__` is patched,
-# twice: on `Module`, inside `leafwise.debug.check_statics` only; and on each class with a field by
-# content, for good, before what the class wrote, which might not call that of `Module`.
+# first: that one makes the key, as the fields are converted by then, and as the class's own check
+# may flatten the instance. Flattening reads `__dict__`, so `__getattribute__` is patched, twice: on
+# `Module`, only inside `leafwise.debug.check_statics`; and permanently on each class with a field
+# compared by content, ahead of the class's own, which might not call that of `Module`.
 _CHECK_INIT: Final = "__check_init__"
 _GET: Final = "__getattribute__"
 
@@ -51,27 +51,27 @@ else:
 
 @dataclass_transform(field_specifiers=(field, static_field, eqx.field, dataclasses.field))
 class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGeneralTypeIssues]
-    """An `equinox.Module` whose static fields stand behind one key, as in `leafwise.pytree`.
+    """An `equinox.Module` whose static fields are compared by one key, as in `leafwise.pytree`.
 
-    All of equinox stays as it is: constructors, ``__check_init__``, converters, abstract
-    classes, methods as pytrees, filtered transformations, `equinox.tree_at`. Fields are static
+    All of equinox works as before: constructors, ``__check_init__``, converters, abstract classes,
+    methods as pytrees, filtered transformations, `equinox.tree_at`. Fields are static
     if `equinox.field(static=True)`, `leafwise.static_field`, `leafwise.Static` or another
     library's metadata says so. What is new:
 
-    - Two instances share a compiled program if and only if their statics are of the same type and
-      value all the way down. ``1``, ``True`` and ``1.0`` are three programs, and NaN is one.
+    - Two instances share a compiled program if and only if their statics have the same type and
+      value all the way down. ``1``, ``True`` and ``1.0`` give three programs, and NaN gives one.
     - A static that cannot be part of a key (a list, an array, a tracer) is refused at
       construction, with the names of class and field.
-    - Of equal statics that could still be distinguished, every instance has the first.
+    - If equal statics could still be distinguished, every instance gets the first.
     - `leafwise.debug.check_statics` finds statics that change in place.
-    - Tree definitions can be pickled, and a `functools.cached_property` changes none.
+    - Treedefs can be pickled, and a `functools.cached_property` does not change them.
 
-    The key is one more static field, so `dataclasses.fields` shows it. It is made when the
-    constructor has ended, before the first ``__check_init__``.
+    The key is one more static field, so `dataclasses.fields` shows it. It is made after the
+    constructor, before the first ``__check_init__``.
 
     Raises:
-        DefinitionError: (when a subclass is made) Contradictory or ambiguous declarations.
-        StaticFieldError: (when an instance is made) A static value cannot be part of a key.
+        DefinitionError: (when a subclass is defined) Contradictory or ambiguous declarations.
+        StaticFieldError: (when an instance is created) A static value cannot be part of a key.
 
     Examples:
         >>> import leafwise as lw
@@ -88,7 +88,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Complete what the fields say, before equinox reads them."""
+        """Complete the declarations of the fields before equinox reads them."""
         super().__init_subclass__(**kwargs)
         for name, annotation in annotations.annotations_of(cls).items():
             _declare(cls, name, annotation)
@@ -96,7 +96,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
         _check_content_when_flattened(cls)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Fill an instance that was pickled or copied; its key is that of this process."""
+        """Restore an instance that was pickled or copied, with a key of this process."""
         object.__getattribute__(self, "__dict__").update(state)
         _seal(self)
 
@@ -113,7 +113,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
 
 
 def _declare(cls: type, name: str, annotation: Any) -> None:
-    """Let equinox see that a field is static, and validate it, whatever declares it so."""
+    """Validate a field, and declare it static to equinox, however the user declared it so."""
     written = annotation
     if isinstance(annotation, str):
         annotation = annotations.resolve(cls, name, annotation, annotations.scopes_of(cls))
@@ -133,7 +133,7 @@ def _declare(cls: type, name: str, annotation: Any) -> None:
 
 
 def _make_static(cls: type, name: str, given: object) -> None:
-    """Declare a field as `static_field` would, with the options of another library's."""
+    """Declare a field as `static_field` would, keeping the options of another library's field."""
     missing = given is dataclasses.MISSING
     declared: Any = given
     if not isinstance(given, dataclasses.Field):
@@ -150,7 +150,7 @@ def _seal_before_checks(cls: Any) -> None:
     """Make the key at the start of the first ``__check_init__`` that runs."""
     written: Callable[[Any], None] | None = cls.__dict__.get(_CHECK_INIT)
 
-    def __check_init__(self: Any) -> None:  # noqa: N807  # equinox calls it so
+    def __check_init__(self: Any) -> None:  # noqa: N807  # equinox's name
         if type(self) is cls:
             _seal(self)
         if written is not None:
@@ -161,7 +161,7 @@ def _seal_before_checks(cls: Any) -> None:
 
 
 def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
-    """Return the static fields whose values are kept on instances, but not the key's own."""
+    """Return the static fields whose values are kept on instances, except the key's own."""
     kept = [field for field in dataclasses.fields(cls) if not _is_hidden(cls, field.name)]
     static = [field for field in kept if field.metadata.get("static", False)]
     _check_flattened(cls, [field.name for field in kept if field not in static])
@@ -189,8 +189,8 @@ def _check_flattened(cls: Any, dynamic: list[str]) -> None:
 
 
 def _seal(self: Any) -> None:
-    # With all of these on the instance there is no sentinel in its aux_data, which would
-    # not survive pickling, and nothing that a cached_property changes. JAX prints them.
+    # With all of these on the instance, its aux_data has no sentinel, which would not survive
+    # pickling, and nothing that a cached_property changes. JAX prints them.
     cls = type(self)
     state: dict[str, Any] = object.__getattribute__(self, "__dict__")
     for name, value in _class_attributes(cls).items():
@@ -206,7 +206,7 @@ def _class_attributes(cls: Any) -> dict[str, Any]:
 
 
 def _set_checked(*, checked: bool) -> None:
-    """Check the statics of modules whenever equinox asks for a ``__dict__``, as to flatten one."""
+    """Check the statics of modules whenever equinox reads a ``__dict__``, as it does to flatten."""
     if checked:
         setattr(Module, _GET, _check_and_get)
     elif _GET in Module.__dict__:
@@ -220,8 +220,8 @@ def _check_and_get(self: Any, name: str) -> Any:
 
 
 def _check_content_when_flattened(cls: Any) -> None:
-    """Refuse a function by content that has changed, whenever equinox flattens an instance."""
-    # The class is not finished: its own fields are plain attributes still.
+    """Refuse a changed function compared by content, whenever equinox flattens an instance."""
+    # The class is not finished: its own fields are still plain attributes.
     inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
     values = [value for namespace in (*inherited, vars(cls)) for value in namespace.values()]
     fields = [value for value in values if isinstance(value, dataclasses.Field)]
@@ -231,7 +231,7 @@ def _check_content_when_flattened(cls: Any) -> None:
         return
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
 
-    def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python calls it so
+    def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python's name
         if name == "__dict__":
             verify_sealed_content(self)
         if written is not None:

@@ -1,8 +1,7 @@
 """Exported programs, `jax.export`: functions over pytree classes, saved for another process.
 
-Static values come back from the JSON that `leafwise._statics.portable` wrote, without unpickling.
-Names lead to what modules have that are imported already. What comes out is read again, and has
-the same JSON.
+Statics are rebuilt from the JSON that `leafwise._statics.portable` wrote, without unpickling. Names
+are looked up only in modules that are already imported. Each rebuilt value must have the same JSON.
 """
 
 import ast
@@ -34,25 +33,24 @@ from leafwise.errors import PortableError
 __all__ = ["register_serialization"]
 
 Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
-"""The static and the dynamic fields of a class."""
+"""The names of the static and the dynamic fields of a class."""
 
 
 def register_serialization() -> None:
-    """Let `jax.export` serialize functions over pytree classes, those to come included.
+    """Enable `jax.export` to serialize functions over pytree classes, including future ones.
 
-    ``exported.serialize()`` then writes of each instance among the arguments and results its
+    ``exported.serialize()`` then writes, for each instance among the arguments and results, its
     class, the names of its fields, and its statics as JSON; nothing is pickled.
-    ``jax.export.deserialize`` in another process, which calls this as well, rebuilds them for the
+    ``jax.export.deserialize`` in another process, which calls this as well, rebuilds them with the
     classes and functions of the same names. No module is imported for that.
 
-    Pytree classes are those of `leafwise.pytree`, and those that were registered with
-    `leafwise.register`, but for those that `jax.export` knows already. Serializing needs the
-    package ``flatbuffers``.
+    Pytree classes are those of `leafwise.pytree`, and those registered with `leafwise.register`,
+    except for those that `jax.export` already knows. Serializing needs the package ``flatbuffers``.
 
     Raises:
         PortableError: (by ``serialize``) a static means nothing to another process: a lambda, a
-            local function, an array; (by ``deserialize``) a class has other fields here, or a
-            static has a name that leads nowhere here.
+            local function, an array; (by ``deserialize``) a class has different fields here, or a
+            static has a name that does not exist here.
 
     Examples:
         >>> import leafwise as lw
@@ -79,9 +77,9 @@ def _register(cls: type) -> None:
         return
     name = f"leafwise:{class_name(cls)}"
     older = _NAMED[name]() if name in _NAMED else None
-    if older is not None:  # defined again, as in a notebook: what is loaded is of this one
+    if older is not None:  # redefined, as in a notebook: loading uses this one
         forget_exported_class(older, name)
-    with contextlib.suppress(ValueError):  # it has a name, given by hand
+    with contextlib.suppress(ValueError):  # already registered by hand
         export.register_pytree_node_serialization(
             cls,
             serialized_name=name,
@@ -97,7 +95,7 @@ def _write(cls: type, key: StaticKey) -> bytes:
     for name, value in zip(key.owner.static_names, key.values, strict=True):
         path = f"{cls.__name__}.{name}"
         statics[name] = reader.read(value, path)
-        rebuild_static(statics[name], path)  # here it can be changed, not where it is loaded
+        rebuild_static(statics[name], path)  # errors show here, where they can be fixed
     names = field_names(cls) or ((), ())
     return dump({"dynamic": names[1], "statics": statics}).encode()
 
@@ -112,10 +110,10 @@ def _read(cls: type, text: bytes) -> StaticKey:
 
 
 def rebuild_static(written: Json, path: str) -> Any:
-    """Return the static value that was written, and stands at `path`.
+    """Return the static value at `path` from the JSON that was written.
 
     Raises:
-        PortableError: It has a name that leads nowhere here, or cannot be rebuilt from JSON.
+        PortableError: It has a name that does not exist here, or cannot be rebuilt from JSON.
     """
     reader = PortableReader()
     try:
@@ -133,19 +131,19 @@ def _not_portable(written: Json, path: str) -> PortableError:
     return PortableError(
         f"{path}: a value like this cannot be rebuilt in another process\n"
         f"  got: {shorten(format_json(written))}\n"
-        f"  fix: numbers, texts, containers, enums, frozen dataclasses, dtypes, or functions and "
-        f"classes with a name at the top level of a module"
+        f"  fix: use numbers, strings, containers, enums, frozen dataclasses, dtypes, or functions "
+        f"and classes with a name at the top level of a module"
     )
 
 
 def _check_fields(
     path: str, cls: type, dynamic: Sequence[str], statics: Collection[str], names: Names
 ) -> None:
-    """Refuse an instance that was written for other fields than the class has here, in `names`."""
+    """Refuse an instance written with different fields than `names`, those of the class here."""
     if (set(statics), list(dynamic)) == (set(names[0]), list(names[1])):
         return
     raise PortableError(
-        f"{path}: {cls.__name__} has other fields here than in the file\n"
+        f"{path}: {cls.__name__} has different fields here than in the file\n"
         f"  in the file: {_format_fields(statics, dynamic)}\n"
         f"  here: {_format_fields(*names)}\n"
         f"  fix: write the file again"
@@ -157,21 +155,21 @@ def _format_fields(static: Collection[str], dynamic: Collection[str]) -> str:
 
 
 def _find_named(name: str, path: str) -> Any:
-    """Return what ``module:qualname`` leads to, or the builtin of a name without a module."""
+    """Return the object named ``module:qualname``, or the builtin named without a module."""
     module, colon, qualname = name.rpartition(":")
     if not colon and qualname in sys.modules and not hasattr(sys.modules["builtins"], qualname):
         return sys.modules[qualname]
     module = module or "builtins"
     if module not in sys.modules:
         raise PortableError(
-            f"{path}: {name} is of a module that is not imported here, and none is imported for "
-            f"a file\n  fix: import {module}"
+            f"{path}: {name} is in a module that is not imported here, and loading a file "
+            f"imports none\n  fix: import {module}"
         )
     value = find_by_name(module, qualname)
     if value is None:
         raise PortableError(
             f"{path}: there is no {qualname} in {module} here\n"
-            f"  fix: define it under that name, or write the file again with the names of today"
+            f"  fix: define it under that name, or write the file again with the current names"
         )
     return value
 
@@ -219,14 +217,14 @@ _BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "bytes": ast.literal_eval,
     "numpy:dtype": _dtype,
 }
-"""What rebuilds from a list what is not the user's, by the name of its class."""
+"""Functions that rebuild values of builtin classes from lists of parts, by class name."""
 
 
 def _class_named(name: str, path: str) -> type:
-    """Return the class of a name: no other class of a file is called than those it asks for."""
+    """Return the class with a name; the caller decides which classes of a file are called."""
     cls = _find_named(name, path)
     if not isinstance(cls, type):
-        raise PortableError(f"{path}: {name} was a class, and is {shorten(cls)} here")
+        raise PortableError(f"{path}: {name} was a class, but is {shorten(cls)} here")
     return cls
 
 
@@ -244,7 +242,7 @@ def _instance(cls: Any, parts: dict[str, Any], written: Json, path: str) -> Any:
     if hasattr(cls, "__dataclass_fields__"):
         fields = dataclasses.fields(cls)
         here = [field.name for field in fields if field.compare or field.name in values]
-        if set(here) - set(values):  # more than these is what its methods have set
+        if set(here) - set(values):  # any others are what its methods have set
             _check_fields(path, cls, (), list(values), (here, ()))
     instance = object.__new__(cls)
     for name, value in values.items():

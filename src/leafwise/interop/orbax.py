@@ -1,6 +1,6 @@
-"""Trees in orbax checkpoints, with what they are apart from the arrays.
+"""Trees in orbax checkpoints, with a description of everything but the arrays.
 
-A checkpoint has two items, both of orbax's own handlers: `arrays`, a dict by key path, and
+A checkpoint has two items, both for orbax's own handlers: `arrays`, a dict by key path, and
 `leafwise`, the description of the tree as JSON.
 """
 
@@ -19,7 +19,7 @@ from leafwise.errors import CheckpointError, message_of
 from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra
 
-# Without types, and not installed where ours are checked.
+# Untyped, and not installed where leafwise is type-checked.
 ocp: Any = import_extra("orbax.checkpoint", "orbax")
 epath: Any = import_extra("etils.epath", "orbax")
 
@@ -32,17 +32,17 @@ _ARRAYS: Final = "arrays"
 
 
 def save_args(tree: Any) -> Any:
-    """Return orbax's arguments to save a tree: ``manager.save(step, args=save_args(tree))``.
+    """Return the orbax arguments that save a tree: ``manager.save(step, args=save_args(tree))``.
 
-    The tree is read here, so that what cannot be saved is refused before anything is written.
+    The tree is checked here, so that errors are raised before anything is written.
 
     Args:
-        tree: A pytree of arrays: of numpy or of JAX, PRNG keys, and Python scalars. A leaf
-            that is not an array (a function) is described, as a static is.
+        tree: A pytree of NumPy or JAX arrays, PRNG keys and Python scalars. A leaf that is not an
+            array (a function) is described like a static.
 
     Returns:
         An `ocp.args.Composite` of the items ``leafwise`` and ``arrays``.
-        ``ocp.args.Composite(**save_args(tree), data=...)`` saves others next to them.
+        ``ocp.args.Composite(**save_args(tree), data=...)`` saves other items with them.
 
     Raises:
         CheckpointError: A leaf cannot be saved, or a static means nothing to another process (a
@@ -55,7 +55,7 @@ def save_args(tree: Any) -> Any:
     """
     description, leaves = pack(tree)
     items = {_DESCRIPTION: ocp.args.JsonSave(to_json(description))}
-    # orbax takes no empty arrays, and no empty dict.
+    # orbax accepts neither empty arrays nor an empty dict.
     arrays = {path or ROOT: array for path, array in leaves.items() if array.size}
     if arrays:
         items[_ARRAYS] = ocp.args.PyTreeSave(arrays)
@@ -63,17 +63,17 @@ def save_args(tree: Any) -> Any:
 
 
 def save(tree: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a tree to an orbax checkpoint, and wait until it is there.
+    """Write a tree to an orbax checkpoint, and wait until it is complete.
 
     Args:
         tree: What to save; see `save_args`.
         path: The folder of the checkpoint.
-        overwrite: Whether to replace a checkpoint that is there: orbax removes it first.
+        overwrite: Whether to replace an existing checkpoint, which orbax removes first.
 
     Raises:
         CheckpointError: The tree cannot be saved; see `save_args`.
         StaticMutatedError: A static of a leafwise class changed in place.
-        ValueError: There is something at `path`.
+        ValueError: `path` exists already, and `overwrite` is False.
 
     Examples:
         >>> import pathlib, tempfile
@@ -89,25 +89,25 @@ def restore(
 ) -> T:
     """Return a tree like `target`, with the arrays of a checkpoint.
 
-    Statics are never read back: they are compared, and the target's own come back. So are
-    the kinds of arrays: where the target has a numpy array or a Python scalar, the result has
-    one. Its shardings are honoured.
+    Statics are never read back: they are compared, and the result has the target's own. The kinds
+    of arrays also follow the target: where it has a NumPy array or a Python scalar, so does the
+    result. Its shardings are honoured.
 
     Args:
         target: An instance, or the tree that `jax.eval_shape` returns. It is not changed.
-        path: The folder of the checkpoint; of a `CheckpointManager`, that of a step.
-        renamed: What has another name now, from old to new: paths of fields
-            (``{".layers": ".blocks"}``, with all that is below them) and classes or functions
+        path: The folder of the checkpoint; for a `CheckpointManager`, that of a step.
+        renamed: The names that changed, from old to new: paths of fields, with everything below
+            them (``{".layers": ".blocks"}``), and classes or functions
             (``{"models:Net": "models:Model"}``).
 
     Returns:
         A tree of the target's class, structure and statics.
 
     Raises:
-        CheckpointError: What was saved has another class, structure, static, shape or dtype (it
-            names all places); the checkpoint is damaged, leafwise did not write it, or `renamed`
+        CheckpointError: The saved tree has a different class, structure, static, shape or dtype (it
+            names all places); the checkpoint is damaged or not written by leafwise; or `renamed`
             does not fit it.
-        FileNotFoundError: There is none.
+        FileNotFoundError: There is no checkpoint at `path`.
 
     Examples:
         >>> import pathlib, tempfile
@@ -128,8 +128,8 @@ def restore(
         if not (folder / _DESCRIPTION).exists():
             raise CheckpointError(
                 f"{folder}: not a checkpoint of leafwise.interop.orbax\n"
-                f"  fix: restore what orbax wrote by itself with ocp.args.StandardRestore, and "
-                f"save it again with leafwise; of a CheckpointManager's folder give the step: "
+                f"  fix: restore what orbax alone wrote with ocp.args.StandardRestore, and "
+                f"save it again with leafwise; for a CheckpointManager's folder, give the step: "
                 f"folder / '100'"
             )
         saved = from_json(read_item(_DESCRIPTION, ocp.args.JsonRestore()), str(folder))
@@ -166,12 +166,12 @@ def _read_arrays(
 
 
 def _agree(directory: Path, own: CheckpointError | None) -> None:
-    """Raise in every process if the target of one does not fit, so that none waits for it."""
+    """Raise in every process if the target of one does not fit, so that no process waits."""
     here = processes()
     if here is None or here.count == 1:
         return
     text = "" if own is None else message_of(own)
-    with contextlib.suppress(MissingError):  # orbax then says who is not there
+    with contextlib.suppress(MissingError):  # orbax then reports the missing one
         texts = exchange(here, f"restore {directory}", text, 300.0)
         refused = [f"in process {index}: {text}" for index, text in sorted(texts.items()) if text]
         if refused and own is None:

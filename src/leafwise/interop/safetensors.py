@@ -1,8 +1,8 @@
-"""Trees in safetensors files, with what they are in the file's metadata.
+"""Trees in safetensors files, with their description in the file's metadata.
 
-Each array is a tensor of its key path, so that other programs can read it. What
-safetensors has no name for (``int4``, complex numbers) is written as bytes, one more
-dimension of ``U8``.
+Each array is a tensor named by its key path, so that other programs can read it. Dtypes that
+safetensors lacks (``int4``, complex numbers) are written as bytes, with one more dimension of
+``U8``.
 """
 
 import json
@@ -19,7 +19,7 @@ from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra
 
-# Not installed where our types are checked.
+# Not installed where leafwise is type-checked.
 safetensors: Any = import_extra("safetensors", "safetensors")
 safetensors_numpy: Any = import_extra("safetensors.numpy", "safetensors")
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _DESCRIPTION: Final = "leafwise"
 
-# Those that the oldest supported version can write, too, so that every version reads every file.
+# Those that even the oldest supported version can write, so that all versions read all files.
 _NATIVE: Final = {
     *map(jnp.dtype, ("bool", "bfloat16", "float16", "float32", "float64")),
     *map(jnp.dtype, ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
@@ -40,10 +40,9 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
     """Write a tree to a safetensors file: all of it, or nothing.
 
     Args:
-        tree: A pytree of arrays: of numpy or of JAX, of any shape and dtype that JAX has,
-            PRNG keys, and Python scalars. A leaf that is not an array (a function) is described,
-            as a static is.
-        path: The file. It is replaced only when all has been written.
+        tree: A pytree of NumPy or JAX arrays of any shape and dtype that JAX has, PRNG keys and
+            Python scalars. A leaf that is not an array (a function) is described like a static.
+        path: The file. It is replaced only when everything has been written.
 
     Raises:
         CheckpointError: A leaf cannot be saved, or a static means nothing to another process (a
@@ -72,25 +71,25 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
 def load(target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] | None = None) -> T:
     """Return a tree like `target`, with the arrays of a file.
 
-    Statics are never read back: they are compared, and the target's own come back. So are
-    the kinds of arrays: where the target has a numpy array or a Python scalar, the result
-    has one, and a sharding of the target's is honoured.
+    Statics are never read back: they are compared, and the result has the target's own. The kinds
+    of arrays also follow the target: where it has a NumPy array or a Python scalar, so does the
+    result. Its shardings are honoured.
 
     Args:
         target: An instance, or the tree that `jax.eval_shape` returns. It is not changed.
         path: The file that `save` wrote.
-        renamed: What has another name now, from old to new: paths of fields
-            (``{".layers": ".blocks"}``, with all that is below them) and classes or functions
+        renamed: The names that changed, from old to new: paths of fields, with everything below
+            them (``{".layers": ".blocks"}``), and classes or functions
             (``{"models:Net": "models:Model"}``).
 
     Returns:
         A tree of the target's class, structure and statics.
 
     Raises:
-        CheckpointError: What was saved has another class, structure, static, shape or dtype (it
-            names all places); the file is damaged, `save` did not write it, or `renamed` does not
+        CheckpointError: The saved tree has a different class, structure, static, shape or dtype (it
+            names all places); the file is damaged or not written by `save`; or `renamed` does not
             fit it.
-        FileNotFoundError: There is none.
+        FileNotFoundError: There is no file at `path`.
 
     Examples:
         >>> import pathlib, tempfile
@@ -133,7 +132,7 @@ def _as_tensor(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _as_array(tensor: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return the array that `_as_tensor` made a tensor of."""
+    """Return the array that `_as_tensor` converted to a tensor."""
     if dtype not in _NATIVE:
         return tensor.view(dtype).reshape(shape)
     if (tensor.shape, tensor.dtype) != (shape, dtype):

@@ -1,4 +1,4 @@
-"""What treescope shows of an instance: dynamic and static fields.
+"""How treescope shows an instance, with its dynamic and static fields.
 
 Needs treescope (``pip install leafwise[treescope]``), which loads this when it shows one.
 """
@@ -20,18 +20,18 @@ STATIC: Final = "#a06bd6"
 
 
 def render(self: Any, path: str | None, subtree_renderer: Any) -> Any:
-    """Return the rendering of an instance, which its ``__treescope_repr__`` asks for.
+    """Return the rendering of an instance, for its ``__treescope_repr__``.
 
     The names of static fields are violet, in italics and underlined, those of dynamic ones
-    green. In roundtrip mode the text is code, as treescope makes it of any dataclass.
+    green. In roundtrip mode the text is code, as for any dataclass.
 
     Args:
         self: An instance of a pytree class.
-        path: How it is reached from the root, in treescope's words.
-        subtree_renderer: What treescope renders the values of fields with.
+        path: Its path from the root, as treescope passes it.
+        subtree_renderer: The function that renders the values of fields.
 
     Returns:
-        What `treescope` lays out as text or HTML.
+        A part that `treescope` lays out as text or HTML.
 
     Examples:
         >>> @pytree

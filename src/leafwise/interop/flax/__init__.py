@@ -26,30 +26,29 @@ __all__ = ["register_nnx_data", "register_serialization"]
 _flax: Any = import_extra("flax.serialization")
 
 _STATICS: Final = "__leafwise__"
-"""The entry of a state dict that says what the statics were. No field has this name."""
+"""The entry of a state dict that describes the statics. No field has this name."""
 
 
 def register_serialization() -> None:
-    """Let `flax.serialization` save and restore pytree classes, those to come included.
+    """Enable `flax.serialization` to save and restore pytree classes, including future ones.
 
     ``to_state_dict``, ``from_state_dict``, ``to_bytes`` and ``from_bytes`` then treat an
     instance as they treat a `flax.struct.dataclass`: a dict of its dynamic fields, by name.
     Restoring rebuilds the target: the statics are those of the target, and no constructor,
     converter or check runs.
 
-    What the statics were is written as well, as the keys of dicts without leaves, so that
-    ``jax.tree.map`` over a state dict still meets nothing but arrays. A state dict of another
-    static configuration is refused with a `leafwise.errors.CheckpointError`, and so is
-    one that lacks a field or has another one. A state dict that says nothing of statics, such as
-    one written by hand, is accepted.
+    The statics are written as well, as the keys of dicts without leaves, so that ``jax.tree.map``
+    over a state dict still sees only arrays. A state dict with different statics is refused with a
+    `leafwise.errors.CheckpointError`, and so is one that lacks a field or has an extra one. A state
+    dict without statics, such as one written by hand, is accepted.
 
-    A static that means nothing to another process (a lambda, a local function, so also an
-    optimizer of optax) is refused with a `leafwise.errors.CheckpointError` when it is saved.
+    A static that means nothing to another process (a lambda, a local function, and so also an optax
+    optimizer) is refused with a `leafwise.errors.CheckpointError` when it is saved.
 
     Pytree classes are those of `leafwise.pytree`, the subclasses of
     `leafwise.interop.equinox.Module`, bound methods of the former (whose function counts as a
-    static) and classes that were registered with `leafwise.register`, but for those that
-    flax knows already.
+    static) and classes registered with `leafwise.register`, except for those that flax already
+    knows.
 
     Examples:
         >>> import leafwise as lw
@@ -67,12 +66,12 @@ def register_serialization() -> None:
 
 
 def register_nnx_data() -> None:
-    """Let `flax.nnx` take pytree classes for data, those to come included.
+    """Make `flax.nnx` treat pytree classes as data, including future ones.
 
-    An instance can then be the attribute of an ``nnx.Module`` without ``nnx.data`` around it.
-    The classes are those of `register_serialization`; a bound method is data as well. Classes
-    that have static fields only stay what they are to nnx: hashable objects, so static
-    attributes. Imports ``flax.nnx``.
+    An instance can then be an attribute of an ``nnx.Module`` without ``nnx.data`` around it.
+    The classes are those of `register_serialization`; a bound method is data as well. Classes that
+    have only static fields remain hashable objects to nnx, and so static attributes. This imports
+    ``flax.nnx``.
 
     Examples:
         >>> import leafwise as lw
@@ -88,7 +87,7 @@ def register_nnx_data() -> None:
         >>> scale["factor"].shape
         (3,)
     """
-    import_module("flax.nnx")  # now rather than when the next class is made
+    import_module("flax.nnx")  # now rather than when the next class is defined
     on_registered(_register_nnx_data)
 
 
@@ -108,20 +107,20 @@ def _has_children(cls: type) -> bool:
     names = field_names(cls)
     if names is not None:
         return bool(names[1])
-    # A method has its instance, a module of equinox the fields that equinox takes for children.
+    # A method has its instance, an equinox module the fields that equinox treats as children.
     return cls is BoundMethod or not all(
         field.metadata.get("static", False) for field in dataclasses.fields(cls)
     )
 
 
 def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
-    """Return all children by name, the treedef, and the description of an instance alone."""
+    """Return all children by name, the treedef, and the description of only this instance."""
 
     def is_child(node: object) -> bool:
         return node is not instance
 
     pairs, structure = jax.tree_util.tree_flatten_with_path(instance, is_leaf=is_child)
-    # Any leaf would do: of the children only the paths are read.
+    # Any leaf would do: only the paths of the children are read.
     alone = jax.tree.unflatten(structure, [0.0] * len(pairs))
     described = description.describe_tree(alone, lambda _: {"python": "float"})
     return {path[0].name: child for path, child in pairs}, structure, described
@@ -130,7 +129,7 @@ def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
 def _fields(instance: Any, described: Described) -> list[str]:
     """Return the names of the children that are values of fields.
 
-    Others are the hash node of ``many_statics``, and equinox's mark for a field that was never set.
+    Others are the hash node of ``many_statics``, and equinox's sentinel for a field never set.
     """
     names = [path[1:] for path in described.arrays]
     cls = type(instance)
@@ -140,7 +139,7 @@ def _fields(instance: Any, described: Described) -> list[str]:
 
 
 def _to_state_dict(instance: Any) -> dict[str, Any]:
-    # Of Params(w, act="tanh") it is {"w": w, "__leafwise__": {".act": {'"tanh"': {}}}}.
+    # For Params(w, act="tanh"), it is {"w": w, "__leafwise__": {".act": {'"tanh"': {}}}}.
     children, _, described = _one_level(instance)
     names = _fields(instance, described)
     state = {name: _flax.to_state_dict(children[name]) for name in names}
@@ -162,7 +161,7 @@ def _from_state_dict(target: Any, state: Any) -> Any:
     names = _fields(target, described)
     if not isinstance(state, Mapping):
         raise CheckpointError(
-            f"{described.root}: a state dict of it has the keys "
+            f"{described.root}: its state dict has the keys "
             f"{', '.join(names) or '(none)'}\n  got: {got(state)}{_at_path()}"
         )
     fields: dict[str, Any] = dict(state)
@@ -176,7 +175,7 @@ def _from_state_dict(target: Any, state: Any) -> Any:
     if changes:
         lines = "\n".join(f"  {difference}" for difference in changes)
         raise CheckpointError(
-            f"{described.root}: the state dict is not one of this target\n{lines}{_at_path()}\n"
+            f"{described.root}: the state dict does not match this target\n{lines}{_at_path()}\n"
             f"  fix: restore into an instance with the fields and statics that were saved, or "
             f"delete state[{_STATICS!r}] to restore into other statics",
             changes,

@@ -1,6 +1,6 @@
-"""What `flax.struct` offers, made of pytree classes: one line of a file changes.
+"""The API of `flax.struct` with pytree classes: only one import of a file changes.
 
-``from leafwise.interop.flax import struct`` takes the place of ``from flax import struct``.
+``from leafwise.interop.flax import struct`` replaces ``from flax import struct``.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ def field(pytree_node: bool = True, **arguments: Any) -> Any:
     """Declare a field as `flax.struct.field` does.
 
     Args:
-        pytree_node: Whether it is dynamic, as `leafwise.field` declares it, and not static, as
-            `leafwise.static_field` does.
-        **arguments: What these take.
+        pytree_node: Whether the field is dynamic, as with `leafwise.field`, or static, as with
+            `leafwise.static_field`.
+        **arguments: The arguments of that function.
 
     Returns:
         A `dataclasses.Field`, typed as the field's value.
@@ -43,12 +43,12 @@ def dataclass(**options: bool) -> Callable[[C], C]: ...
 def dataclass(cls: C | None = None, /, **options: bool) -> C | Callable[[C], C]:
     """Make a class a pytree class, as ``leafwise.pytree(replace=True)`` does.
 
-    It takes the place of `flax.struct.dataclass`: with ``.replace``, and known to
-    `flax.serialization`, as `leafwise.interop.flax.register_serialization` documents.
+    It replaces `flax.struct.dataclass`: the class has ``.replace``, and works with
+    `flax.serialization` as documented in `leafwise.interop.flax.register_serialization`.
 
     Args:
         cls: The class, when used without parentheses.
-        **options: Those of `leafwise.pytree`.
+        **options: The options of `leafwise.pytree`.
 
     Returns:
         The class.
@@ -81,9 +81,9 @@ def _make_pytree(cls: C, options: dict[str, bool], scopes: list[Mapping[str, Any
     eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
 class PyTreeNode:
-    """The base class of pytree classes that need no decorator, as `flax.struct.PyTreeNode`.
+    """The base class of pytree classes without a decorator, like `flax.struct.PyTreeNode`.
 
-    Keywords after the base class are those of `leafwise.pytree`.
+    Keywords after the base class are the options of `leafwise.pytree`.
 
     Examples:
         >>> from leafwise.interop.flax import struct
