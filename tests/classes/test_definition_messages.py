@@ -126,7 +126,7 @@ def test_a_function_as_the_default_of_a_dynamic_field() -> None:
     text = warning.message
     assert isinstance(text, lw.errors.DynamicFunctionWarning)
     lines = text.message.splitlines()
-    assert lines[0].startswith("P.act: its default is a function, and the field is dynamic")
+    assert lines[0].startswith("P.act: its default is a function, but the field is dynamic")
     assert lines[2:] == [
         "  fix: `act: lw.Static[Callable] = relu`,",
         "       or, for arrays in it: `act: Callable = jax.tree_util.Partial(relu)`,",

@@ -250,7 +250,7 @@ class Own(Model):
             make()
         (line, fix, *_) = str(caught.value).splitlines()
         assert f".act: its annotation {annotation!r} says static" in line
-        assert fix.startswith("  fix: define that above Model, or write `act: ")
+        assert fix.startswith("  fix: define it above Model, or write `act: ")
         assert fix.endswith('= lw.static_field(default="relu")`')
 
 

@@ -174,11 +174,11 @@ for _ in range(3):
         ("lr", "0.1", "0.05"),
         ("lr", "0.1", "0.025"),
     ]
-    assert "step was answered for lr = 0.1, which was 0.05" in done.stderr
+    assert "step used lr = 0.1, which was 0.05" in done.stderr
     assert "1.37 MiB of captured arrays" in done.stderr
     page = (run.folder / "report.html").read_text(encoding="utf-8")
     assert "step captures" in page
-    assert "step was answered for lr = 0.1" in page
+    assert "step used lr = 0.1" in page
 
 
 def test_the_gate(run: Runner, leafwise: Check) -> None:

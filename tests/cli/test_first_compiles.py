@@ -65,7 +65,7 @@ def test_a_loop(run: Runner) -> None:
     assert not finding["unfinished"]
     assert "script.py:9  for x in xs:\n  the first compile of loss took " in done.stderr
     assert "  fix: `jax.lax.scan` (or `fori_loop`), which traces and compiles the" in done.stderr
-    assert "nothing was compiled again. JAX worked " in done.stderr
+    assert "nothing was compiled again. JAX took " in done.stderr
 
 
 @pytest.mark.nightly
@@ -177,7 +177,7 @@ def test_ctrl_c(run: Runner) -> None:
     seen = ""
     while "Ctrl-C again ends the program" not in seen:
         seen += process.stderr.readline()
-    assert "script.py:9  for x in xs:\n  XLA was not done with loss after " in seen
+    assert "script.py:9  for x in xs:\n  XLA had not finished loss after " in seen
     assert "  fix: `jax.lax.scan` (or `fori_loop`)" in seen
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
@@ -193,12 +193,12 @@ def test_sigterm_and_progress(run: Runner) -> None:
     """A scheduler's limit is met with a whole report; a line says after ten seconds what it is."""
     process = started(run, "--progress")
     line = process.stderr.readline()
-    assert line.startswith("leafwise explain: script.py:9: XLA was not done with loss after 1")
+    assert line.startswith("leafwise explain: script.py:9: XLA had not finished loss after 1")
     assert line.endswith("from this loop, which ran 300 times in one trace\n")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "script.py:9  for x in xs:\n  XLA was not done with loss after " in err
+    assert "script.py:9  for x in xs:\n  XLA had not finished loss after " in err
     assert "the program ended: SIGTERM" in err
 
 
@@ -214,7 +214,7 @@ def test_a_folder_of_records(run: Runner) -> None:
     process.communicate()
     _, report = run.report("records")
     (finding,) = report["first"]
-    assert finding["what"].startswith("XLA was not done with loss: ")
+    assert finding["what"].startswith("XLA had not finished loss: ")
     assert (finding["place"], finding["runs"]) == ("script.py:9", 300)
 
 

@@ -116,15 +116,15 @@ for n in (2, 3):
 xs = jnp.zeros(0)  # -> xs = jnp.zeros(7)
 for n in range(7):
     xs = jnp.append(xs, n)  # -> xs = xs.at[n].set(n)
-# keep one structure
+# use the same structure each time
 step = jax.jit(lambda x: x[0] * 55)
 step((jnp.ones(2),))
 step([jnp.ones(2)])  # -> step((jnp.ones(2),))
-# keep an array there: None is structure
+# always pass an array there: None is part of the structure
 step = jax.jit(lambda x, y: x * 57)
 step(jnp.ones(2), None)  # -> step(jnp.ones(2), jnp.zeros(2))
 step(jnp.ones(2), jnp.ones(2))
-# insert in one order
+# insert in the same order
 from collections import OrderedDict
 step = jax.jit(lambda d: d["a"] * 59)
 step(OrderedDict(a=jnp.ones(2), b=jnp.ones(2)))
@@ -135,11 +135,11 @@ step = jax.jit(lambda xs: sum(xs) * 61)
 for n in (2, 3):
     xs = [jnp.ones(())] * n
     step(xs)  # -> step(jnp.stack(xs + [jnp.zeros(())] * (3 - n)))
-# keep one set of keys
+# use the same keys each time
 step = jax.jit(lambda d: d["a"] * 63)
 step({"a": jnp.ones(2)})  # -> step({"a": jnp.ones(2), "b": jnp.ones(2)})
 step({"a": jnp.ones(2), "b": jnp.ones(2)})
-# pass one number of arguments
+# always pass the same number of arguments
 step = jax.jit(lambda *xs: xs[0] * 65)
 step(jnp.ones(2))  # -> step(jnp.ones(2), jnp.zeros(2))
 step(jnp.ones(2), jnp.ones(2))
@@ -147,11 +147,11 @@ step(jnp.ones(2), jnp.ones(2))
 step = jax.jit(lambda x, scale=2.0: x * 67)
 step(jnp.ones(2))  # -> step(jnp.ones(2), 2.0)
 step(jnp.ones(2), 2.0)
-# pass it in one way
+# always pass it the same way
 step = jax.jit(lambda x: x * 69)
 step(jnp.ones(2))  # -> step(x=jnp.ones(2))
 step(x=jnp.ones(2))
-# pass values of one type
+# pass values of the same type
 @lw.pytree
 class P:
     x: jax.Array
@@ -159,7 +159,7 @@ class P:
 step = jax.jit(lambda p: p.x * 73)
 step(P(jnp.ones(2), 1))
 step(P(jnp.ones(2), 1.0))  # -> step(P(jnp.ones(2), 1))
-# keep one object, or make Config a frozen dataclass
+# reuse one object, or make Config a frozen dataclass
 class Config:  # -> @dataclasses.dataclass(frozen=True) class Config:
     depth: int = 3
 step = jax.jit(lambda x, config: x * 75, static_argnums=1)
@@ -207,7 +207,7 @@ class Agent:
 agent = Agent(0.1, 1.0)
 for n in (0.1, 0.2, 0.3):
     Agent(n, n).learn(jnp.ones(88))  # -> agent.learn(jnp.ones(88), n, n)
-# keep one object: a frozen dataclass would not help, as `config` has no hash
+# reuse one object: a frozen dataclass would not help, as `config` has no hash
 class Trainer:
     def __init__(self, seen):
         self.config, self.seen = {"rate": 0.1}, seen
@@ -217,7 +217,7 @@ class Trainer:
 trainer = Trainer(0)
 for n in range(3):
     Trainer(n).step(jnp.ones(2))  # -> trainer.step(jnp.ones(2))
-# pass `self.heat` as an argument, and keep one object
+# pass `self.heat` as an argument, and reuse one object
 class Server:
     def __init__(self, heat):
         self.heat, self.predict = heat, jax.jit(self._predict)
@@ -245,7 +245,7 @@ step = jax.jit(lambda x, f: f(x), static_argnums=1)
 f = jax.jit(body)
 for _ in range(3):
     step(jnp.ones(2), jax.jit(body))  # -> step(jnp.ones(2), f)
-# keep one object, or make Kind a frozen dataclass: it compares by identity
+# reuse one object, or make Kind a frozen dataclass: it compares by identity
 class Kind:  # -> @dataclasses.dataclass(frozen=True) class Kind:
     depth: int = 3
 @jax.tree_util.register_pytree_node_class
@@ -260,7 +260,7 @@ class Model:
 step = jax.jit(lambda m: m.w * m.kind.depth * 98)
 for _ in range(3):
     step(Model(jnp.ones(2), Kind()))
-# keep one object, or pass that and call its method
+# reuse one object, or pass the object and call its method
 class Model:
     def loss(self, x):
         return x * 87
@@ -268,20 +268,20 @@ step = jax.jit(lambda x, f: f(x), static_argnums=1)
 model = Model()
 for _ in range(2):
     step(jnp.ones(2), Model().loss)  # -> step(jnp.ones(2), model.loss)
-# pass one of them: under filter_jit an array is traced
+# always pass the same kind: filter_jit traces arrays
 step = eqx.filter_jit(lambda x, n: x * 89 + n)
 step(jnp.ones(2), jnp.array(2))
 step(jnp.ones(2), 2)  # -> step(jnp.ones(2), jnp.array(2))
-# make keys in one way
+# create keys the same way
 step = jax.jit(lambda key: jax.random.normal(key) * 91)
 step(jax.random.key(0))
 step(jax.random.PRNGKey(0))  # -> step(jax.random.key(0))
-# make all calls under one setting of `jax_default_matmul_precision`
+# use the same setting of `jax_default_matmul_precision` for all calls
 step = jax.jit(lambda x: x @ x * 93)
 step(jnp.ones(2))
 with jax.default_matmul_precision("float32"):  # -> if True:
     step(jnp.ones(2))
-# keep one dtype
+# use one dtype
 step = jax.jit(lambda key: jax.random.normal(key) * 94)
 step(jax.random.key(0, impl="rbg"))
 step(jax.random.key(0))  # -> step(jax.random.key(0, impl="rbg"))

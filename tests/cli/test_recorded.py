@@ -161,8 +161,8 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
     ]
     array = "`x`, float32[3] [0.5, 0.5, 0.5] -> float32[3] [0.25, 0.25, 0.25]"
     assert changes == [
-        f"a new lambda each call, with another {array} and `rate`, 0.5 -> 0.25",
-        f"a new lambda each call, with another {array}",
+        f"a new lambda each call, with a different {array} and `rate`, 0.5 -> 0.25",
+        f"a new lambda each call, with a different {array}",
     ]
 
 
@@ -394,7 +394,7 @@ def jit_is_off_in_a_block() -> None:
 @pytest.mark.parametrize(
     ("script", "text", "change"),
     [
-        (clear_in_a_loop, "jax.clear_caches()", "clears what was compiled"),
+        (clear_in_a_loop, "jax.clear_caches()", "clears the compiled programs"),
         pytest.param(jit_is_off, "work(", "jit is off (`jax_disable_jit`)", marks=COUNTED),
         pytest.param(
             jit_is_off_in_a_block, "work(", "jit is off (`jax_disable_jit`)", marks=COUNTED
@@ -571,7 +571,7 @@ def test_a_function_that_a_package_makes(explained: Explained) -> None:
             jax.jit(solver["make"](n))(1.0)
 
     (found,) = explained(script)["findings"]
-    assert found["reasons"][0]["change"].startswith("a new lambda each call, with another `n`")
+    assert found["reasons"][0]["change"].startswith("a new lambda each call, with a different `n`")
     assert found["fixes"] == []
 
 

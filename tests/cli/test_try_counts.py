@@ -76,7 +76,7 @@ def test_the_whole_program_is_counted(tried: Tried) -> None:
     assert "2 of 2 findings have a fix that was tried; together: 2 repeats -> 1, " in text
     (left,) = report.together.left
     assert [reason.path for reason, _ in left.reasons()] == ["y"]
-    assert "fix: choose one in every call" in text.partition("with the patch is left:")[2]
+    assert "fix: use the same type in every call" in text.partition("left with the patch:")[2]
 
 
 EARLIER = """\
@@ -129,7 +129,7 @@ for n in (2, 3):
 def test_what_is_not_tried_is_said(tried: Tried) -> None:
     """Where no edit is known, and where there are more than are to be tried."""
     _, text = tried(UNTRIED)
-    assert "not tried: 1 finding, of which no edit is known" in text
+    assert "not tried: 1 finding, without a known edit" in text
     twice = EARLIER.format("print(draw(jnp.float32(1.0)).sum())") * 2
     report, _ = tried(twice, max_tries=1)
     assert report.untried == 1

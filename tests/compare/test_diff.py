@@ -110,8 +110,8 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
     "keys": (
         *({"a": 1.0, "b": 2.0}, {"b": 2, "c": 1.0}),
         [
-            "['a'] (structure): there -> (absent)",
-            "['c'] (structure): (absent) -> there",
+            "['a'] (structure): (present) -> (absent)",
+            "['c'] (structure): (absent) -> (present)",
             "['b']: dtype float32 -> int32",
         ],
     ),
@@ -195,7 +195,7 @@ def test_tolerance() -> None:
     assert "2.0 at [1] -> 2.1 (1 of 3" in str(lw.diff(a, b, values=True, rtol=1e-6))
     assert not lw.diff(a, b, values=True, atol=0.2)
     for wrong in ({"rtol": 1e-6}, {"atol": -1.0, "values": True}, {"rtol": np.nan, "values": True}):
-        with pytest.raises(ValueError, match=r"(?s)0 or more and values.*fix: lw.diff"):
+        with pytest.raises(ValueError, match=r"(?s)negative, and need values.*fix: lw.diff"):
             lw.diff(a, b, **wrong)
 
 

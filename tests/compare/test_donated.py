@@ -34,19 +34,19 @@ def test_one_buffer_twice(name: str) -> None:
     """Both places are named, by the first call and by a later one; a copy is what it needs."""
     step, w = JITS[name](add), jnp.ones(3)
     tree = {"params": [w], "opt": Slotted(jax.device_put(w))}
-    words = "`state['opt'].w` and `state['params'][0]` are one buffer, donated twice: donate "
+    words = "`state['opt'].w` and `state['params'][0]` are the same buffer, donated twice: donate "
     for _ in range(2):
         assert words + "`jnp.copy(state['params'][0])`" in note_of(lambda: step(tree, 1.0))
     step(tree | {"params": [jnp.copy(w)]}, 1.0)
     pair = [jnp.ones(3)] * 2
-    assert "`state[0]` and `state[1]` are one" in note_of(lambda: step(pair, 1.0))
+    assert "`state[0]` and `state[1]` are the same" in note_of(lambda: step(pair, 1.0))
 
 
 def test_lw_jit_says_it_without_a_block() -> None:
     """By the call that would be the first."""
     with pytest.raises(RuntimeError) as error:
         JITS["leafwise"](lambda state: add(state, 1.0))([jnp.ones(3)] * 2)
-    assert "`state[0]` and `state[1]` are one buffer" in "".join(error.value.__notes__)
+    assert "`state[0]` and `state[1]` are the same buffer" in "".join(error.value.__notes__)
 
 
 class Trainer:

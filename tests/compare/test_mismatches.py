@@ -73,7 +73,7 @@ HIDDEN = {
     "dtype": (tangent(deep(None), deep("float16")), "['layer17'].x: dtype float32 -> float16"),
     "key": (
         tangent({"a": 1.0}, {"a": 1.0, "b": 2.0}),
-        "primals[0]['b'] (structure): (absent) -> there",
+        "primals[0]['b'] (structure): (absent) -> (present)",
     ),
     "shape": (lambda: bwd(Params, lambda g: jnp.stack([g] * 3)), "args[0].x: shape () -> (3,)"),
 }

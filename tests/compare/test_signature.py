@@ -210,7 +210,7 @@ def test_equality_is_an_equivalence_and_agrees_with_hash_and_explain() -> None:
         (lambda: lw.signature(1, static_argnames=(1,)), "static_argnames takes names, got 1"),
         (
             lambda: lw.signature(1).explain([1]),
-            "explain takes what leafwise.signature(...) returns, got 1",
+            "explain takes signatures from leafwise.signature(...), got 1",
         ),
         (lambda: lw.signature(1).explain(2), "got 2 (int)"),
     ],

@@ -204,7 +204,7 @@ def test_x64_is_another_fixed_point() -> None:
         with pytest.raises(lw.errors.TreeError, match="9007199254740993 would become 9007"):
             lw.stable_carry(lambda c, x: c + x, 2**53 + 1, np.float64(1))
         with pytest.raises(
-            lw.errors.TreeError, match=r"float32 of float64(.|\n)*jnp.float32\(0.1\)"
+            lw.errors.TreeError, match=r"float64\[\] into float32(.|\n)*jnp.float32\(0.1\)"
         ):
             lw.stable_carry(lambda c, x: c * x, 0.1, jnp.float32(1))
 
@@ -230,7 +230,7 @@ REFUSED: dict[str, tuple[Step, Any, str]] = {
     "value": (
         lambda c: {"n": c["n"] + jnp.float32(1)},
         {"n": jnp.int32(2**24 + 1)},
-        r"c\['n'\]: the step makes float32 of int32\[\], and 16777217 would become 16777216.0",
+        r"c\['n'\]: the step turns int32\[\] into float32, and 16777217 would become 16777216.0",
     ),
     "rounded": (lambda c: c.astype(jnp.bfloat16), jnp.float32(0.1), "c: .* would become 0.1000"),
     "imaginary": (lambda c: c.real, jnp.complex64(1j), "c: .* 1j would become 0.0"),
@@ -242,8 +242,12 @@ REFUSED: dict[str, tuple[Step, Any, str]] = {
     "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), r"s \(class\): State -> Twin"),
     "structure": (lambda s: [*s, 1.0], [1.0], r"s \(structure\): 1 element -> 2 elements"),
     "pair": (lambda s: (s, s), jnp.ones(2), "fix: .* pass has_aux=True"),
-    "no leaf": (lambda s: s, {"f": print, "w": 1}, r"s\['f'\]: an array or .* got <built-in"),
-    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), "s: an array or a number is wanted"),
+    "no leaf": (
+        lambda s: s,
+        {"f": print, "w": 1},
+        r"s\['f'\]: expected an array or .* got <built-in",
+    ),
+    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), "s: expected an array or a number"),
 }
 
 

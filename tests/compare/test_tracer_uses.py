@@ -83,7 +83,7 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "an array": (
         lambda p: 1 if p.w.sum() > 0 else 2,
         (TREE,),
-        "`Outer.w` is an array, whose values are not known while JAX traces: `jnp.where`",
+        "`Outer.w` is an array, whose values are not known during tracing: `jnp.where`",
     ),
     "NumPy": (
         lambda p: np.asarray(p.w),
@@ -93,18 +93,18 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "a function": (
         lambda p, x: p.act(x),
         (Inner(), ONES),
-        "`Inner.act` is dynamic, and a function: make it `act: lw.Static[Callable[..., Any]] = "
+        "`Inner.act` is dynamic, but a function: make it `act: lw.Static[Callable[..., Any]] = "
         "jax.nn.relu`, or wrap it in `jax.tree_util.Partial`",
     ),
     "an enum as an argument": (
         lambda kind, x: x,
         (lw.types.ReasonKind.SHAPE, 1.0),
-        "`kind` is dynamic, and a ReasonKind: make the argument static",
+        "`kind` is dynamic, but a ReasonKind: make the argument static",
     ),
     "a function as an argument": (
         lambda f, x: f(x),
         (jnp.sin, 1.0),
-        "`f` is dynamic, and a function: make the argument static",
+        "`f` is dynamic, but a function: make the argument static",
     ),
 }
 

@@ -98,7 +98,7 @@ def test_lines_are_one_finding() -> None:
     """Where no rule holds the lines with most operations are said together."""
     lines = [Origin("line", site(number), share=share) for number, share in ((4, 0.5), (7, 0.25))]
     (text,) = headlines(program(*lines))
-    assert text.endswith("of its 5,532 operations 50% from churn.py:4, 25% from churn.py:7")
+    assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
 
 
 def test_a_repeat_is_no_first_compile() -> None:
@@ -110,14 +110,14 @@ def test_a_repeat_is_no_first_compile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(20.9, "XLA was not done with train_step after 20.9 s: "), (0.0, "")]
+    ("seconds", "text"), [(20.9, "XLA had not finished train_step after 20.9 s: "), (0.0, "")]
 )
 def test_a_compile_that_did_not_end(seconds: float, text: str) -> None:
     """It is said at any length; where it is not known when the process ended, without seconds."""
     events = program(LOOP, unfinished=True)
     events[-1].seconds = seconds
     (finding,) = first_findings(events if seconds else events[-1:])
-    assert finding.headline.startswith(text or "XLA was not done with train_step: ")
+    assert finding.headline.startswith(text or "XLA had not finished train_step: ")
     assert finding.as_dict()["unfinished"]
 
 
@@ -166,8 +166,7 @@ def test_it_is_printed_behind_the_findings() -> None:
     assert text.count("the first compile of") == 5
     assert "churn.py:1 [pkg/net.py:3]  state = train_step(state, batch)\n  the first" in text
     assert (
-        "nothing was compiled again. JAX worked 2 min 34 s of 5 min 0 s: 2 min 34 s in first"
-        in text
+        "nothing was compiled again. JAX took 2 min 34 s of 5 min 0 s: 2 min 34 s in first" in text
     )
     assert annotations_of(of_script).count("::warning file=churn.py,line=") == 5
     assert len(to_json(of_script)["first"]) == 7

@@ -54,11 +54,11 @@ def test_small_repeats_are_counted() -> None:
 def test_without_findings() -> None:
     """The last line says that nothing was compiled again, if that is so."""
     assert printed(report(call(0.5, FIRST))).splitlines()[-1] == (
-        "nothing was compiled again: JAX worked 600 ms of 10.0 s"
+        "nothing was compiled again: JAX took 600 ms of 10.0 s"
     )
     twice = [*call(0.5, FIRST), *call(1.5, explained(outcome="unknown", nearest=None))]
     last = printed(report(twice)).splitlines()[-1]
-    assert last == "no findings. JAX worked 1.20 s of 10.0 s: 1.20 s in first compiles"
+    assert last == "no findings. JAX took 1.20 s of 10.0 s: 1.20 s in first compiles"
     assert len(last) <= 80
 
 

@@ -24,7 +24,7 @@ FIXES = {
     "scan": "`jax.lax.scan` (or",
     "map": "`jax.vmap` (or",
     "layers": "`jax.lax.scan` over the layers",
-    "unlike": "its runs differ in shape",
+    "unlike": "shapes differ between runs",
     "unroll": "leave out `unroll=`",
     "flax": "`flax.linen.scan`",
     "none": "",

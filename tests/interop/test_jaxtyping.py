@@ -296,7 +296,7 @@ def test_wrong_order_on_a_subclass() -> None:
         class Sub(Base):
             z: Any = 1
 
-    assert "Sub: a decorator below @lw.pytree (of jaxtyping)" in str(raised.value)
+    assert "Sub: a decorator below @lw.pytree (from jaxtyping)" in str(raised.value)
     assert "put @lw.pytree below it, next to `class Sub`" in str(raised.value)
 
 

@@ -193,5 +193,5 @@ def test_shardings_of_modules() -> None:
     assert found == tuple(NamedSharding(mesh, spec) for spec in specs)
 
     mlp = eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0))
-    with pytest.raises(lw.errors.TreeError, match=r"MLP\.activation: an array is wanted"):
+    with pytest.raises(lw.errors.TreeError, match=r"MLP\.activation: expected an array"):
         lw.shard(mlp, mesh)

@@ -85,7 +85,7 @@ def test_names_that_lead_nowhere(paths: Any, fields: Any, words: list[str]) -> N
 
 def test_names_that_meet() -> None:
     """A field and a path inside it contradict each other."""
-    with pytest.raises(lw.errors.TreeError, match=r"'encoder' and 'encoder\.w' meet"):
+    with pytest.raises(lw.errors.TreeError, match=r"'encoder' and 'encoder\.w' overlap"):
         lw.axes(params(), None, {"encoder.w": 0}, encoder=1)
     with pytest.raises(TypeError, match=r"lw\.axes takes a mapping"):
         lw.axes(params(), None, 3)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ jax.tree_util.register_pytree_node(
 @pytest.mark.parametrize(
     ("tree", "arguments", "words"),
     [
-        (System(1.0, 2.0), (None, {"a": 0}), "the tree is a System, which is flattened"),
+        (System(1.0, 2.0), (None, {"a": 0}), "the tree is a System, which flattens"),
         (
             {"s": System(1.0, 2.0)},
             (0, {"['s'][<flat index 1>]": None}),

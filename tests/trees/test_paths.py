@@ -84,7 +84,7 @@ def test_what_is_read(text: str, steps: tuple[str, ...]) -> None:
     "text", [".", "a.", "a..b", "a[", "a[]", "a]", "[0]b", "a*", "a.***", " a", "a.[0]"]
 )
 def test_what_is_no_path(text: str) -> None:
-    """What is not a path is refused, with the place where it stops being one."""
+    """What is not a path is refused, with the place where it cannot be read."""
     with pytest.raises(lw.errors.PathError, match="is not a path") as caught:
         parse(text)
     assert repr(text) in str(caught.value)
@@ -93,7 +93,7 @@ def test_what_is_no_path(text: str) -> None:
 @pytest.mark.parametrize("path", [3, None, ("a",), (0,), ["a"], jax.tree_util.DictKey("a")])
 def test_what_is_neither_text_nor_key_path(path: Any) -> None:
     """Anything else in place of a path is a TypeError that says what a path is."""
-    with pytest.raises(TypeError, match="a path is a text"):
+    with pytest.raises(TypeError, match="a path is a string"):
         steps_of(path)
 
 

@@ -191,7 +191,7 @@ def test_a_selection_prints_as_code(where: Any) -> None:
 @pytest.mark.parametrize("answer", [None, 1, "yes", jnp.array(True), np.ones(2) > 0])
 def test_a_function_that_does_not_answer(answer: Any) -> None:
     """A function of a leaf says True or False; anything else is an error with the leaf's path."""
-    with pytest.raises(TypeError, match=r"list\[1\].*True or False is wanted"):
+    with pytest.raises(TypeError, match=r"list\[1\].*expected True or False"):
         lw.mask([1, 2], lambda leaf: True if leaf == 1 else answer)
 
 

@@ -251,9 +251,9 @@ Layer.w, at Model.layers[0].w and 1 more: 2 entries for 1 dimensions
   got: {P("data", "model")} for float32[4] on a mesh (data: 4, model: 2)
 Model.table, at Model.table['in']: partitioned
   got: {P("model")} for float32[3] on a mesh (data: 4, model: 2)
-Model.table, at Model.table['other']: a PartitionSpec is wanted, got nothing for this part
-Model.table, at Model.table['out']: a PartitionSpec is wanted, got {{'deep': {P()}}} (dict)
-Model.moments, at Model.moments[0]: an array is wanted, got 'text' (str)
+Model.table, at Model.table['other']: expected a PartitionSpec, got nothing for this part
+Model.table, at Model.table['out']: expected a PartitionSpec, got {{'deep': {P()}}} (dict)
+Model.moments, at Model.moments[0]: expected an array, got 'text' (str)
   fix: make it static, or take it out with `lw.partition`
 paths['scale'], at Model.scale: 1 entries for 0 dimensions
   got: {P("data")} for float32[] on a mesh (data: 4, model: 2)"""
@@ -323,7 +323,7 @@ def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
         assert spec("heads", P.UNCONSTRAINED) == P("model", P.UNCONSTRAINED)
     mapping = lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "model"})
     assert mapping["w"].spec == P("model")
-    words = f"got: {P('heads')}, by rules {P('modle')} for"
+    words = f"got: {P('heads')}, which the rules turn into {P('modle')}, for"
     with pytest.raises(TreeError, match=re.escape(words)):
         lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "modle"})
 

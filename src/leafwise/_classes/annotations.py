@@ -1,7 +1,6 @@
 """What an annotation says about a field: that it is static, an array, or text.
 
-A name that stands for another annotation, of a ``type`` statement or a `typing.NewType`, says
-what that one says.
+An alias (a ``type`` statement or a `typing.NewType`) is read as the annotation it stands for.
 """
 
 import builtins
@@ -31,13 +30,13 @@ from leafwise.errors import DefinitionError
 annotationlib: Final[Any] = (
     importlib.import_module("annotationlib") if sys.version_info >= (3, 14) else None
 )
-"""Since Python 3.14 annotations are evaluated when asked for."""
+"""Since Python 3.14 annotations are evaluated lazily."""
 
 
 def annotations_of(owner: Any) -> dict[str, Any]:
     """Return the annotations in the body of a class, or those of a function.
 
-    One with a name that is not defined yet is its text, as with
+    An annotation that uses a name not defined yet is returned as a string, as with
     ``from __future__ import annotations``.
     """
     if annotationlib is None:
@@ -52,13 +51,13 @@ def annotations_of(owner: Any) -> dict[str, Any]:
 
 
 def written_annotations(cls: type) -> dict[str, tuple[type, Any]]:
-    """Return, by name, the nearest class whose body annotates it, and that annotation."""
+    """Return, for each annotated name, the nearest class that annotates it and the annotation."""
     bodies = ((base, annotations_of(base)) for base in reversed(cls.__mro__))
     return {name: (base, kind) for base, body in bodies for name, kind in body.items()}
 
 
 def _has_forward_name(annotation: Any) -> bool:
-    """Return whether a name in an annotation is not defined: ``list[Later]``."""
+    """Return whether an annotation uses a name that is not defined yet: ``list[Later]``."""
     if isinstance(annotation, type | str):
         return False
     annotation = without_initvar(annotation)
@@ -76,7 +75,7 @@ def without_initvar(annotation: Any) -> Any:
 
 
 def signature_of(value: Any) -> inspect.Signature:
-    """Return how something is called, with annotations as `annotations_of` returns them."""
+    """Return the signature of a callable, with annotations as `annotations_of` returns them."""
     if annotationlib is None:
         return inspect.signature(value)
     read: Any = inspect.signature
@@ -90,10 +89,10 @@ def signature_of(value: Any) -> inspect.Signature:
 
 
 def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
-    """Give the generated constructor of a class its annotations.
+    """Set the annotations of the generated constructor of a class.
 
-    From Python 3.14 on, those that are still text are read from the class when asked for, so that
-    `typing.get_type_hints` finds in them what is defined by then.
+    From Python 3.14 on, those that are still strings are read from the class lazily, so that
+    `typing.get_type_hints` finds the names that are defined by then.
     """
     if annotationlib is None:
         init.__annotations__ = kinds
@@ -102,7 +101,7 @@ def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
 
     def annotate(wanted: Any, /) -> dict[str, Any]:
         if wanted == annotationlib.Format.VALUE_WITH_FAKE_GLOBALS:
-            raise NotImplementedError  # as the protocol of `__annotate__` asks
+            raise NotImplementedError  # required by the `__annotate__` protocol
         annotations: dict[str, Any] = dict(kinds)
         for base in reversed(cls.__mro__ if late else ()):
             own = annotationlib.get_annotations(base, format=wanted)
@@ -154,7 +153,7 @@ class _FrameScope(dict[str, Any]):
         self.frame = frame
 
     def __missing__(self, name: str) -> Any:
-        # Before Python 3.13 a function that is asked for its locals keeps all it has until it ends.
+        # Before Python 3.13, reading `f_locals` keeps all locals of a function alive until it ends.
         code = self.frame.f_code
         names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
         if code.co_flags & inspect.CO_OPTIMIZED and name not in names:
@@ -165,7 +164,7 @@ class _FrameScope(dict[str, Any]):
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
     """Return the local names that the code `depth` frames up can see.
 
-    That is the caller itself, and whoever called it from the same module: a class in a
+    These are the locals of that frame and of its callers in the same module, as for a class in a
     function in a function.
     """
     frame: types.FrameType | None = inspect.currentframe()
@@ -183,7 +182,7 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
 def function_scopes(names: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
     """Return the names that the annotations of a function can see, from the code that jits it.
 
-    What another module than that of its globals calls by these names is nothing to it.
+    Local names of that code count only if it is in the module where the function was defined.
     """
     scopes = caller_scopes(depth + 1)
     first: Any = scopes[0]
@@ -214,7 +213,7 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
 
 
 def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
-    """Return whether a text says ``Static`` through a name that cannot be found."""
+    """Return whether an annotation uses ``Static`` through a name that cannot be found."""
     says = re.search(r"\bStatic\s*\[", annotation)
     return bool(unknown and says and not (has_mark(value) or has_buried_mark(value)))
 
@@ -230,10 +229,10 @@ def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> s
 def annotated_static(
     where: str, annotation: Any, scopes: list[Mapping[str, Any]], *, known: bool
 ) -> bool:
-    """Return whether the annotation of a parameter, ``step(n)``, says ``Static``.
+    """Return whether the annotation of a parameter, ``step(n)``, makes it static.
 
-    It is refused where it says so without effect, or through a name that cannot be found. One that
-    is `known` to be static, by hand, need not be readable.
+    Raises where ``Static`` has no effect or uses a name that cannot be found, unless the
+    parameter is `known` to be static from ``static_argnames``.
     """
     name = where.rpartition("(")[2].rstrip(")")
     value, unknown = annotation, list[str]()
@@ -262,9 +261,9 @@ def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -
 def _evaluate_in(
     cls: type, annotation: str, scopes: list[Mapping[str, Any]]
 ) -> tuple[Any, list[str]]:
-    """Return what a string in the body of a class says, and the names that cannot be found."""
+    """Return the value of a string annotation in a class body, and the names not found."""
     module = sys.modules.get(cls.__module__)
-    # Its own name, too: the module may not have it yet, or hold an older class of that name.
+    # Include the class itself: the module may lack it, or hold an older class of that name.
     own = {cls.__name__: cls}
     outer = [type_parameters(cls), own, *scopes, vars(module) if module else {}]
     value, unknown = _evaluate(annotation, [vars(cls), *outer])
@@ -279,12 +278,12 @@ def type_parameters(generic: Any) -> dict[str, Any]:
 
 
 def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, list[str]]:
-    """Return what a string says, and the names in it that cannot be found."""
+    """Return the value of a string annotation, and the names in it that cannot be found."""
     names = _Namespace([*scopes, vars(builtins)])
     try:
         # With real builtins: subscripting a generic class imports.
         value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
-    except DefinitionError:  # of `Static(int)`
+    except DefinitionError:  # from `Static(int)`
         raise
     except Exception:  # noqa: BLE001  # any code can stand in an annotation
         return Unknown(), [*names.unknown, annotation]
@@ -292,15 +291,15 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
 
 
 def alias_of(annotation: Any) -> Any:
-    """Return the alias of a ``type`` statement that an annotation is, or subscripts; or None."""
+    """Return the ``type`` alias that an annotation is or subscripts, or None."""
     origin = typing.get_origin(annotation)
     alias: Any = annotation if origin is None else origin
-    # By name: there is one of typing, from Python 3.12 on, and one of typing_extensions.
+    # By name: typing (from Python 3.12 on) and typing_extensions each define the class.
     return alias if type(alias).__name__ == "TypeAliasType" else None
 
 
 def named_by(annotation: Any) -> Any:
-    """Return what an alias stands for, with its type arguments, or a `typing.NewType`; or None."""
+    """Return what an alias, with its type arguments, or a `typing.NewType` stands for, or None."""
     if isinstance(annotation, typing.NewType):
         return annotation.__supertype__
     alias = alias_of(annotation)
@@ -322,7 +321,7 @@ def named_by(annotation: Any) -> Any:
 
 
 def _value_of(alias: Any) -> Any:
-    """Return what an alias is; from Python 3.14 on with references for names not defined yet."""
+    """Return the value of an alias; from Python 3.14 on, undefined names are forward references."""
     with contextlib.suppress(Exception):  # evaluated now; any code can stand there
         with contextlib.suppress(NameError):
             return alias.__value__
@@ -332,9 +331,9 @@ def _value_of(alias: Any) -> Any:
 
 
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
-    """Yield an annotation and what it wraps, as far as that says something about the field.
+    """Yield an annotation, then what ``Final``, ``Annotated`` and aliases in it wrap.
 
-    The aliases on the way are added to those `above` it: some contain themselves.
+    The aliases met are appended to `above`, because some contain themselves.
     """
     while True:
         yield annotation
@@ -351,7 +350,7 @@ def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
 
 
 _MOST_ALIASES: Final = 50
-"""An alias can contain itself with other arguments, without end."""
+"""An alias can contain itself with other arguments, endlessly."""
 
 
 def unwrap(annotation: Any) -> Any:
@@ -361,13 +360,13 @@ def unwrap(annotation: Any) -> Any:
 
 
 def is_late(annotation: Any) -> bool:
-    """Return whether an annotation names what is not defined yet, and may be static by that."""
+    """Return whether an annotation uses a name not defined yet, which could make it static."""
     last = unwrap(annotation)
     return isinstance(last, Unknown) or _has_forward_name(last)
 
 
 def has_mark(annotation: Any) -> bool:
-    """Return whether an annotation is ``Static[...]``, also within ``Annotated`` or an alias."""
+    """Return whether an annotation is ``Static[...]``, directly or in ``Annotated`` or an alias."""
     return any(
         isinstance(item, StaticMark) or (isinstance(item, str) and item in OTHER_MARKS)
         for layer in _layers(annotation, [])
@@ -418,12 +417,12 @@ def _as_code(annotation: Any) -> str:
         return "..."
     if isinstance(origin, type) and origin.__module__ == "builtins":
         return f"{origin.__name__}[{', '.join(map(_as_code, parts))}]"
-    text = getattr(annotation, "__forward_arg__", str(annotation))  # that of a `ForwardRef`
+    text = getattr(annotation, "__forward_arg__", str(annotation))  # of a `ForwardRef`
     return re.sub(r"\b(typing|collections\.abc)\.", "", text)
 
 
 def _named(cls: type) -> str:
-    """Return a class as code: one of a package with its module."""
+    """Return a class as code, with its module if it comes from an installed package."""
     if cls.__module__.startswith("leafwise."):
         return f"lw.{cls.__name__}"
     is_of_python = cls.__module__.partition(".")[0] in sys.stdlib_module_names
@@ -439,8 +438,8 @@ def is_array(annotation: Any) -> bool:
 def is_text(annotation: Any) -> bool:
     """Return whether values are text, enum members or dtypes (or None).
 
-    JAX cannot trace any of them, so such a field has to be static, unless their class is registered
-    with JAX, as by `jax.tree_util.register_static`.
+    JAX cannot trace these, so such a field has to be static, unless the class is registered with
+    JAX, as by `jax.tree_util.register_static`.
     """
     return _all_members(annotation, _is_text_type)
 
@@ -453,7 +452,7 @@ def _is_array_type(kind: Any) -> bool:
 
 
 def _is_text_type(kind: Any) -> bool:
-    of_numpy = sys.modules.get("numpy.typing")  # who does not import it does not write it
+    of_numpy = sys.modules.get("numpy.typing")  # if it is not imported, nothing refers to it
     if any(kind is getattr(each, "DTypeLike", MISSING) for each in (jax.typing, of_numpy)):
         return True
     if typing.get_origin(kind) is Literal:

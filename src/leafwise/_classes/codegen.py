@@ -1,7 +1,7 @@
 """Source code for one class: ``__init__``, flatten and unflatten, and access to statics.
 
-An instance has its children and its key. A static field is a property that reads the
-key, so that what JAX sees and what Python sees cannot come apart.
+An instance stores its children and its key. A static field is a property that reads the
+key, so that JAX and Python always see the same value.
 
 Generated code makes flattening as fast as JAX's own: no loops, and only the calls that
 are needed. It is short, one statement a line, and registered with `linecache`, so that a
@@ -27,19 +27,19 @@ from leafwise._statics.key import KEY, key_of
 from leafwise.errors import DefinitionError, LeafwiseError
 
 RESERVED: Final = "_lw_"
-"""What every helper's name in generated code starts with, and no field's name may."""
+"""The prefix of every helper's name in generated code, which field names may not have."""
 
 _count = itertools.count(1)
 _SOURCES: Final[ClassMap[list[str]]] = ClassMap()
 
 
 def source_of(cls: type) -> str:
-    """Return all code that was generated for a class; see `leafwise.debug.source_of`."""
+    """Return all code generated for a class; see `leafwise.debug.source_of`."""
     return "\n".join(_SOURCES.get(cls) or [])
 
 
 class _Factory:
-    """Stands in a signature for a default that is a new one each call."""
+    """Stands in a signature for a default that a factory creates on each call."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -52,7 +52,7 @@ FACTORY: Final = _Factory()
 
 
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
-    """Run the source of functions in the namespace."""
+    """Compile function source and run it in the namespace, where it defines the functions."""
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -79,7 +79,7 @@ _BIND: Final = object.__setattr__.__get__
 
 
 def _key_lines(spec: ClassSpec) -> list[str]:
-    """Return the lines that find the key of the statics: most often it is the last one."""
+    """Return the lines that look up the key of the statics, trying the table's last key first."""
     tests = ["_lw_found is None"]
     for index, name in enumerate(spec.static_names):
         values = "_lw_values" if index else "(_lw_values := _lw_found.values)"
@@ -97,9 +97,9 @@ def make_init(
     types: dict[str, Any],
     finish: Callable[[Any, type], None],
 ) -> Any:
-    """Return the constructor of a class that has none of its own.
+    """Return a constructor for a class that does not define one.
 
-    An instance whose ``__post_init__`` may have set fields is completed by `finish`.
+    It calls `finish` where ``__post_init__`` sets, or may set, fields.
     """
     cls = spec.cls
     self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
@@ -141,7 +141,7 @@ def make_init(
         body += ["if _lw_mine:", *(f"    {line}" for line in keyed)]
         body += ["else:", *(f"    {line}" for line in static)] if static else []
     lines += ["    try:", *(f"        {line}" for line in body)]
-    # Entering `try` costs nothing. Tracebacks then go from the user's line to this function.
+    # Entering `try` costs nothing. It lets tracebacks go from the user's line to this function.
     lines += ["    except _lw_Error as _lw_error:", "        __tracebackhide__ = True"]
     lines += ["        raise _lw_error.without_own_frames()"]
     _compile(cls, "__init__", lines, namespace)
@@ -155,7 +155,7 @@ def make_init(
 def _signature(
     cls: type, parameters: "list[dataclasses.Field[Any]]", namespace: dict[str, Any]
 ) -> list[str]:
-    """Return the parameters as code, positional ones first, defaults in the namespace."""
+    """Return the parameters as code, positional ones first, with defaults in the namespace."""
     missing = dataclasses.MISSING
     positional: list[str] = []
     keywords: list[str] = []
@@ -208,10 +208,10 @@ def _prepare_lines(
 
 
 def _dict_setter(spec: ClassSpec) -> Any:
-    """Return what gives an instance its ``__dict__``, unless some children live elsewhere.
+    """Return the function that sets an instance's ``__dict__``; None if some children are in slots.
 
-    One dict is faster than one attribute at a time, by a third of an unflatten. It is larger
-    than what CPython shares between instances, and reading from it is up to a quarter slower.
+    Setting one dict is faster than one attribute at a time, by a third of an unflatten. It is
+    larger than the key-sharing dict of CPython, and reading from it is up to a quarter slower.
     """
     found = [in_class(spec.cls, name) for name in (*spec.dynamic_names, KEY)]
     if any(hasattr(type(member), "__set__") for member in found):
@@ -220,7 +220,7 @@ def _dict_setter(spec: ClassSpec) -> Any:
 
 
 class Functions:
-    """Flatten and unflatten of one class, as registered with JAX."""
+    """The flatten and unflatten functions of one class, as registered with JAX."""
 
     def __init__(self, spec: ClassSpec) -> None:
         self.spec = spec
@@ -248,7 +248,7 @@ class Functions:
         self._plain = (self.flatten.__code__, self.flatten_with_keys.__code__)
 
     def _flatten(self, *, checked: bool) -> list[str]:
-        """Return the lines of all three functions: compiling them together is faster."""
+        """Return the source lines of all three functions: compiling them together is faster."""
         by_content = ["    _lw_check(self)"] if self.spec.content_names else []
         verify = ["    _lw_verify(self)"] if checked else by_content
         hash_node = self.spec.hash_node is not None
@@ -303,13 +303,13 @@ class Functions:
         return namespace["flatten"].__code__, namespace["flatten_with_keys"].__code__
 
     def set_checked(self, *, checked: bool) -> None:
-        """Exchange the code of the registered functions: off, checking costs nothing."""
+        """Swap the code of the registered functions, so that checking costs nothing when off."""
         codes = self._checked if checked else self._plain
         self.flatten.__code__, self.flatten_with_keys.__code__ = codes
 
 
 def make_properties(spec: ClassSpec) -> dict[str, property]:
-    """Return a property for each static field, which reads the instance's key, if it has one."""
+    """Return a property for each static field, which reads it from the instance's key."""
     namespace: dict[str, Any] = {
         "__name__": spec.cls.__module__,
         "_lw_cls": spec.cls,
@@ -334,9 +334,9 @@ def _setter(name: str) -> Callable[[Any, Any], None]:
 
 
 def _key_of_self(cls: type) -> str:
-    """Return the code that reads the key: while there is none, no ``__getattr__`` is asked.
+    """Return the code that reads the key, without calling ``__getattr__`` while it is not set.
 
-    That of a wrapper would answer with the key of what it wraps.
+    The ``__getattr__`` of a wrapper would return the key of the wrapped instance.
     """
     return f"_lw_get(self, {KEY!r})" if hasattr(cls, "__getattr__") else f"self.{KEY}"
 
@@ -356,9 +356,9 @@ _BY_NAME: Final = "get_by_name"
 
 
 def read_by_name(static: property, name: str) -> None:
-    """Let a property find its field in keys of subclasses, where it has another index.
+    """Make a static property look its field up by name, as its index differs in subclass keys.
 
-    ``super()`` gets there. It is a little slower, so only the properties that need it do it.
+    ``super()`` needs this. It is a little slower, so only the properties that need it do it.
     """
     getter: Any = static.fget
     if getter.__code__.co_name == _BY_NAME:

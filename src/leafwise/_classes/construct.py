@@ -1,4 +1,4 @@
-"""Construction: assigning fields, and ending it with a validated key."""
+"""Constructing an instance: assigning its fields, then validating and storing its key."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ PENDING: Final = "__leafwise_pending__"
 
 
 def set_attribute(self: Any, name: str, value: object) -> None:
-    """Assign a field while the instance is being constructed; refuse otherwise."""
+    """Assign a field while the instance is being constructed; raise otherwise."""
     if (error := _refusal(self, name, f"lw.replace(obj, {name}=...)")) is not None:
         __tracebackhide__ = True
         raise error
@@ -25,7 +25,7 @@ def set_attribute(self: Any, name: str, value: object) -> None:
 
 
 def delete_attribute(self: Any, name: str) -> None:
-    """Delete an attribute while the instance is being constructed; refuse otherwise."""
+    """Delete an attribute while the instance is being constructed; raise otherwise."""
     if (error := _refusal(self, name, "a new instance without it")) is not None:
         __tracebackhide__ = True
         raise error
@@ -33,7 +33,7 @@ def delete_attribute(self: Any, name: str) -> None:
 
 
 def _refusal(self: Any, name: str, instead: str) -> FrozenInstanceError | None:
-    """Return why an attribute cannot be assigned or deleted, or None if it can."""
+    """Return the error for assigning or deleting an attribute, or None if that is allowed."""
     cls = type(self)
     check_decorated(cls)
     is_field = name in cls.__dict__["__dataclass_fields__"]
@@ -47,7 +47,7 @@ def _refusal(self: Any, name: str, instead: str) -> FrozenInstanceError | None:
             f"{cls.__name__}.{name}: a pytree class is frozen once constructed, since JAX "
             f"keeps programs for what it was\n  fix: make another instance: {instead}"
         )
-    # What has a setter may be assigned, but not the key.
+    # Attributes with a setter may be assigned, except the key.
     if not is_field and (name == KEY or not hasattr(type(getattr(cls, name, None)), "__set__")):
         return FrozenInstanceError(
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
@@ -63,7 +63,7 @@ def _names(cls: type) -> str:
 
 
 def is_constructed(self: object) -> bool:
-    """Return whether the constructor of an instance has ended."""
+    """Return whether the constructor of an instance has finished."""
     return _has(self, KEY)
 
 
@@ -76,7 +76,7 @@ def _has(self: object, name: str) -> bool:
 
 
 class Unset:
-    """A class attribute that hides a static property of a base, and stands for "not set"."""
+    """A class attribute that hides a static property of a base and means "not set"."""
 
     __slots__ = ("name",)
 
@@ -84,7 +84,7 @@ class Unset:
         self.name = name
 
     def __get__(self, instance: object, _owner: object = None) -> "Unset":
-        # A field that is set is an attribute of the instance, which Python finds first.
+        # Once the field is set, Python finds it on the instance first.
         if instance is None:
             return self
         raise _no_attribute(instance, self.name)
@@ -102,13 +102,13 @@ def read_pending(self: object, name: str) -> Any:
         if name in pending:
             return pending[name]
     default = type(self).__dict__["__dataclass_fields__"][name].default
-    if default is not dataclasses.MISSING:  # a dataclass, too, finds it on the class
+    if default is not dataclasses.MISSING:  # as in a dataclass, where it is a class attribute
         return default
     raise _no_attribute(self, name)
 
 
 def write_static(self: Any, name: str, value: object) -> None:
-    """Assign a static before the key is made, or, by ``object.__setattr__``, with a new key."""
+    """Assign a static during construction, or, through ``object.__setattr__``, with a new key."""
     if is_constructed(self):
         key: StaticKey = getattr(self, KEY)
         names = key.owner.static_names
@@ -121,7 +121,7 @@ def write_static(self: Any, name: str, value: object) -> None:
 
 
 def check_decorated(cls: type) -> None:
-    """Refuse instances of an undecorated subclass of a pytree class."""
+    """Raise if `cls` is an undecorated subclass of a pytree class."""
     if not is_decorated(cls):
         base = next(base for base in cls.__mro__ if is_decorated(base))
         raise DefinitionError(
@@ -132,7 +132,7 @@ def check_decorated(cls: type) -> None:
 
 
 WRITTEN: Final = "__leafwise_written__"
-"""The attribute of a guarded constructor: the one its class wrote, or None if it wrote none."""
+"""The attribute of a guarded constructor that holds the class's own one, or None without one."""
 
 
 def guard_subclasses(cls: Any) -> None:
@@ -157,11 +157,11 @@ def _guard(subclass: Any) -> None:
     if is_decorated(owner) or hasattr(written, WRITTEN):
         return
     if owner is not subclass and has_maker(subclass):
-        return  # it will be a dataclass of another library, which would keep what we put here
+        return  # another library will make it a dataclass, and would keep our wrapper
 
     @functools.wraps(written)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        if not is_tree_node(type(self)):  # made one by another library's base
+        if not is_tree_node(type(self)):  # a base from another library may have registered it
             check_decorated(type(self))
         written(self, *args, **kwargs)
 
@@ -170,7 +170,7 @@ def _guard(subclass: Any) -> None:
 
 
 def finish(spec: ClassSpec, self: Any) -> None:
-    """End a construction: check and prepare the other fields, validate statics, store the key."""
+    """Finish a construction: check and prepare the fields, validate statics, store the key."""
     set_field = object.__setattr__
     check_all_set(spec, self)
     for field in spec.fields:
@@ -183,7 +183,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
 
 
 def _refuse_way_back(cls: type, name: str, value: Any, self: Any) -> None:
-    """Refuse a child that is the instance or its method, or a list or mapping that has one."""
+    """Raise if a child is, or contains, the instance itself or one of its bound methods."""
     for part in items_in(value):
         is_method = type(part) is BoundMethod and part.__self__ is self
         if part is not self and not is_method:
@@ -231,7 +231,7 @@ def current_key(spec: ClassSpec, self: Any) -> StaticKey:
 
 
 def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
-    """Return children and key of an instance whose ``__post_init__`` is running."""
+    """Return the children and the key of an instance whose ``__post_init__`` is running."""
     check_all_set(spec, self)
     children = tuple(getattr(self, name) for name in spec.dynamic_names)
     key = current_key(spec, self)
@@ -239,12 +239,12 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
 
 
 def verify_statics(self: Any) -> None:
-    """Read the statics of an instance again, while `check_statics` is on."""
+    """Check that the statics of an instance have not changed, while `check_statics` is on."""
     if is_constructed(self):
         verify(object.__getattribute__(self, KEY))
 
 
 def verify_content_statics(self: Any) -> None:
-    """Compare the statics by content of an instance with what they were."""
+    """Check that the statics of an instance that are compared by content have not changed."""
     if is_constructed(self):
         verify_content(object.__getattribute__(self, KEY))

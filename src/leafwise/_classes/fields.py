@@ -27,17 +27,17 @@ from leafwise.errors import DefinitionError
 T = TypeVar("T")
 
 STATIC_METADATA: Final[Mapping[str, bool]] = {"static": True, "pytree_node": False}
-"""What jax, equinox, flax, penzai and optree read as "this field is static"."""
+"""The metadata that jax, equinox, flax, penzai and optree read as "this field is static"."""
 
 STATIC_ENTRIES: Final[Mapping[str, bool]] = {
     **STATIC_METADATA,
     "__jax_dataclasses_static_field__": True,  # of `jax_dataclasses.static_field`
 }
-"""The entries of metadata that we read as "this field is static"."""
+"""The metadata entries that we read as "this field is static"."""
 
 
 class StaticMark:
-    """What `Static` is when it runs, and leaves in an annotation; called, it says what to write."""
+    """`Static` at run time, and the mark it leaves in an annotation; a call raises with a fix."""
 
     __slots__ = ()
 
@@ -66,11 +66,11 @@ if not TYPE_CHECKING:
     Static = StaticMark()
 
 OTHER_MARKS: Final = ("__jax_dataclasses_static_field__", "__static__")
-"""What ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""
+"""The marks that ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""
 
 
 class DeclaredField(dataclasses.Field[Any]):
-    """A field that sets the owner of its `Converter`."""
+    """A dataclass field that records its class and name in its `Converter`."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ SHARDING: Final = "sharding"
 
 
 class FieldArguments(TypedDict, total=False):
-    """What both take besides a default and a converter, for type checkers."""
+    """The arguments of both besides a default and a converter, for type checkers."""
 
     init: bool
     repr: bool
@@ -99,24 +99,24 @@ class FieldArguments(TypedDict, total=False):
 
 
 class ChildArguments(FieldArguments, total=False):
-    """What `field` takes besides a default and a converter, for type checkers."""
+    """The arguments of `field` besides a default and a converter, for type checkers."""
 
     sharding: Any
 
 
 class StaticFieldArguments(FieldArguments, total=False):
-    """What `static_field` takes besides a default and a converter, for type checkers."""
+    """The arguments of `static_field` besides a default and a converter, for type checkers."""
 
     freeze: bool
     compare_by: By
 
 
 _ELSEWHERE: Final = {"factory": "default_factory", "eq": "compare"}
-"""What attrs calls some of our options."""
+"""Our options that attrs spells differently."""
 
 
 def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> None:
-    """Raise if a field is declared as other libraries do, with what to write here."""
+    """Raise, with the fix, if a field is declared with the options of another library."""
     fixes = [f"`default={_code(value)}`" for value in defaults]
     for name, static in (("static", True), ("pytree_node", False)):
         if name in arguments:
@@ -126,7 +126,7 @@ def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> N
     if fixes:
         options = ", ".join([*map(_code, defaults), *arguments])
         raise DefinitionError(
-            f"a field is declared by other options here, got: {options}\n"
+            f"leafwise spells these field options differently, got: {options}\n"
             f"  fix: write {' and '.join(fixes)}"
         )
 
@@ -150,7 +150,7 @@ def _declare(
     static = bool(entries.get("static"))
     if static or options.converter is not None or options.validator is not None:
         entries.setdefault(CONVERTER, Converter(made, options, static=static))
-        made.__class__ = DeclaredField  # there is no public way to make one
+        made.__class__ = DeclaredField  # `dataclasses.field` cannot make a subclass
     return made
 
 
@@ -167,7 +167,7 @@ def _takes_one(function: Any) -> bool:
     return True
 
 
-# A default is of the field's type, unless a converter makes that of it.
+# A default has the field's type, unless a converter turns it into that.
 @overload
 def field(*, default: T, converter: None = None, **arguments: Unpack[ChildArguments]) -> T: ...
 @overload
@@ -197,21 +197,21 @@ def field(
 ) -> Any:
     """Declare a dynamic field: its value is a child of the pytree.
 
-    Takes everything that `dataclasses.field` takes, and two functions that run once,
-    when an instance is constructed, and never when JAX rebuilds one:
+    It takes everything that `dataclasses.field` takes. The converter and the validator run
+    once, when an instance is constructed, and never when JAX rebuilds one.
 
     Args:
         metadata: As in `dataclasses.field`; copied.
-        converter: Called with the value, returns the value to store. The default may be what it
-            takes. pyright knows that the constructor takes that too; mypy does not.
-        validator: Called with the converted value. It refuses the value by raising, by
-            returning False, or by returning a text, which says why:
-            ``validator=lambda n: n > 0 or "must be positive"``; any other result accepts it,
-            except an array of more than one element, which is an error. A traced result
-            cannot be read and accepts too: under a transformation, check shapes and dtypes.
+        converter: Called with the value; returns the value to store. The default is converted,
+            too. pyright takes the constructor's argument type from it; mypy does not.
+        validator: Called with the converted value. It rejects the value by raising, by
+            returning False, or by returning a string that says why:
+            ``validator=lambda n: n > 0 or "must be positive"``. Any other result accepts it,
+            except an array with a shape other than ``()``, which is an error. A traced result
+            cannot be read and accepts, too: under a transformation, check shapes and dtypes.
         sharding: How `leafwise.shardings` spreads the value over a mesh: a
-            `jax.sharding.PartitionSpec` for all leaves in it, or a tree of them, a prefix of
-            the value. It stands in the field's metadata, and nothing else reads it.
+            `jax.sharding.PartitionSpec` for all its leaves, or a tree of them that is a prefix
+            of the value. It is kept in the field's metadata, and nothing else reads it.
         **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
             ``compare`` and ``kw_only``, as in `dataclasses.field`.
 
@@ -219,8 +219,8 @@ def field(
         A `dataclasses.Field`, typed as the field's value.
 
     Raises:
-        TypeError: `converter` or `validator` is not callable, `sharding` is not of specs, or an
-            argument is unknown.
+        TypeError: `converter` or `validator` is not callable, `sharding` contains something
+            other than a `PartitionSpec`, or an argument is unknown.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -272,21 +272,21 @@ def static_field(
     """Declare a static field: its value is aux_data, part of the jit cache key.
 
     The field's metadata gains ``{"static": True, "pytree_node": False}``, which jax,
-    equinox, flax, penzai and optree read the same way.
+    equinox, flax, penzai and optree also read as static.
 
     Args:
         metadata: As in `dataclasses.field`; copied.
-        converter: Called with the value, returns the value to store.
-        validator: Called with the converted value; refuses it by raising, by False or by a text.
+        converter: Called with the value; returns the value to store.
+        validator: Called with the converted value; rejects it as in `field`.
         freeze: Whether to turn lists, dicts, sets and arrays into immutable
             equivalents, at any depth, after `converter` (see `leafwise.freeze`).
-        compare_by: How functions are compared. By ``"identity"`` a function is equal to itself
-            alone. By ``"content"`` two are equal that have the same code, defaults,
-            attributes and closures, all the way down, and that find the same under the
-            global names they read and on the classes they reach: an optimizer or a lambda
-            that is recreated for each instance is one key. What cannot be compared is
-            refused by its path. Each flatten then checks that the functions, and what they
-            close over, have not changed; globals and class attributes are checked when an
+        compare_by: How functions are compared. By ``"identity"``, a function equals only
+            itself. By ``"content"``, two functions are equal if they have the same code,
+            defaults, attributes and closures, all the way down, and if the globals they read
+            and the classes they reach have the same values: an optimizer or a lambda that is
+            recreated for each instance gives the same key. A function that cannot be compared
+            is refused, with its path. Each flatten then checks that the functions, and what
+            they close over, have not changed; globals and class attributes are checked when an
             instance is built.
         **arguments: As in `dataclasses.field`.
 
@@ -294,8 +294,8 @@ def static_field(
         A `dataclasses.Field`, typed as the field's value.
 
     Raises:
-        TypeError: `converter` or `validator` is not callable, `compare_by` is another word, or an
-            argument is unknown.
+        TypeError: `converter` or `validator` is not callable, `compare_by` is neither of the
+            two, or an argument is unknown.
         DefinitionError: `metadata` says that the field is dynamic.
 
     Examples:
@@ -306,7 +306,7 @@ def static_field(
     _refuse_spellings(_defaults, arguments)
     if compare_by not in get_args(By):
         raise TypeError(
-            f"static_field(compare_by={compare_by!r}): functions are compared by 'identity' or by "
+            f"static_field(compare_by={compare_by!r}): functions are compared by 'identity' or "
             "'content'"
         )
     metadata = dict(metadata or {})

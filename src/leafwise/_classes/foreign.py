@@ -1,8 +1,8 @@
-"""Instances that another library flattens, with a key of leafwise among their statics.
+"""Instances that another library flattens, with a leafwise key among their statics.
 
-The key is an attribute of the instance, which the other library takes for one more static.
-Each static is replaced by the one object that equal instances share, so that comparing the
-statics themselves adds nothing to comparing the keys.
+The key is an attribute of the instance, which the other library treats as one more static.
+Each static is replaced by one object that all equal instances share, so that the library's
+own comparison of the statics always agrees with that of the keys.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class LazyOwner:
 
     @property
     def static_names(self) -> tuple[str, ...]:
-        return self._names  # a plain property, as `StaticOwner` asks for one
+        return self._names  # a plain property, as `StaticOwner` requires
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -57,17 +57,17 @@ class LazyOwner:
 
 
 def key_in(instance: object) -> StaticKey | None:
-    """Return the key that an instance keeps in an attribute, or None."""
+    """Return the key that an instance has as an attribute, or None."""
     key = dict_of(instance).get(KEY)
     return key if isinstance(key, StaticKey) else None
 
 
 def seal(instance: object) -> None:
-    """Give an instance the key of its statics, and the static objects that equal ones share."""
+    """Store the key in an instance, and replace its statics by those that equal ones share."""
     table = table_of(type(instance))
     names = table.owner.static_names
     state = dict_of(instance)
-    # A default that no constructor has assigned is on the class only.
+    # A default that no constructor assigned exists on the class only.
     values = [state[name] if name in state else getattr(instance, name) for name in names]
     values = [value.value if isinstance(value, Boxed) else value for value in values]
     key = _shared(table, key_of(table, tuple(values)))
@@ -76,7 +76,7 @@ def seal(instance: object) -> None:
 
 
 def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
-    """Return the key of the first of equal values, where they are distinguishable."""
+    """Return the key of the first equal values, if `key` holds equal but other objects."""
     if not isinstance(key, OwnStaticKey) or key.token.values is key.values:
         return key
     try:
@@ -85,19 +85,19 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
         first = None
     if first is not None and first == key:
         return first
-    key.token.values = key.values  # the next ones share these
+    key.token.values = key.values  # later instances share these
     return key
 
 
 def verify_sealed_content(instance: object) -> None:
-    """Refuse an instance whose statics by content have changed since its key was made."""
+    """Raise if statics compared by content have changed since the instance's key was made."""
     key = key_in(instance)
     if key is not None:
         verify_content(key)
 
 
 def verify_sealed(instance: object) -> None:
-    """Refuse an instance of which a static has changed, or was replaced."""
+    """Raise if a static of an instance has changed or was replaced."""
     key = key_in(instance)
     if key is None:
         return

@@ -1,4 +1,4 @@
-"""What every instance can do, from its constructor on: compare, print, copy, pickle, be changed."""
+"""The methods of every instance: its constructor, ``==``, printing, copying and pickling."""
 
 import copy
 import dataclasses
@@ -35,7 +35,7 @@ _WIDTH: Final = 88
 def attach_init(
     cls: Any, spec: ClassSpec, scopes: list[Mapping[str, Any]], written: Any, *, init: bool
 ) -> None:
-    """Give a class a constructor that ends with validated statics; its own one is `written`."""
+    """Set a constructor that ends by validating the statics; `written` is the class's own."""
     if written is not None:
         _check_written(cls, written)
         cls.__init__ = _completing(cls, written)
@@ -54,7 +54,7 @@ def attach_init(
 
 
 def _completing(cls: Any, written: Any) -> Any:
-    # `__init__` gets other globals below, so it may read none of this module.
+    # `__init__` gets other globals below, so it cannot read those of this module.
     check_decorated, finish, own_error = construct.check_decorated, _finish, LeafwiseError
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
@@ -68,7 +68,7 @@ def _completing(cls: Any, written: Any) -> Any:
             __tracebackhide__ = True
             raise error.without_own_frames()  # noqa: B904  # the same error
 
-    # The globals of what it wraps, as jaxtyping evaluates string annotations in them.
+    # Use the globals of the wrapped function, in which jaxtyping evaluates string annotations.
     wrapper: Any = __init__
     names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
     made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
@@ -84,7 +84,7 @@ def _inherited(cls: Any) -> Any:
 
 
 def _looking_again(cls: Any, constructor: Any, late: list[str]) -> Any:
-    """Return a constructor that asks, before the first instance, what annotations say by now."""
+    """Return a constructor that reads the `late` annotations again before the first instance."""
 
     @functools.wraps(constructor)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
@@ -106,11 +106,11 @@ def _finish(self: Any, cls: type) -> None:
 
 
 def _check_written(cls: Any, written: Any) -> None:
-    """Refuse a wrapper of an inherited constructor, which knows no fields of the class."""
+    """Raise if `written` wraps an inherited constructor, which lacks the class's own fields."""
     inherited = {
         base.__dict__.get("__init__"): base for base in cls.__mro__[1:] if is_decorated(base)
     }
-    # One that a user writes with functools.wraps still has __init__ in its code object.
+    # A constructor written by hand with functools.wraps still has __init__ in its code object.
     if getattr(getattr(written, "__code__", None), "co_name", "__init__") == "__init__":
         return
     inner = written
@@ -119,16 +119,16 @@ def _check_written(cls: Any, written: Any) -> None:
             name, base = cls.__name__, inherited[inner].__name__
             module = written.__globals__["__name__"].partition(".")[0]
             raise DefinitionError(
-                f"{name}: a decorator below @lw.pytree (of {module}) took the constructor of "
-                f"{base} for that of {name}, which has none yet\n"
+                f"{name}: a decorator below @lw.pytree (from {module}) wrapped the constructor of "
+                f"{base}, because {name} does not have its own yet\n"
                 f"  fix: put @lw.pytree below it, next to `class {name}`"
             )
 
 
 def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] = ()) -> Any:
-    """Return an instance with these values of all fields; its constructor does not run.
+    """Return an instance with these field values, without running its constructor.
 
-    What a pickle has by its `homes` is imported from there.
+    `homes` maps fields that were pickled by name to ``module:qualname``, to import them from.
     """
     self: Any = object.__new__(cls)
     spec = spec_of(cls)
@@ -140,7 +140,7 @@ def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] 
 
 
 def check_names(obj: Any, changes: Iterable[str]) -> None:
-    """Refuse changes of what is not a field of a dataclass."""
+    """Raise if a name in `changes` is not a field of the dataclass instance."""
     names = [definition.name for definition in dataclasses.fields(obj)]
     unknown = [name for name in changes if name not in obj.__dataclass_fields__]
     if unknown:
@@ -174,7 +174,7 @@ def field_values(self: Any) -> dict[str, Any]:  # not `asdict`, which copies
 
 
 def reduce_instance(self: Any) -> tuple[Any, ...]:
-    if not is_decorated(type(self)):  # a subclass that another library has made a pytree
+    if not is_decorated(type(self)):  # a subclass that another library made a pytree
         return object.__new__, (type(self),), dict(vars(self))
     values = field_values(self)
     names = spec_of(type(self)).static_names
@@ -183,9 +183,9 @@ def reduce_instance(self: Any) -> tuple[Any, ...]:
 
 
 def _home_of(value: Any) -> str | None:
-    """Return where a callable object is found that has a name, as `jax.nn.relu` has.
+    """Return the ``module:qualname`` of a callable object such as `jax.nn.relu`, or None.
 
-    Pickle writes functions and classes by name, and all else with what it holds.
+    Pickle writes only functions and classes by name, and everything else by its contents.
     """
     if not callable(value) or isinstance(value, type | types.FunctionType):
         return None
@@ -195,7 +195,7 @@ def _home_of(value: Any) -> str | None:
 
 
 def import_from(home: str) -> Any:
-    """Return what a ``module:qualname`` leads to."""
+    """Import and return the object at a ``module:qualname``."""
     module, _, name = home.partition(":")
     importlib.import_module(module)
     return find_by_name(module, name)
@@ -223,14 +223,13 @@ def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
 
 
 def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
-    """Return whether class, statics, structure and leaves are the same.
+    """Return whether class, statics, structure and leaves are equal.
 
-    Fields with ``compare=False`` are passed over, as in `dataclasses`, at any depth. Leaves
-    are the same if they are one object, or of equal dtype, shape and elements; NaN equals NaN.
+    Fields with ``compare=False`` are ignored, as in `dataclasses`, at any depth. Leaves are
+    equal if they are the same object, or have equal dtype, shape and elements; NaN equals NaN.
 
     Raises:
-        TreeError: Traced leaves that are not one object would have to be
-            compared.
+        TreeError: Two traced leaves that are not the same object would have to be compared.
     """
     if self is other:
         return True
@@ -256,7 +255,7 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
 
 
 def _compared(tree: Any) -> Any:
-    """Return a tree with None in the fields that ``==`` passes over."""
+    """Return a tree with None in the fields that ``==`` ignores."""
     if not ClassSpec.any_uncompared:
         return tree
 
@@ -279,8 +278,8 @@ def hash_instance(self: Any) -> int:
     """Return a hash from the class, the statics and each leaf's shape and dtype."""
     leaves, structure = jax.tree_util.tree_flatten(_compared(self))
     spec = spec_of(type(self))
-    # Without the fields that are passed over the key is one that nothing keeps, and a key hashes
-    # by identity. The treedef's hash is of no static.
+    # A key hashes by identity, and nothing keeps the key that `_compared` makes alive. The
+    # treedef's hash does not depend on the statics.
     key = None if spec.uncompared else construct.current_key(spec, self)
     return hash((structure, key, tuple(map(_aval, leaves))))
 
@@ -325,16 +324,16 @@ def represent(self: Any) -> str:
 
     text = _print(self, width=_WIDTH, custom=document)
     # JAX 0.10 prints an instance where its class is not the expected one, so a redefined class
-    # is marked. A class of a function is not: each call of that function redefines it.
+    # is marked. A class in a function is not, as each call of the function redefines it.
     local = "<locals>" in type(self).__qualname__
     return text if local else text + redefined_mark(type(self))
 
 
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
-    """Return how to print what wadler-lindig would print in another way."""
+    """Return the document of a value that wadler-lindig would print differently, or None."""
     import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
 
-    if value.__class__ is not type(value):  # a proxy: it would be printed as what it is not
+    if value.__class__ is not type(value):  # a proxy, which would be printed as another class
         return wl.TextDoc(shorten(value))
     if is_a(value, type):
         name = value.__qualname__.rpartition("<locals>.")[2]
@@ -357,7 +356,7 @@ def pformat(tree: Any, *, width: int = _WIDTH) -> str:
         width: The columns to fit into, where possible.
 
     Returns:
-        The text, without a newline at its end.
+        The text, without a trailing newline.
 
     Examples:
         >>> print(pformat({"w": jax.numpy.zeros((2, 3))}))
@@ -366,14 +365,14 @@ def pformat(tree: Any, *, width: int = _WIDTH) -> str:
     return _print(tree, width=width, custom=_document)
 
 
-# How instances show in IPython, rich and treescope, none of which is imported here.
+# Display of instances in IPython, rich and treescope, which are not imported here.
 
 
 def attach_display(cls: Any) -> None:
     """Give a class with our ``__repr__`` the display methods that it does not define."""
     for name, method in _METHODS.items():
-        # Also where a base class has it: IPython goes through the classes, and would prefer
-        # the ``__repr__`` of this one.
+        # Set it even if a base class has it: IPython goes through the classes in order, and
+        # would prefer the ``__repr__`` of this one.
         if getattr(cls, name, method) is method:
             setattr(cls, name, method)
 
@@ -385,7 +384,7 @@ def _has_own_text(self: Any) -> bool:
 
 
 def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython's order
-    """Print for IPython, in the columns that are left."""
+    """Print for IPython, in the remaining columns."""
     if cycle:
         printer.text(f"{type(self).__name__}(...)")
         return
@@ -409,7 +408,7 @@ def _fields(self: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _summary(value: Any) -> Any:
-    """Return a value with its arrays summarised, also inside Python's containers."""
+    """Return a value with its arrays summarised, including those in dicts, lists and tuples."""
     if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return Verbatim(pformat(value))
     kind: type = type(value)
@@ -425,7 +424,7 @@ def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     """Return what treescope shows; see `leafwise.interop.treescope`."""
     if _has_own_text(self):
         return NotImplemented
-    # By name at run time: interop is a wing above this one.
+    # Imported by name at run time: interop is a wing above this one.
     return importlib.import_module("leafwise.interop.treescope").render(
         self, path, subtree_renderer
     )

@@ -1,7 +1,7 @@
-"""What a field's declaration asks for, and what that makes of a value.
+"""The options of a field, and converting, freezing and checking its value by them.
 
-Classes of leafwise apply the options in their constructor, through `FieldSpec.prepare`. Equinox
-applies them through the `Converter` that it finds in the field's metadata.
+Leafwise classes apply the options in their constructor, through `FieldSpec.prepare`. Equinox
+applies them through the `Converter` in the field's metadata.
 """
 
 import dataclasses
@@ -24,24 +24,24 @@ OPTIONS: Final = "leafwise"
 """The metadata entry with a field's `FieldOptions`."""
 
 CONVERTER: Final = "converter"
-"""The metadata entry in which equinox looks for what to call with a field's value."""
+"""The metadata entry that equinox calls with a field's value."""
 
 By: TypeAlias = Literal["identity", "content"]
 """How the functions in a static field are compared."""
 
 
 class NamedCheck:
-    """A check that is given the field's name: no exception can add it where it warns."""
+    """A validator that is passed the field's name, which a warning could not add later."""
 
     __slots__ = ()
 
     def check_named(self, value: Any, where: str) -> object:
-        """Check the value of the field `where`, which is ``Class.field``."""
-        raise NotImplementedError  # only what derives from this is called
+        """Check the value of the field `where` (``Class.field``)."""
+        raise NotImplementedError  # subclasses implement it
 
 
 class FieldOptions(NamedTuple):
-    """What `field` and `static_field` take beyond `dataclasses.field`."""
+    """The options of `field` and `static_field` beyond `dataclasses.field`."""
 
     converter: Callable[[Any], Any] | None = None
     validator: Callable[[Any], object] | None = None
@@ -80,7 +80,7 @@ class FieldOptions(NamedTuple):
 
 
 def _is_false(verdict: object) -> bool:
-    """Return whether a validator returned False, an untraced array or scalar of it, or why."""
+    """Return whether a validator's result, a bool, a scalar or a reason, rejects the value."""
     if verdict is None or isinstance(verdict, bool):
         return verdict is False
     if isinstance(verdict, str):
@@ -88,13 +88,13 @@ def _is_false(verdict: object) -> bool:
     shape = getattr(verdict, "shape", None)
     if shape not in (None, ()):
         raise FieldCheckError(
-            f"the validator answers with an array of shape {shape}, not with one bool: add .all()"
+            f"the validator returned an array of shape {shape}, not one bool: add .all()"
         )
     return shape == () and not is_tracer(verdict) and not verdict
 
 
 class Boxed:
-    """A static on its way to the key, hidden from equinox, which would warn of its type."""
+    """A static value on its way to the key, boxed as equinox would warn about its type."""
 
     __slots__ = ("value",)
 
@@ -103,14 +103,14 @@ class Boxed:
 
 
 class Converter:
-    """What equinox finds in the metadata of a field, and calls with its value.
+    """The converter that equinox finds in a field's metadata and calls with its value.
 
-    It applies the field's options and validates a static. Classes of leafwise do this in
+    It applies the field's options and validates a static. Leafwise classes do this in
     their constructor, and never call it.
 
     Attributes:
         owner: The name of the class that declares the field.
-        keyed: Whether instances of the class have a key, behind which a static stands.
+        keyed: Whether instances of the class have a key, which holds their statics.
     """
 
     __slots__ = ("definition", "keyed", "options", "owner", "static")
@@ -118,23 +118,23 @@ class Converter:
     def __init__(
         self, definition: dataclasses.Field[Any], options: FieldOptions, *, static: bool
     ) -> None:
-        self.owner = "field"  # until the class is made
+        self.owner = "field"  # until the class exists
         self.definition = definition
         self.options = options
         self.static = static
         self.keyed = False
 
     def __call__(self, value: Any) -> Any:
-        """Return the value to store: prepared, and for a static field validated."""
+        """Return the value to store: prepared and, for a static field, validated."""
         where = f"{self.owner}.{self.definition.name}"
         if self.options.prepares:
             value = self.options.prepare(where, value)
         if self.options.compare_by == "content":
             if not self.keyed:
                 raise DefinitionError(
-                    f"{where}: compare_by='content' is about the key of an "
-                    f"instance, and equinox compares the values themselves\n"
-                    f"  fix: let {self.owner} derive from leafwise.interop.equinox.Module"
+                    f"{where}: compare_by='content' applies to the key of an "
+                    f"instance, but equinox compares the values themselves\n"
+                    f"  fix: derive {self.owner} from leafwise.interop.equinox.Module"
                 )
             # Such a value is validated when the key is made.
         elif not self.static or plain_form(0, (value,)) is not None:
@@ -146,14 +146,14 @@ class Converter:
                 reached([(where, value)])
         if not self.keyed:
             return value
-        # equinox takes a table or a scalar of numpy for a JAX array, and warns of it.
+        # equinox treats NumPy arrays and scalars as JAX arrays, and warns about them.
         leaves = jax.tree_util.tree_leaves(value)
         warns = any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
         return Boxed(value) if warns else value
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What the constructor takes for this field: equinox writes it into annotations."""
+        """The signature whose parameter type equinox puts into the constructor's annotations."""
         if self.options.converter is not None:
             return inspect.signature(self.options.converter)
         kind = Any if self.options.freeze else self.definition.type

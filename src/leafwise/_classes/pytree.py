@@ -38,9 +38,9 @@ class PytreeOptions(NamedTuple):
     replace: bool = False
 
 
-# Instances are frozen, and yet not `frozen_default`: type checkers would then reject what they are
-# frozen after, `self.x = ...` in `__init__` and `__post_init__`. Who writes `frozen=True` gets that
-# check. Without `eq_default=False` pyright would take instances of a class that is not frozen for
+# Instances are frozen, but `frozen_default` is not set: type checkers would then also reject
+# `self.x = ...` in `__init__` and `__post_init__`. Writing `frozen=True` turns that check on.
+# Without `eq_default=False`, pyright would treat instances of a class that is not frozen as
 # unhashable.
 @overload
 @dataclass_transform(eq_default=False, field_specifiers=(field, static_field, dataclasses.field))
@@ -77,38 +77,38 @@ def pytree(
     """Make a class a frozen dataclass and a JAX pytree with a sound jit cache key.
 
     Dynamic fields are children, in field order, with `jax.tree_util.GetAttrKey` paths.
-    Static fields (`static_field`, `Static`, or any library's metadata that says so) stand
-    behind one key: two instances share a compiled program if and only if they have the same
+    Static fields (`static_field`, `Static`, or any library's metadata for it) form one key:
+    two instances share a compiled program if and only if they have the same
     class and, field by field, statics of the same type and value all the way down.
-    Statics are validated when an instance is constructed; when JAX rebuilds one, neither
-    ``__init__`` nor ``__post_init__`` nor converters nor checks run.
+    Statics are validated when an instance is constructed. When JAX rebuilds an instance,
+    ``__init__``, ``__post_init__``, converters and validators do not run.
 
     Args:
         cls: The class, when used without parentheses.
         kw_only: Whether all fields are keyword-only, as in `dataclasses.dataclass`.
-        slots: Whether to make a class with ``__slots__`` (a new class, as `dataclasses` does).
-        order: Whether to add ``<`` and its like, comparing field tuples. mypy wants ``eq=True``
-            next to it.
+        slots: Whether to return a class with ``__slots__`` (a new class, as in `dataclasses`).
+        order: Whether to add ``<``, ``<=``, ``>`` and ``>=``, which compare tuples of the
+            fields. mypy requires ``eq=True`` with it.
         repr: Whether to add a ``__repr__`` that summarises arrays.
-        eq: Whether to add ``==`` that returns one bool, and a hash that agrees.
+        eq: Whether to add ``==`` that returns one bool, and a hash that agrees with it.
         init: Whether to add ``__init__``, unless the class has one.
-        frozen: Only True: see Raises. Written out, it lets type checkers reject assignments to
-            fields, those in ``__init__`` and ``__post_init__`` included.
-        many_statics: Whether calls stay fast when one jitted function is called with hundreds
+        frozen: Always True. If written out, type checkers reject assignments to fields,
+            including those in ``__init__`` and ``__post_init__``.
+        many_statics: Whether to keep calls fast when one jitted function is called with hundreds
             of static values of this class (JAX searches its programs one by one). Instances
             then have one more child, a node without leaves: `jax.tree.leaves` and paths do
             not show it, ``is_leaf=lambda x: x is not tree`` and ``treedef.children()`` do.
             Subclasses do not inherit it.
         replace: Whether to add a method ``replace(**changes)``, unless the class has one, that
             does what `leafwise.replace` does. Subclasses inherit it. Type checkers do not see
-            it; they see that of `leafwise.interop.flax.struct.PyTreeNode`.
+            it; they do see that of `leafwise.interop.flax.struct.PyTreeNode`.
 
     Returns:
         The class (with ``slots=True`` a copy of it), registered with JAX.
 
     Raises:
         DefinitionError: The class cannot be a pytree dataclass as it is written, or
-            ``frozen=False`` was asked for.
+            ``frozen=False`` was passed.
 
     Examples:
         >>> @pytree
@@ -126,7 +126,7 @@ def pytree(
             return typing.cast("C", decorate(cls, options, caller_scopes(2)))
         except LeafwiseError as error:
             raise error.without_own_frames()  # noqa: B904  # the same error
-    # Not before: a decorator that is kept would keep the locals of whoever made it.
+    # Only now: otherwise a decorator that is kept would keep its caller's locals alive.
     return lambda decorated: decorate(decorated, options, caller_scopes(2))
 
 
@@ -134,14 +134,14 @@ def check_frozen(*, frozen: bool) -> None:
     if not frozen:
         raise DefinitionError(
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
-            "programs and rebuilds instances without asking, so a field that changes in "
-            "place is lost, or a stale program runs for it\n"
+            "programs and rebuilds instances as it likes, so a field changed in place "
+            "would be lost, or a stale program would run\n"
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
 
 
 def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) -> Any:
-    """Decorate a class; `scopes` are the local names that its body can see."""
+    """Make a class a pytree class; `scopes` are the local names that its body can see."""
     if inspect.isclass(cls) and is_decorated(cls):
         return cls
     check_class(cls)
@@ -182,7 +182,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
 
 
 def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: PytreeOptions) -> Any:
-    """Return the class, or a copy with slots: if asked for, or if there is no ``__dict__``."""
+    """Return the class, or a copy with slots if asked for or if it has no ``__dict__``."""
     if options.slots:
         if "__slots__" in cls.__dict__:
             raise TypeError(f"{cls.__name__} already specifies __slots__")
@@ -191,8 +191,8 @@ def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Pytree
 
 
 def _with_slots(cls: type, fields: list[str]) -> Any:
-    """Return a copy of a class whose fields live in slots, as `dataclasses` makes one."""
-    # Unlike there, zero-argument `super()` and `__class__` keep working in its methods.
+    """Return a copy of a class with its fields in slots, as `dataclasses` does."""
+    # Unlike in `dataclasses`, zero-argument `super()` and `__class__` keep working in methods.
     # `__init_subclass__` runs a second time, without the class's keywords.
     bases = cls.__mro__[1:]
     nearest = {name: value for base in reversed(bases) for name, value in vars(base).items()}
@@ -226,7 +226,7 @@ def _slots_of(base: type) -> tuple[str, ...]:
 
 
 def _point_to(value: Any, old: type, new: type) -> None:
-    """Let the ``__class__`` cell of a method refer to the new class."""
+    """Make the ``__class__`` cell of a method refer to the new class."""
     functions = [value]
     if isinstance(value, property):
         functions = [value.fget, value.fset, value.fdel]
@@ -241,7 +241,7 @@ def _point_to(value: Any, old: type, new: type) -> None:
 
 
 def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
-    """Raise if a field is declared without an annotation, with the one to write."""
+    """Raise, with the fix, if a field is declared without an annotation."""
     for name, value in own.items():
         if isinstance(value, dataclasses.Field) and name not in annotations_of(cls):
             field: dataclasses.Field[Any] = value
@@ -254,12 +254,12 @@ def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
 
 
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
-    """Run `dataclasses.dataclass`, only for the fields and the order."""
+    """Run `dataclasses.dataclass`, just for the fields and the ordering methods."""
     _refuse_bare_fields(cls, own)
     for name in annotations_of(cls):
         inherited = _static_of_base(cls, name)
         if name not in own and inherited is not None:
-            # Otherwise dataclasses would take the base's static property for the default.
+            # Otherwise dataclasses would use the base's static property as the default.
             missing = inherited.default is dataclasses.MISSING
             setattr(cls, name, dataclasses.field() if missing else inherited.default)
     if options.order:
@@ -269,11 +269,11 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
     for name in ("__setattr__", "__delattr__"):
         if name in own:
             raise DefinitionError(
-                f"{cls.__name__}.{name}: a pytree class is frozen, so it cannot have its own\n"
+                f"{cls.__name__}.{name}: a pytree class is frozen, so it cannot define {name}\n"
                 f"  fix: remove {name}"
             )
-    # frozen=True costs time to compile a __setattr__ that ours replaces, but dataclasses
-    # demand it where a base is a frozen one.
+    # With frozen=True, dataclasses compiles a __setattr__ that ours replaces, which takes
+    # time, but it requires frozen=True where a base is frozen.
     below = any("__dataclass_params__" in base.__dict__ for base in cls.__mro__[1:])
     try:
         dataclasses.dataclass(
@@ -324,7 +324,7 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:
-    """Make static fields properties that read the key, whatever the base classes declare."""
+    """Make static fields properties that read the key, even if a base made them dynamic."""
     for name, static in make_properties(spec).items():
         setattr(cls, name, static)
     for base in filter(is_decorated, cls.__mro__[1:]):
@@ -337,7 +337,7 @@ def _attach_statics(cls: Any, spec: ClassSpec) -> None:
 
 
 def _static_of_base(cls: type, name: str) -> "dataclasses.Field[Any] | None":
-    """Return the field, if what a class inherits as `name` is a base's static property."""
+    """Return the base's field if `cls` inherits `name` as its static property, or None."""
     for base in cls.__mro__[1:]:
         if name in base.__dict__:
             found = base.__dict__.get("__dataclass_fields__", {}).get(name)
@@ -348,8 +348,8 @@ def _static_of_base(cls: type, name: str) -> "dataclasses.Field[Any] | None":
 def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:
     """Register a class that you do not own as a pytree with a sound key.
 
-    The class itself does not change. Its statics are validated whenever an instance is
-    flattened, as its constructor is not ours; unflattening does not run ``__init__``.
+    The class itself does not change, so its statics are validated whenever an instance is
+    flattened. Unflattening does not run ``__init__``.
 
     Args:
         cls: Any class whose instances keep their state in attributes.

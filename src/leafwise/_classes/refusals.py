@@ -1,4 +1,4 @@
-"""What cannot be a pytree class, and what to do instead."""
+"""Classes that cannot be pytree classes: how they are recognised, and the fix."""
 
 import dataclasses
 import inspect
@@ -11,34 +11,34 @@ from leafwise.errors import DefinitionError
 
 
 def check_class(cls: Any) -> None:
-    """Refuse what is not a class, or one that something else has made already."""
+    """Raise if `cls` is not a class, or is a dataclass or pytree already."""
     if not inspect.isclass(cls):
         raise DefinitionError(f"pytree decorates a class, got {cls!r} ({type(cls).__name__})")
     if library_of(cls) == "equinox":
         raise DefinitionError(
             f"{cls.__name__}: a subclass of equinox.Module is a dataclass and a pytree already\n"
-            f"  fix: let it derive from leafwise.interop.equinox.Module, which gives its statics a "
-            f"sound key, and remove @lw.pytree; or keep @lw.pytree and have no module as base"
+            f"  fix: derive it from leafwise.interop.equinox.Module, which gives its statics a "
+            f"sound key, and remove @lw.pytree; or keep @lw.pytree and drop the module base class"
         )
-    marks = {"__attrs_attrs__": "a class of attrs", "__dataclass_params__": "a dataclass"}
+    marks = {"__attrs_attrs__": "an attrs class", "__dataclass_params__": "a dataclass"}
     kinds = [kind for mark, kind in marks.items() if mark in vars(cls)]
     kinds += ["a pytree"] * is_tree_node(cls)
     if kinds:
         raise DefinitionError(
             f"{cls.__name__}: {' and '.join(kinds)} already, by another decorator or a base class\n"
-            f"  fix: remove that one, as @lw.pytree makes it both; or leave @lw.pytree out, and "
-            f"register a class that is not a pytree: "
+            f"  fix: remove that one, as @lw.pytree makes it both; or leave @lw.pytree out and, "
+            f"if the class is not a pytree yet, register it: "
             f"lw.register({cls.__name__}, dynamic=[...], static=[...])"
         )
     if (base := native_base(cls)) is not object:
         raise DefinitionError(
             f"{cls.__name__}: a subclass of {base.__name__} cannot be a pytree class, since "
-            f"its content is not in fields\n  fix: keep a {base.__name__} in a field"
+            f"its contents are not in fields\n  fix: keep a {base.__name__} in a field"
         )
 
 
 def native_base(cls: type) -> type:
-    """Return the nearest class among its bases, and itself, that is not written in Python."""
+    """Return the nearest class in its MRO that is not written in Python."""
     made_by_python = 1 << 9  # a flag
     return next(base for base in cls.__mro__ if not base.__flags__ & made_by_python)
 
@@ -53,11 +53,11 @@ _MARKS: Final = {
     "__mutability__": "jax_dataclasses",
     "from_tuple": "chex",
 }
-"""Attributes that only the decorator of a library sets."""
+"""Attributes that only the decorator of that library sets."""
 
 
 def library_of(cls: type) -> str:
-    """Return the library that made a class what it is; an empty text if none is known."""
+    """Return the library whose base or decorator made a class a pytree, or an empty string."""
     for base in cls.__mro__:
         if known := _BASES.get((_library(base), base.__name__)):
             return known
@@ -66,7 +66,7 @@ def library_of(cls: type) -> str:
 
 
 def has_maker(cls: Any) -> bool:
-    """Return whether a base class of a library makes each subclass what it is."""
+    """Return whether a base class from another library has an ``__init_subclass__``."""
     own = ("builtins", "typing", _library(cls))
     makers = (base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base))
     return any(_library(base) not in own and not is_decorated(base) for base in makers)
@@ -77,7 +77,7 @@ def _library(cls: type) -> str:
 
 
 def check_bases(cls: type) -> None:
-    """Refuse bases whose fields would be lost."""
+    """Raise if a base class declares fields that would be lost."""
     for base in cls.__mro__[1:]:
         if is_decorated(base) or not any(map(is_decorated, base.__mro__[1:])):
             continue

@@ -1,4 +1,4 @@
-"""The classes of this process: their specs, and their functions that JAX calls."""
+"""The pytree classes of this process: their specs, and the functions registered with JAX."""
 
 import dataclasses
 import inspect
@@ -28,7 +28,7 @@ from leafwise.errors import DefinitionError
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
 _LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
 _CHECKED: Final[ClassMap[Callable[..., None]]] = ClassMap()
-"""What turns the checks at each flatten on and off, by class."""
+"""The function that turns the checks at each flatten on and off, by class."""
 
 
 def install(spec: ClassSpec) -> None:
@@ -48,7 +48,7 @@ def install(spec: ClassSpec) -> None:
 
 
 def _note_redefinition(cls: type) -> None:
-    """Make two classes of one name distinct in JAX's messages."""
+    """Make two classes with the same name distinct in JAX's messages."""
     name = (cls.__module__, cls.__qualname__)
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None
@@ -62,8 +62,8 @@ def _note_redefinition(cls: type) -> None:
 def spec_of(cls: type) -> ClassSpec:
     """Return the spec of a decorated class.
 
-    A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but
-    unknown to this process's JAX; it is registered here, before its first instance.
+    A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but not
+    registered with this process's JAX; it is registered here, before its first instance.
     """
     spec = _SPECS.get(cls)
     if spec is None:
@@ -92,7 +92,7 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
 
 
 def follow_checking(cls: type, set_checked: Callable[..., None]) -> None:
-    """Let `leafwise.debug.check_statics` turn the checks of a class on and off."""
+    """Register the function with which `leafwise.debug.check_statics` switches a class."""
     with _CHECKING_LOCK:
         _CHECKED[cls] = set_checked
         if _checking:
@@ -109,7 +109,7 @@ def is_checking() -> bool:
 
 
 def set_checking(*, on: bool) -> None:
-    """Turn `leafwise.debug.check_statics` on or off; it is off after as many offs as ons."""
+    """Turn `leafwise.debug.check_statics` on or off; calls nest."""
     global _checking  # noqa: PLW0603  # one switch for the process, as documented
     with _CHECKING_LOCK:
         _checking += 1 if on else -1
@@ -134,13 +134,13 @@ _REGISTERED: Final[ClassMap[Registered]] = ClassMap()
 
 
 def registered_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the static and the dynamic names of a registered class, or None."""
+    """Return the static and the dynamic field names of a registered class, or None."""
     registered = _REGISTERED.get(cls)
     return None if registered is None else (registered.static_names, registered.dynamic_names)
 
 
 def field_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the static and the dynamic names of a class that leafwise flattens, or None."""
+    """Return the static and dynamic field names of a class that leafwise flattens, or None."""
     if is_decorated(cls):
         spec = spec_of(cls)
         return spec.static_names, spec.dynamic_names
@@ -218,13 +218,13 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
     is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))
     if not is_plain or hasattr(cls, "__pydantic_fields__"):
         raise DefinitionError(
-            f"register({name}): its instances keep their content outside attributes\n"
+            f"register({name}): its instances keep their contents outside attributes\n"
             f"  fix: jax.tree_util.register_pytree_node"
         )
 
 
 def declared_names(cls: Any) -> list[str] | None:
-    """Return all fields of a class that declares them, or None."""
+    """Return the names of all fields of a class that declares them, or None."""
     if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__"):
         return [field.name for field in declared_fields(cls)]
     return list(getattr(cls, "_fields", ())) if issubclass(cls, tuple) else None

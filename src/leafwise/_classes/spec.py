@@ -1,4 +1,4 @@
-"""Class and options, resolved into the one record that everything later reads."""
+"""A class and its options, resolved into the one record that everything later reads."""
 
 import ast
 import contextlib
@@ -32,7 +32,7 @@ from leafwise.errors import DefinitionError, DynamicFunctionWarning
 _NO_OPTIONS: Final = FieldOptions()
 
 MARK: Final = "__leafwise_pytree__"
-"""An attribute that every decorated class has itself, not through a base."""
+"""An attribute in the ``__dict__`` of every decorated class; one in a base does not count."""
 
 
 def is_decorated(cls: type) -> bool:
@@ -48,7 +48,7 @@ class FieldSpec(NamedTuple):
     static: bool
     options: FieldOptions
     definition: "dataclasses.Field[Any]"
-    is_late: bool = False  # its annotation is a name not defined yet, and may say ``Static``
+    is_late: bool = False  # its annotation uses a name not defined yet, so it may be ``Static``
 
     @property
     def has_default(self) -> bool:
@@ -58,22 +58,22 @@ class FieldSpec(NamedTuple):
 
     @property
     def prepare(self) -> Callable[[Any], Any]:
-        """Makes a given value the one to store; see `FieldOptions.prepare`."""
+        """The function from a value to the one to store; see `FieldOptions.prepare`."""
         return functools.partial(self.options.prepare, f"{self.owner}.{self.name}")
 
 
 class ClassSpec:
-    """A pytree class, resolved: what code generation and registration read.
+    """A resolved pytree class, as code generation and registration read it.
 
     Attributes:
         dynamic_names: The fields that are children, in order.
-        static_names: The fields that stand behind the key, in order.
-        content_names: Those of them that are compared by content.
-        uncompared: The fields with ``compare=False``, which ``==`` passes over. The key does not.
+        static_names: The fields that are part of the key, in order.
+        content_names: The static fields that are compared by content.
+        uncompared: The fields with ``compare=False``, which ``==`` ignores but the key does not.
         any_uncompared: Whether any class has such fields.
-        empty_key: The one key of a class without statics, kept alive; else None.
+        empty_key: The only key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
-        hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
+        hash_node: The function from statics to the extra child of ``many_statics``, or None.
     """
 
     any_uncompared: ClassVar = False
@@ -94,7 +94,7 @@ class ClassSpec:
             field.name for field in fields if field.static and field.options.compare_by == "content"
         )
         if self.content_names:
-            # Now, not at the first instance: a forked child may wait for ever for an import.
+            # Now, not at the first instance: an import can deadlock in a forked child.
             importlib.import_module("leafwise._statics.content")
         self.uncompared = frozenset(field.name for field in fields if not field.definition.compare)
         if self.uncompared:
@@ -109,7 +109,7 @@ class ClassSpec:
             self.hash_node = hash_node_of
 
     def declaration(self, name: str, more: str = "") -> str:
-        """Return how a static field is declared, with one more option, as code."""
+        """Return the declaration of a static field as code, with one more option."""
         (definition,) = (field.definition for field in self.fields if field.name == name)
         return declaration(definition, definition.type, more)
 
@@ -117,9 +117,9 @@ class ClassSpec:
 def declaration(
     definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
 ) -> str:
-    """Return how a field is declared, with one more option, as code.
+    """Return the declaration of a field as code, with one more option.
 
-    That is ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
+    For example ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
     """
     kind = annotations.without_marks(annotation)
     if more == "freeze=True":
@@ -139,7 +139,7 @@ def declaration(
 
 
 def _frozen(kind: str) -> str:
-    """Return the annotation of what freezing makes of a value."""
+    """Return the annotation of a value of type `kind` once it is frozen."""
     kind = re.sub(
         r"^list\b(\[(.*)\])?$", lambda m: f"tuple[{m[2]}, ...]" if m[1] else "tuple", kind
     )
@@ -148,7 +148,7 @@ def _frozen(kind: str) -> str:
 
 
 def _as_code(value: Any) -> str:
-    """Return a default as code; empty where it is not known how it was written."""
+    """Return a default as code, or an empty string if its code is not known."""
     if isinstance(value, Enum):
         return f"{type(value).__qualname__.rpartition('<locals>.')[2]}.{value.name}"
     text = repr(value)
@@ -168,7 +168,7 @@ _LONGEST: Final = 60
 def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpec, ...]:
     """Return the fields of a class that has just become a dataclass.
 
-    The metadata of a field that an annotation makes static is completed, in a copy.
+    A field that an annotation makes static gets the static metadata, in a copy.
     """
     problems: list[str] = []
     fields: list[FieldSpec] = []
@@ -196,7 +196,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 
 
 def refuse_late_statics(cls: type, late: list[str]) -> None:
-    """Refuse a class with dynamic fields whose annotations say ``Static`` by now."""
+    """Raise if the annotations of dynamic fields, now that they resolve, are ``Static``."""
     problems: list[str] = []
     for name in late:
         definition = typing.cast("Any", cls).__dataclass_fields__[name]
@@ -204,8 +204,8 @@ def refuse_late_statics(cls: type, late: list[str]) -> None:
         annotation = resolve_known(owner, kind, annotations.scopes_of(owner))
         if annotations.has_mark(annotation) or annotations.has_buried_mark(annotation):
             problems.append(
-                f"{cls.__name__}.{name}: its annotation {definition.type!r} says static, but what "
-                f"it names was not defined yet: the field is dynamic\n  fix: define that above "
+                f"{cls.__name__}.{name}: its annotation {definition.type!r} says static, but that "
+                f"name was not defined yet, so the field is dynamic\n  fix: define it above "
                 f"{owner.__name__}, or write `{declaration(definition, annotation)}`"
             )
     if problems:
@@ -213,10 +213,10 @@ def refuse_late_statics(cls: type, late: list[str]) -> None:
 
 
 def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what a generated constructor takes for each field and `dataclasses.InitVar`.
+    """Return the type that a generated constructor takes for each field and `InitVar`.
 
-    Run-time type checkers read them from the constructor, and would evaluate strings in the
-    wrong namespace.
+    They are evaluated here because run-time type checkers, which read them from the
+    constructor, would evaluate strings in the wrong namespace.
     """
     types: dict[str, Any] = {}
     written: dict[str, tuple[type, Any]] = {}
@@ -234,7 +234,7 @@ def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
-    """Return the type that a converter takes, if it has one that is annotated."""
+    """Return the annotation of a converter's parameter, or Any without one."""
     try:
         # Without a converter (freeze=True alone) this fails: no type describes what can freeze.
         signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
@@ -245,7 +245,7 @@ def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
 
 
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
-    """Return whether a field's metadata says static, in any library's entry; None if nothing.
+    """Return whether a field's metadata says static or dynamic in any library's terms, or None.
 
     Raises:
         ValueError: Its entries contradict each other.
@@ -265,7 +265,7 @@ def _resolve_static(
     scopes: list[Mapping[str, Any]],
     problems: list[str],
 ) -> tuple[bool, bool]:
-    """Decide whether a field that no decorated base has declared is static, and `is_late`."""
+    """Return whether a field is static and whether it is late; append what is wrong with it."""
     where = f"{cls.__name__}.{definition.name}"
     annotation = resolve(declared_by, definition.name, definition.type, scopes)
     wrong = contradictions(where, definition.metadata, annotation, definition.type)
@@ -286,9 +286,9 @@ def _resolve_static(
 
 
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
-    """Warn of a default that is or holds a function, in a field not declared to be dynamic.
+    """Warn about a default that is or contains a function, in a field dynamic by default.
 
-    JAX refuses it as an argument, at the first call; `equinox.filter_jit` does not.
+    JAX rejects such an argument at the first call; `equinox.filter_jit` does not.
     """
     value: Any = definition.default
     name = definition.name
@@ -309,8 +309,8 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
     fixes.append(f"for equinox.filter_jit: `{name}: {kind} = lw.field(default={text})`")
     fix = ",\n       or, ".join(fixes)
     message = (
-        f"{cls.__name__}.{name}: its default {what}, and the field is dynamic: no function "
-        f"under jax.jit takes it\n  got: {got(value)}\n  fix: {fix}"
+        f"{cls.__name__}.{name}: its default {what}, but the field is dynamic: jax.jit rejects "
+        f"it as an argument\n  got: {got(value)}\n  fix: {fix}"
     )
     file, line = ("<unknown>", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     warnings.warn_explicit(message, DynamicFunctionWarning, file, line)
@@ -319,13 +319,13 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
 def contradictions(
     where: str, metadata: Mapping[Any, Any], annotation: Any, written: Any
 ) -> list[str]:
-    """Return what is contradictory in the declaration of the field `where`."""
+    """Return the contradictions in the declaration of the field `where`, as messages."""
     name = where.rpartition(".")[2]
     if isinstance(annotation, dataclasses.Field):
         own: Any = copy.copy(typing.cast("Any", annotation))
         own.name, static = name, is_static_metadata(own.metadata) is True
         return [
-            f"{where}: its annotation is the declaration of a field, as if `:` were `=`\n"
+            f"{where}: its annotation is a field declaration: `:` was written for `=`\n"
             f"  fix: `{declaration(own, 'Any', static=static)}`"
         ]
     try:
@@ -352,7 +352,7 @@ def contradictions(
 
 
 def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
-    """Return the problem of a field that overrides a static one without saying what it is."""
+    """Return a message if a field overrides a static one without saying whether it is static."""
     for base in cls.__mro__[1:]:
         found = base.__dict__.get("__dataclass_fields__", {}).get(name)
         if found is None:
@@ -369,13 +369,13 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
 
 
 _DECLARATIONS: Final = {("attr", "_CountingAttr"), ("pydantic", "FieldInfo")}
-"""What `attrs.field()` and `pydantic.Field()` leave in the place of a default."""
+"""The classes of the default that `attrs.field()` and `pydantic.Field()` leave behind."""
 
 
 def _misfit(
     where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
-    """Return what is wrong between a field's type and its being static or not."""
+    """Return a message if a field's type or default does not fit a static or dynamic field."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     default = type(definition.default)
@@ -404,7 +404,7 @@ def _misfit(
 
 
 def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[str]:
-    """Return the problem of ``a = 3`` in a subclass, which changes no default."""
+    """Return a message for ``a = 3`` in a subclass, which does not change the default."""
     name = definition.name
     value = cls.__dict__.get(name, dataclasses.MISSING)
     is_slot = isinstance(value, types.MemberDescriptorType)
@@ -421,7 +421,7 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
 
 
 def written_default(cls: type, name: str, value: Any) -> str:
-    """Return the code of a default or factory, as the class has it where its source is known."""
+    """Return the code of a default or factory, as in the source of the class if available."""
     owner, _ = written_annotations(cls).get(name, (cls, None))
     with contextlib.suppress(OSError, SyntaxError, TypeError):
         body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]

@@ -1,4 +1,4 @@
-"""`stable_carry`: a carry whose types and placement stay as they are from step to step."""
+"""`stable_carry`: a carry whose types and placement stay the same from step to step."""
 
 import dataclasses
 import itertools
@@ -27,27 +27,27 @@ def stable_carry(
 ) -> tuple[T, Diff]:
     """Return a carry whose dtypes, weak types and placement a loop's step does not change.
 
-    The second call of ``carry = step(carry, x)``, with a jitted step, then finds the program
-    of the first; `jax.lax.scan` and `jax.lax.while_loop` take the carry. Python numbers and NumPy
-    arrays become JAX arrays. Values stay what they are: a change that would round one is
-    refused. Nothing is run: the step is traced, and a jitted step is compiled only where
+    With a jitted step, the second call of ``carry = step(carry, x)`` then reuses the program
+    of the first, and `jax.lax.scan` and `jax.lax.while_loop` accept the carry. Python numbers and
+    NumPy arrays become JAX arrays. Values do not change: a conversion that would round one is an
+    error. Nothing is run: the step is traced, and a jitted step is compiled only if
     placement depends on it; the loop's first call reuses these traces and programs.
 
     Args:
         step: A function of the carry, and of other arguments, that returns the next carry. Pass
             the jitted function if that is what the loop calls.
-        carry: The carry to start with: any tree of arrays and numbers.
-        *args: Examples of the step's other arguments: arrays, or `jax.ShapeDtypeStruct`. Of
-            `jax.lax.scan`'s ``xs`` that is one slice.
-        has_aux: Whether the step returns a pair of the carry and something else, as that of
-            `jax.lax.scan` does.
+        carry: The initial carry: any tree of arrays and numbers.
+        *args: Examples of the step's other arguments: arrays or `jax.ShapeDtypeStruct`. For the
+            ``xs`` of `jax.lax.scan`, pass one slice.
+        has_aux: Whether the step returns a pair of the carry and something else, like the
+            function passed to `jax.lax.scan`.
         **kwargs: Examples of keyword arguments.
 
     Returns:
-        The carry, and how its leaves differ from those given, as `leafwise.diff` returns it.
+        The carry, and its differences from the initial one, as from `leafwise.diff`.
 
     Raises:
-        TreeError: There is no such carry: its structure, class, statics or shapes change from
+        TreeError: No stable carry exists: its structure, class, statics or shapes change from
             step to step, its dtypes never settle, or a value would be rounded.
 
     Examples:
@@ -68,21 +68,21 @@ def stable_carry(
 
 
 def _type_of(path: str, value: Any, leaf: Leaf) -> Any:
-    """Return the type of a leaf, with its sharding where it is committed."""
+    """Return the type of a leaf, with its sharding if it is committed."""
     if leaf.kind in (LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT):
         raise TreeError(
-            f"{path}: an array or a number is wanted, got {got(value)}\n"
+            f"{path}: expected an array or a number, got {got(value)}\n"
             f"  fix: make it static (`lw.static_field`), or keep it out of the carry"
         )
     if varying_axes(value):
         return jax.eval_shape(jnp.asarray, value)
-    struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
+    struct: Any = jax.ShapeDtypeStruct  # JAX does not annotate it
     return struct(leaf.shape, leaf.dtype, sharding=leaf.lowered_sharding, weak_type=leaf.weak_type)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Loop:
-    """A step, with its first carry and its other arguments."""
+    """A step with its initial carry and its other arguments."""
 
     step: Any
     label: str
@@ -92,7 +92,7 @@ class _Loop:
     has_aux: bool
 
     def settle(self, types: list[Any]) -> list[Any]:
-        """Return types that the step returns as it gets them."""
+        """Return the types that the step returns unchanged."""
         reasons: list[Reason] = []
         for _ in range(_MOST_ROUNDS):
             carry = self.flat.treedef.unflatten(types)
@@ -105,7 +105,7 @@ class _Loop:
                     fix = f"the step returns {self.label} and something else: pass has_aux=True"
                 raise self._error("the step changes it", reasons, fix)
             pairs = zip(jax.tree.leaves(returned), types, strict=True)
-            # What varies lies as the `jax.shard_map` around says.
+            # The enclosing `jax.shard_map` determines the sharding of values that vary.
             new = [
                 leaf if varying_axes(leaf) else leaf.update(sharding=old.sharding)
                 for leaf, old in pairs
@@ -138,7 +138,7 @@ class _Loop:
         return returned[0] if self.has_aux else returned
 
     def place(self, types: list[Any]) -> list[Any]:
-        """Return the types with the shardings that the step leaves its results with."""
+        """Return the types with shardings that the step returns unchanged."""
         others = jax.tree.leaves((self.args, self.kwargs))
         # The enclosing trace decides.
         if any(map(varying_axes, types)) or any(map(is_tracer, (*self.flat.leaves, *others))):
@@ -170,14 +170,14 @@ def _committed(types: list[Any], others: Iterable[Any]) -> list[Any]:
 
 
 _MOST_ROUNDS: Final = 16
-"""More than enough: a chain of promotions is shorter than the number of dtypes."""
+"""More than enough, since a chain of promotions is shorter than the number of dtypes."""
 
 _OF_TYPES: Final = frozenset({ReasonKind.DTYPE, ReasonKind.WEAK_TYPE, ReasonKind.VARYING})
 
 
 def _converted(path: str, leaf: Any, wanted: Any) -> Any:
-    """Return a leaf as a JAX array of a type, committed to its sharding if it has one."""
-    # `jnp.array` copies: a NumPy array may be changed later.
+    """Return a leaf as a JAX array of the type, committed to the type's sharding if it has one."""
+    # `jnp.array` copies, as a NumPy array may be changed later.
     array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
     aval: Any = jax.typeof(leaf)
     if aval.dtype != wanted.dtype or bool(getattr(aval, "weak_type", False)) != wanted.weak_type:
@@ -187,7 +187,7 @@ def _converted(path: str, leaf: Any, wanted: Any) -> Any:
     lost = tuple(axis for axis in axes if axis not in wanted_axes)
     if lost:
         raise TreeError(
-            f"{path}: it varies along {axes}, and what the step makes of it along {wanted_axes}\n"
+            f"{path}: it varies along {axes}, but the step returns it varying along {wanted_axes}\n"
             f"  fix: return `jax.lax.pcast(x, {lost}, to='varying')` from the step"
         )
     if wanted_axes:
@@ -207,7 +207,7 @@ def _cast(path: str, leaf: Any, array: jax.Array, dtype: Any) -> jax.Array:
         wide = old in (np.int64, np.uint64) and jnp.issubdtype(new, jnp.inexact)
         why = "" if np.can_cast(old, new) and not wide else "its value is not known here"
     else:
-        # In NumPy: inside a trace JAX gives no values, not even of a Python number.
+        # In NumPy: inside a trace, JAX has no concrete values, even for a Python number.
         before: Any = np.asarray(leaf).astype(old)
         with np.errstate(all="ignore"):
             why = _first_lost(before, (before.real if drops else before).astype(new))
@@ -215,14 +215,14 @@ def _cast(path: str, leaf: Any, array: jax.Array, dtype: Any) -> jax.Array:
         return (array.real if drops else array).astype(new)
     code = f"x.astype('{new}')" if hasattr(leaf, "astype") else f"jnp.{new}({shorten(leaf, 40)})"
     raise TreeError(
-        f"{path}: the step makes {new} of {describe_array(array)}, and {why}\n"
+        f"{path}: the step turns {describe_array(array)} into {new}, and {why}\n"
         f"  fix: convert it yourself, `{code}`, if that is what you want; or return {old} "
         f"from the step"
     )
 
 
 def _first_lost(before: Any, after: Any) -> str:
-    """Return the first element that another dtype changes, and what it becomes."""
+    """Return a text on the first element that the conversion changes, or an empty string."""
     exact: Any = object if before.dtype in (np.int64, np.uint64) else np.complex128
     one, other = before.astype(exact), after.astype(exact)
     are_nan = (one != one) & (other != other)  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""What two values of one class, or two functions of one definition, hold that differs, by name."""
+"""The differences, by name, between two objects of a class, or two functions of a definition."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ from leafwise._trees.equality import is_distinct, jax_equal, pairs_of_parts
 
 
 def is_function(value: Any) -> bool:
-    """Return whether a value is a function, or wraps one: a jitted function, for example."""
+    """Return whether a value is a function or wraps one, as a jitted function does."""
     if is_a(value, types.FunctionType | types.MethodType | functools.partial):
         return True
     is_class = is_a(value, type) or is_alias(value)
@@ -25,7 +25,7 @@ def is_function(value: Any) -> bool:
 
 
 def definition_of(value: Any, depth: int = 5) -> Any:
-    """Return what all functions of one definition have in common; None if nothing is known."""
+    """Return a value that all functions of one definition share, or None if unknown."""
     if is_a(value, functools.partial):
         return definition_of(value.func, depth)
     code = getattr(value, "__code__", None)
@@ -46,7 +46,7 @@ def definition_of(value: Any, depth: int = 5) -> Any:
 
 
 def are_recreated(one: Any, other: Any) -> bool:
-    """Return whether both are functions of one definition."""
+    """Return whether both are functions of the same definition."""
     known = definition_of(one) if is_function(one) and is_function(other) else None
     return known is not None and known == definition_of(other)
 
@@ -54,9 +54,9 @@ def are_recreated(one: Any, other: Any) -> bool:
 def changed_parts(
     one: Any, other: Any, name: str = "", reads: "frozenset[str] | None" = None
 ) -> list[Change]:
-    """Return what two functions or objects hold that differs, by its name in the code.
+    """Return the values that differ between two functions or objects, by their names in the code.
 
-    What is in an attribute of the object that its code does not read is left out, if that is known.
+    Attributes of the object that its code does not read are left out, if `reads` is known.
     """
     changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
@@ -66,7 +66,7 @@ def changed_parts(
                 continue
             at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]
             parts = mine, its
-            if at != path:  # one of another definition, or no more than JAX's record of it
+            if at != path:  # a function of another definition, or just JAX's record of it
                 parts = part_at(one, at), part_at(other, at)
             texts = None if are_recreated(*parts) else _changed_texts(*parts)
             if texts is not None and at:
@@ -87,9 +87,9 @@ _OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|
 def _differences(
     one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the innermost parts of two values that may differ by content, and the way to them.
+    """Yield the innermost parts of two values that may differ by content, with their paths.
 
-    Each part is looked at once; large containers are compared by ``==``.
+    Each part is compared once; large containers are compared by ``==``.
     """
     if one is other:
         return
@@ -114,12 +114,12 @@ _MOST_ITEMS: Final = 1000
 
 
 def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
-    """Return two values that differ as texts, empty where these do not say it; None if unknown."""
+    """Return two different values as text, empty if it shows no difference, or None if unknown."""
     before, after = shorten(one, 40), shorten(other, 40)
     if before != after and " at 0x" not in after:
         return before, after
     if hasattr(other, "shape"):
-        with contextlib.suppress(Exception):  # a key, or data that is elsewhere
+        with contextlib.suppress(Exception):  # a PRNG key, or data of another process
             if np.array_equal(one, other):
                 return None
         return before, f"another {after}"
@@ -130,7 +130,7 @@ _HELD: Final = r"\.(__closure__|__kwdefaults__|keywords|__defaults__|args)\[(.+?
 
 
 def _variable_at(value: Any, path: str, name: str) -> tuple[str, str]:
-    """Return what a path leads to, as the code spells it, and the function that holds it."""
+    """Return the variable at a path as the code spells it, and the function that holds it."""
     held = re.fullmatch(rf"(.*){_HELD}(.*)", path)
     if held is None:
         return _spelled(name + path), ""

@@ -1,8 +1,8 @@
-"""What a tree is, apart from the data of its arrays, as JSON that another process can compare.
+"""A tree without the data of its arrays, as JSON that another process can compare.
 
-All is by path, as ``jax.tree_util.keystr`` writes it: the class of each node, each static, and
-each leaf, as a checkpoint or a digest wants it. A leaf that is not an array (the activation
-function in an `equinox.nn.MLP`) is described as a static is.
+Everything is keyed by path, as ``jax.tree_util.keystr`` formats it: the class of each node, each
+static, and each leaf, as a checkpoint or a digest needs it. A leaf that is not an array (the
+activation function in an `equinox.nn.MLP`) is described like a static.
 """
 
 import collections
@@ -28,28 +28,28 @@ from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference
 
 LeafEntry: TypeAlias = Callable[[Any], dict[str, Json] | str | None]
-"""Returns what describes an array; as text, what is wrong with it; None if it is not one."""
+"""Returns the entry for an array, a string on what is wrong with it, or None for a non-array."""
 
 Fits: TypeAlias = Callable[[Json, Json], bool]
 
 Record: TypeAlias = dict[str, Json]
-"""A tree without its data: what there is at each path, as a walk over the tree meets it.
+"""A tree without its data: an entry for each path, in the order of a walk over the tree.
 
-``{"class": "module:qualname"}`` of a node, or the bare name of a builtin container;
-``{"static": ...}``; and of an array ``{"array": {"dtype": ..., "shape": ...}}``, with ``key`` for
-``dtype`` of PRNG keys, and ``{"array": {"python": "float"}}`` of Python scalars.
+``{"class": "module:qualname"}`` for a node, or the bare name of a builtin container;
+``{"static": ...}``; for an array ``{"array": {"dtype": ..., "shape": ...}}``, with ``key`` instead
+of ``dtype`` for PRNG keys; and ``{"array": {"python": "float"}}`` for Python scalars.
 """
 
 
 def of_kind(record: Record, kind: str) -> dict[str, Json]:
-    """Return the entries of one kind, by path: of ``class``, ``static`` or ``array``."""
+    """Return the entries of one kind, ``class``, ``static`` or ``array``, by path."""
     return {path: entry[kind] for path, entry in record.items() if kind in entry}
 
 
 def describe_tree(
     tree: Any, leaf_entry: LeafEntry, reader: PortableReader | None = None, start: str = ""
 ) -> "Described":
-    """Describe a tree, which stands at a path; its leaves may be `jax.ShapeDtypeStruct`."""
+    """Describe a tree, with paths that begin with `start`; leaves may be `ShapeDtypeStruct`."""
     walk = TreeWalk(lambda leaf: leaf, frozenset())
     described = Described(walk.leaves, type(tree).__name__, leaf_entry, reader)
     described.add(walk.node_or_leaf(tree), start)
@@ -59,7 +59,7 @@ def describe_tree(
 def describe_signature(
     signature: Signature, leaf_entry: LeafEntry, reader: PortableReader
 ) -> Record:
-    """Describe the arguments of a call that was recorded, each under the name of its parameter."""
+    """Describe the arguments of a recorded call, each under the name of its parameter."""
     found = signature.leaf_records
     leaves = [each.value if each.kind is LeafKind.STATIC else each for each in found]
     described = Described(leaves, "", leaf_entry, reader)
@@ -73,7 +73,7 @@ def describe_signature(
 
 
 class Described:
-    """A tree, its record, its leaves, and what of it cannot be saved, by path."""
+    """A tree's record and leaves, and the parts that cannot be saved, by path."""
 
     def __init__(
         self, leaves: list[Any], root: str, leaf_entry: LeafEntry, reader: PortableReader | None
@@ -95,7 +95,7 @@ class Described:
         return {path: leaf for path, leaf in pairs if path is not None}
 
     def add(self, node: Node | int, path: str) -> None:
-        """Add a node or a leaf, which stands at `path`."""
+        """Add the node or leaf at `path`."""
         if isinstance(node, int):
             self._leaf(self.leaves[node], path)
             return
@@ -112,24 +112,24 @@ class Described:
                 self.add(child, path + step)
 
     def _put(self, path: str, kind: str, entry: Json) -> None:
-        """Add an entry, with a mark if two places have its path."""
+        """Add an entry, marked ``again`` if its path is taken."""
         while path in self.record:
             self.twice.append(path)
             path = f"{path} again"
         self.record[path] = {kind: entry}
 
     def _class(self, node: Node, path: str) -> Json:
-        """Return the class; with the keys of a dict, unless they are texts in JAX's order."""
+        """Return the class, with the keys of a dict unless they are strings in JAX's order."""
         name = self._reader.class_name(node.cls)
         keys = node.aux if node.cls in _DICTS else None
         if isinstance(keys, tuple) and len(keys) == 2 and isinstance(keys[1], tuple):  # noqa: PLR2004
-            keys = keys[1]  # behind the factory of a defaultdict
+            keys = keys[1]  # after the factory of a defaultdict
         if not isinstance(keys, tuple) or (node.cls is dict and set(map(type, keys)) <= {str}):
             return name
         return {"class": name, "parts": {"keys": self._reader.read(keys, path)}}
 
     def add_static(self, value: Any, path: str, *, by_content: bool = False) -> None:
-        """Add a static, which stands at `path`."""
+        """Add the static at `path`."""
         self._put(path, "static", self._reader.read(value, path, by_content=by_content))
 
     def _leaf(self, leaf: Any, path: str) -> None:
@@ -147,19 +147,17 @@ _DICTS: Final = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 def _has_own_data(node: Node) -> bool:
-    """Return whether a node of an unknown class has aux_data that makes a difference."""
+    """Return whether a node has aux_data of its own that has to be compared."""
     if node.aux is None or isinstance(node.aux, StaticKey) or node.cls in _DICTS:
         return False
-    if dataclasses.is_dataclass(node.cls):  # whose fields say all, if children have their names
+    if dataclasses.is_dataclass(node.cls):  # its fields are enough, if children have their names
         return any(step.startswith("[<flat index") for step in node.steps) or _knows_more(node)
     return not node.names and node.cls is not tuple and node.aux is not node.cls  # a namedtuple's
 
 
 def _knows_more(node: Node) -> bool:
-    """Return whether aux_data has more in it than the names and values of a dataclass's fields."""
-    if is_installed_module(
-        node.cls.__module__
-    ):  # a wrapper of equinox's lists names and docstrings
+    """Return whether aux_data has more than the names and values of a dataclass's fields."""
+    if is_installed_module(node.cls.__module__):  # an equinox wrapper lists names and docstrings
         return False
     known = collections.Counter(id(atom) for atom in _atoms(list(node.values)))
     names: set[Any] = {field.name for field in dataclasses.fields(node.cls)}
@@ -169,12 +167,12 @@ def _knows_more(node: Node) -> bool:
         elif atom is None or atom is node.cls or (isinstance(atom, str) and atom in names):
             continue
         elif not (is_itself(atom) and is_installed_module(type(atom).__module__)):
-            return True  # what is left out is a mark of a library's, for a field that was never set
+            return True  # left out: a library's sentinel for a field that was never set
     return False
 
 
 def _atoms(value: Any) -> Iterator[Any]:
-    """Yield what stands in plain containers."""
+    """Yield the items in plain containers, at any depth."""
     if type(value) in {tuple, list}:
         for item in value:
             yield from _atoms(item)
@@ -190,7 +188,7 @@ def _atoms(value: Any) -> Iterator[Any]:
 def differences(
     saved: Record, target: Record, root: str = "", fits: Fits = operator.eq
 ) -> tuple[Difference, ...]:
-    """Return all differences; where one alone has a node, what is below is left out."""
+    """Return all differences; below a node that only one of them has, none are listed."""
     paths = dict.fromkeys((*target, *saved))
     cut = [
         path
@@ -208,7 +206,7 @@ def differences(
 def _compare(
     path: str, one: dict[str, Json] | None, other: dict[str, Json] | None, fits: Fits
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the paths at which two entries differ, and both as text."""
+    """Yield the paths at which two entries differ, and both values as text."""
     if one is not None and other is not None and one.keys() == other.keys():
         if "static" in one:
             for where, mine, its in _inside(path, one["static"], other["static"]):
@@ -220,18 +218,18 @@ def _compare(
 
 
 def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield where two statics differ, as deep as both consist of the same parts."""
+    """Yield the paths at which two statics differ, as deep as both have the same parts."""
     if dump(one) == dump(other):
         return
     mine, its = by_step(one), by_step(other)
     found: list[tuple[str, Json, Json]] = []
     if mine and mine.keys() == its.keys() and one["class"] == other["class"]:
         found = [each for step in its for each in _inside(path + step, mine[step], its[step])]
-    yield from found or [(path, one, other)]  # where only the order differs, all of it
+    yield from found or [(path, one, other)]  # the whole, if only the order differs
 
 
 def is_below(path: str, above: str) -> bool:
-    """Return whether a path leads through another one."""
+    """Return whether a path passes through `above`."""
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
 
 
@@ -239,7 +237,7 @@ def is_below(path: str, above: str) -> bool:
 
 
 def _format_both(one: Json, other: Json, to_text: Callable[[Json], str]) -> tuple[str, str]:
-    """Return both as text, or as JSON where that looks the same."""
+    """Return both as text, or as JSON if the texts are the same."""
     texts = to_text(one), to_text(other)
     return texts if texts[0] != texts[1] else (dump(one), dump(other))
 
@@ -257,7 +255,7 @@ def _format_entry(item: dict[str, Json] | None) -> str:
 
 
 def format_array(entry: Json) -> str:
-    """Return ``float32[3,4]`` with what else there is of it, or the kind of a Python scalar."""
+    """Return ``float32[3,4]`` with its other entries, or the type of a Python scalar."""
     if "python" in entry:
         return f"a Python {entry['python']}"
     shape = ",".join(map(str, entry["shape"]))
@@ -270,7 +268,7 @@ _WIDTH: Final = 100
 
 
 def _shorten_both(one: str, other: str) -> tuple[str, str]:
-    """Return two texts, cut where they still differ."""
+    """Return two texts, shortened so that they still differ."""
     pairs = enumerate(zip(one, other, strict=False))
     same = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
     if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:

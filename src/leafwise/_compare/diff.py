@@ -21,15 +21,15 @@ from leafwise.errors import StructureMismatchError, TreeError
 _Array: TypeAlias = np.ndarray[Any, Any]
 
 _Tolerance: TypeAlias = tuple[float, float]
-"""How far apart two numbers may be, relative and absolute, as in `numpy.isclose`."""
+"""The relative and the absolute tolerance, as in `numpy.isclose`."""
 
 
 class Diff(tuple[Reason, ...]):
-    """The differences between two trees: a tuple that is empty if there are none.
+    """The differences between two trees: a tuple that is empty if they do not differ.
 
-    Each is a `leafwise.types.Reason`: its ``before`` is the first tree's, its ``after`` the
-    second's, and its ``outcome`` what JAX makes of it if a jitted function gets the one after
-    the other. Printed, it has a line for each.
+    Each is a `leafwise.types.Reason`: ``before`` is the value in the first tree, ``after`` that
+    in the second, and ``outcome`` what JAX does if a jitted function is called with the first
+    tree and then with the second. Printed, it has a line for each difference.
     """
 
     __slots__ = ()
@@ -44,26 +44,26 @@ class Diff(tuple[Reason, ...]):
 def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float = 0.0) -> Diff:
     """Return all differences between two trees, by path.
 
-    Takes any pytrees: leafwise classes, classes of other libraries, containers. Leaves may be
-    arrays of JAX and NumPy, Python scalars, ShapeDtypeStructs and tracers. Statics are compared
+    It takes any pytrees: leafwise classes, classes of other libraries, containers. Leaves may be
+    JAX and NumPy arrays, Python scalars, ShapeDtypeStructs and tracers. Statics are compared
     by type and value, all the way down: 1 and True differ, and so do 1.0 and np.float64(1.0).
 
     Args:
         a: A tree.
-        b: Another.
-        values: Whether the data of the leaves is compared as well: NaN is equal to NaN, and 0.0
+        b: Another tree.
+        values: Whether to compare the data of the leaves as well: NaN equals NaN, and 0.0
             differs from -0.0.
-        rtol: How far apart two elements may be, relative to that of `b`.
-        atol: How far apart they may be besides, as for `numpy.isclose`.
+        rtol: The relative tolerance for two elements, as in `numpy.isclose`.
+        atol: The absolute tolerance for two elements, as in `numpy.isclose`.
 
     Returns:
-        The differences: class, structure, static, shape, dtype and weak type, and by request
-        value. Of nodes with other children only those below are compared that both have. It
-        is a tuple, empty if there are none.
+        The differences in class, structure, statics, shape, dtype and weak type and, with
+        `values`, in values. If two nodes have different children, only the children that both
+        have are compared. It is a tuple, empty if the trees do not differ.
 
     Raises:
-        TreeError: The values of tracers are asked for.
-        ValueError: A tolerance is given without ``values=True``, or is negative.
+        TreeError: The values of tracers would have to be compared.
+        ValueError: A tolerance is passed without ``values=True``, or is negative.
 
     Examples:
         >>> diff({"w": jnp.ones(3), "n": None}, {"w": jnp.ones(4), "n": 1.0})
@@ -73,10 +73,10 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
     tolerance = rtol, atol
     if any(number != 0 and not values for number in tolerance) or not min(tolerance) >= 0:
         raise ValueError(
-            f"lw.diff compares numbers within rtol={rtol!r}, atol={atol!r} if both are 0 or more "
-            f"and values are compared\n  fix: lw.diff(a, b, values=True, rtol=1e-6)"
+            f"lw.diff: tolerances must not be negative, and need values=True, got rtol={rtol!r}, "
+            f"atol={atol!r}\n  fix: lw.diff(a, b, values=True, rtol=1e-6)"
         )
-    root = "tree"  # which the paths of a Diff leave out
+    root = "tree"  # left out of the paths of a Diff
     reasons = compare(root, a, b, tolerance=tolerance if values else None)
     return Diff(
         reason._replace(path=reason.path.removeprefix(root).removeprefix(".")) for reason in reasons
@@ -92,13 +92,13 @@ def assert_same_structure(
 
     Args:
         a: A tree.
-        b: Another.
-        shapes: Whether their leaves must have the same shapes, too.
-        dtypes: Whether they must have the same dtypes.
-        weak_types: Whether they must have the same weak types.
+        b: Another tree.
+        shapes: Whether their leaves must also have the same shapes.
+        dtypes: Whether their leaves must also have the same dtypes.
+        weak_types: Whether their leaves must also have the same weak types.
 
     Raises:
-        StructureMismatchError: They do not. An `AssertionError`; it names all paths.
+        StructureMismatchError: They differ. An `AssertionError` that names all paths.
 
     Examples:
         >>> assert_same_structure(params, grads, shapes=True)  # doctest: +SKIP
@@ -117,9 +117,9 @@ def assert_same_structure(
 
 
 def compare(label: str, a: Any, b: Any, *, tolerance: _Tolerance | None = None) -> list[Reason]:
-    """Return all differences between two trees, which paths call `label`."""
+    """Return all differences between two trees, with paths that begin with `label`."""
     comparison = _ExactComparison(_recorded(label, a), _recorded(label, b), tolerance)
-    # The fixes are those for retraces: only one that alone says what differs stays.
+    # The causes word fixes for retraces. Keep one only if the values alone look the same.
     return [
         each if len(set(each.words)) == 1 else each._replace(cause=Advice())
         for each in comparison.reasons()
@@ -127,7 +127,7 @@ def compare(label: str, a: Any, b: Any, *, tolerance: _Tolerance | None = None) 
 
 
 class _VerbatimLeaf(Leaf):
-    """A leaf whose value is its text."""
+    """A leaf that is printed as its value."""
 
     __slots__ = ()
 
@@ -136,7 +136,7 @@ class _VerbatimLeaf(Leaf):
 
 
 def _recorded(label: str, tree: Any) -> Signature:
-    """Return the signature of one tree, with the values of all its leaves as its numbers."""
+    """Return the signature of one tree, with the values of all leaves in ``numbers``."""
     to_leaf = LeafRecorder()
     walk = TreeWalk(lambda value: (_leaf_of(to_leaf(value), value), value), LEAF_TYPES)
     child = walk.node_or_leaf(tree)
@@ -147,7 +147,7 @@ def _recorded(label: str, tree: Any) -> Signature:
 
 
 def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
-    """Return the record of a leaf, with its text where that is not JAX's."""
+    """Return the record of a leaf, with its own text if it is not an ordinary one to JAX."""
     if leaf.aval is None:
         return _VerbatimLeaf(leaf.kind, None, type(value), value=got(value))
     if leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
@@ -157,14 +157,14 @@ def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
 
 
 class _ExactComparison(TreeComparison):
-    """A comparison in which types count, also where JAX does not look at them."""
+    """A comparison that takes types into account even where JAX does not."""
 
     def __init__(self, a: Signature, b: Signature, tolerance: _Tolerance | None) -> None:
         super().__init__(a, b, config_differs=False)
         self._tolerance = tolerance
 
     def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare aux_data that JAX takes for equal, of nodes whose statics have no names."""
+        """Compare aux_data that JAX considers equal, of nodes whose statics have no names."""
         is_named = mine.is_keyed or mine.names or its.names
         if mine.aux is its.aux or is_named or not jax_equal(mine.aux, its.aux):
             return
@@ -175,7 +175,7 @@ class _ExactComparison(TreeComparison):
             yield from static_reasons(path + name, pair)
 
     def mismatch(self, path: str, mine: Node | Leaf, its: Node | Leaf) -> Reason:
-        """Name another class, or another structure."""
+        """Return the reason for a different class, or a different structure."""
         classes = _class_of_node(mine), _class_of_node(its)
         if None in classes:
             return super().mismatch(path, mine, its)
@@ -194,7 +194,7 @@ class _ExactComparison(TreeComparison):
 
 
 def _class_of_node(child: Node | Leaf) -> Any:
-    """Return the class of a node; None for a leaf, and for None itself."""
+    """Return the class of a node, or None for a leaf and for None itself."""
     return child.cls if isinstance(child, Node) and child.cls is not type(None) else None
 
 
@@ -206,7 +206,7 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
         return
     avals = aval_reasons(path, one, other)
     yield from (each for each in avals if each.kind is not ReasonKind.SHARDING)
-    stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
+    stored = one.stored, other.stored  # 64 bits in NumPy may be 32 in JAX
     known = not any(each is None or isinstance(each, type) for each in stored)
     if known and one.dtype == other.dtype and stored[0] != stored[1]:
         dtypes = Verbatim(stored[0]), Verbatim(stored[1])
@@ -216,19 +216,19 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
 def _value_reasons(
     path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any], tolerance: _Tolerance
 ) -> Iterator[Reason]:
-    """Yield the reason that the data of two leaves of one shape and dtype give, if any."""
+    """Yield the reason for a difference in the data of two leaves with equal shape and dtype."""
     one, other = mine[1], its[1]
     if one is other:
         return
     texts = str(mine[0]), str(its[0])
-    if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
-        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):  # of texts, of objects
+    if mine[0].aval is None or its[0].aval is None:  # not data to JAX: strings, functions
+        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):  # of strings or objects
             one, other = ((array.dtype.str, array.tolist()) for array in (one, other))
         differ = is_distinct(one, other)
         if jax_equal(one, other) is not True if differ is None else differ:
             yield _value_reason(path, *texts)
         return
-    plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
+    plain = mine[0].stored == its[0].stored  # else one is a Python scalar, the other an array
     one, other = (_data_of(path, leaf, value, plain=plain) for leaf, value in (mine, its))
     if one is not None and other is not None:
         yield from _element_reasons(path, one, other, tolerance)
@@ -242,7 +242,7 @@ def _value_reason(path: str, before: str, after: str) -> Reason:
 
 
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
-    """Return the data of a leaf; None if it has none."""
+    """Return the data of a leaf, or None without data."""
     if leaf.kind is LeafKind.TRACER:
         raise TreeError(
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
@@ -265,7 +265,7 @@ def _element_reasons(
         return
     at = tuple(int(index) for index in np.argwhere(mask)[0])
     before, after = str(one[at]), str(other[at])
-    if before == after:  # of a dtype whose texts have too few digits
+    if before == after:  # the dtype prints too few digits
         before, after = repr(one[at].item()), repr(other[at].item())
     if mask.ndim:
         most = _largest_distance(one[mask], other[mask])
@@ -276,7 +276,7 @@ def _element_reasons(
 
 
 def _unequal(one: _Array, other: _Array, tolerance: _Tolerance) -> _Array:
-    """Return which elements of two arrays differ: zeros of two signs do, NaN and NaN do not."""
+    """Return a mask of the elements that differ: 0.0 and -0.0 do, NaN and NaN do not."""
     mask: Any = _bits_of(one) != _bits_of(other)
     if mask.any() and jnp.issubdtype(one.dtype, jnp.inexact):
         mask &= ~(np.isnan(one) & np.isnan(other))
@@ -286,19 +286,19 @@ def _unequal(one: _Array, other: _Array, tolerance: _Tolerance) -> _Array:
 
 
 def _bits_of(array: _Array) -> _Array:
-    """Return a view, which takes no memory if the array is contiguous."""
+    """Return a view of the raw bits, which takes no memory if the array is contiguous."""
     return np.ascontiguousarray(array).view(f"V{array.itemsize}").reshape(array.shape)
 
 
 def _widened(array: _Array) -> _Array:
-    """Return an array of floats in a dtype of NumPy's own that holds all its values."""
+    """Return an array of floats in a native NumPy dtype that holds all its values."""
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         return array.astype(np.complex128)
     return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
 def _largest_distance(one: _Array, other: _Array) -> str:
-    """Return the largest distance between two elements as text; empty if there is none."""
+    """Return the largest distance between two elements as text, or an empty string if undefined."""
     if jnp.issubdtype(one.dtype, jnp.integer):
         return str(np.abs(one.astype(object) - other.astype(object)).max())
     if not jnp.issubdtype(one.dtype, jnp.inexact):

@@ -1,8 +1,8 @@
-"""The digest of a tree: the same text in every process where its classes, statics and avals are.
+"""The digest of a tree: the same in every process if classes, statics and avals are the same.
 
-One more fold over what values consist of. `leafwise._statics.portable` writes statics as JSON;
-here classes count with their fields, a function to which no name leads with what it holds, and what
-means nothing to another process is refused.
+It is a fold over the parts of values. `leafwise._statics.portable` writes statics as JSON; here,
+classes count with their fields, a function that cannot be imported counts with its closure and
+defaults, and a value that means nothing to another process is an error.
 """
 
 import contextlib
@@ -36,34 +36,34 @@ from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
 from leafwise.errors import PortableError
 
 _VERSION: Final = "leafwise digest 2"
-"""To be raised when the same tree gets another digest."""
+"""Raise the number when the digest of the same tree changes."""
 
 
 def digest(tree: Any) -> str:
-    """Return a digest of what a tree is, the same in every process, on every machine.
+    """Return a digest of a tree that is the same in every process and on every machine.
 
-    It has the classes of all nodes, all statics by type and bits, and the shape, dtype and weak
-    type of each leaf; not the data of arrays. Instances that share a jit cache key have one
-    digest, and those with other statics another. Neither the seed of hashes, nor addresses, nor
-    the order of a set reach it.
+    It covers the classes of all nodes, all statics by type and bits, and the shape, dtype and weak
+    type of each leaf, but not the data of arrays. Instances that share a jit cache key have the
+    same digest, and instances with other statics a different one. The hash seed, memory
+    addresses and the order of sets do not affect it.
 
-    A function or a class counts by its module and qualified name: its code is not compared. A
-    function to which no such name leads, such as a lambda, counts by what its closure and its
-    defaults hold, too, and by the version of its package. A class counts by its fields, their
-    annotations and its options, too, and an enum by its members. An object with its own ``==``
-    counts by what it is pickled as; in a field with ``compare_by="content"`` any object by its
-    attributes.
+    Functions and classes count by module and qualified name; their code is not compared. A
+    function that cannot be imported by that name, such as a lambda, also counts by the contents
+    of its closure and defaults, and by the version of its package. A class also counts by its
+    fields, their annotations and its options, and an enum by its members. An object with its own
+    ``==`` counts by its pickle; in a field with ``compare_by="content"``, any object counts by
+    its attributes.
 
     Args:
         tree: Any pytree, whose leaves may be `jax.ShapeDtypeStruct` or tracers; or the key of an
-            instance, which is the aux_data that JAX has of it.
+            instance, which is its aux_data in JAX.
 
     Returns:
-        64 hexadecimal digits. They differ between versions of leafwise when the changelog says so.
+        64 hexadecimal digits. If they change between leafwise versions, the changelog says so.
 
     Raises:
-        PortableError: A static means nothing to another process: a local class, an object that
-            compares by identity. All are named.
+        PortableError: A static means nothing to another process, such as a local class or an
+            object that compares by identity. The message names all of them.
         StaticMutatedError: A static was changed in place.
 
     Examples:
@@ -75,12 +75,12 @@ def digest(tree: Any) -> str:
 
 def digest_of(record: Record) -> str:
     """Return the digest of a record."""
-    # As pairs: the order of leaves is part of the structure.
+    # As pairs, since the order of leaves is part of the structure.
     return _sha([_VERSION, [*record.items()]])
 
 
 def describe(tree: Any, *, in_order: bool = False) -> Record:
-    """Return the record of a tree or key; in order, sets as a loop meets them, and devices."""
+    """Return the record of a tree or key; `in_order` adds the order of sets, and devices."""
     reader, to_leaf = DigestReader(in_order=in_order), LeafRecorder()
     described = describe_tree(tree, lambda leaf: aval_entry(to_leaf(leaf), placed=in_order), reader)
     record = described.record
@@ -97,7 +97,7 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
 
 
 def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
-    """Return the record of a call, and by path what another process could not read."""
+    """Return the record of a call and, by path, the values that another process cannot read."""
 
     def entry(found: Any) -> dict[str, Json] | None:
         is_leaf = isinstance(found, Leaf)
@@ -109,7 +109,7 @@ def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
 
 
 def describe_values(values: Mapping[str, Any]) -> Record:
-    """Return the record of values by their paths, as statics; without a digest, as trees."""
+    """Return the record of values by path, as statics or, if they have no digest, as trees."""
     found: Record = {}
     to_leaf = LeafRecorder()
     for path, value in values.items():
@@ -126,7 +126,7 @@ def describe_values(values: Mapping[str, Any]) -> Record:
 
 
 def aval_entry(found: Leaf, *, placed: bool = False) -> dict[str, Json] | None:
-    """Return the aval of a leaf, with the devices it is committed to; None for what has none."""
+    """Return the entry for a leaf's aval, with its committed devices if `placed`, or None."""
     aval = found.aval
     if aval is None:
         return None
@@ -134,7 +134,7 @@ def aval_entry(found: Leaf, *, placed: bool = False) -> dict[str, Json] | None:
     if found.weak_type:
         entry["weakly typed"] = True
     spec = getattr(getattr(aval, "sharding", None), "spec", ())
-    if any(each is not None for each in spec):  # of an explicit axis of a mesh
+    if any(each is not None for each in spec):  # explicit mesh axes
         entry["sharding"] = str(spec)
     elif placed and found.committed:
         entry["committed"] = _devices(found.sharding)
@@ -144,7 +144,7 @@ def aval_entry(found: Leaf, *, placed: bool = False) -> dict[str, Json] | None:
 
 
 def _devices(sharding: Any) -> str:
-    """Return a sharding in short, one device of this process by its place there."""
+    """Return a short text for a sharding; a single local device is shown by its local index."""
     if len(sharding.device_set) == 1:
         (device,) = sharding.device_set
         devices = device.client.local_devices()
@@ -154,7 +154,7 @@ def _devices(sharding: Any) -> str:
 
 
 class DigestReader(PortableReader):
-    """Reads statics for a digest, which has more of them than the names that lead to them."""
+    """Reads statics for a digest, which covers definitions as well as names."""
 
     def __init__(self, *, in_order: bool = False) -> None:
         super().__init__(in_order=in_order)
@@ -163,7 +163,7 @@ class DigestReader(PortableReader):
         self._by_content = False
 
     def class_name(self, cls: type) -> str:
-        """Return the name of a class, and note what it is."""
+        """Return the name of a class, and record its definition."""
         if cls not in self._names:
             self._names[cls] = name = class_name(cls)
             definition = self._definition(cls, name)
@@ -174,12 +174,12 @@ class DigestReader(PortableReader):
         return self._names[cls]
 
     def class_entries(self) -> Record:
-        """Return what the classes are that were met, as the end of a record."""
+        """Return the definitions of the classes met so far, as the end of a record."""
         found = sorted(self.definitions.items())
         return {f", class {name}": {"static": definition} for name, definition in found}
 
     def _definition(self, cls: Any, name: str) -> Json | None:
-        """Return what a class is, apart from its code: its fields in order, and its options."""
+        """Return the definition of a class without its code: its fields in order, its options."""
         parts = _fields_of(cls)
         if issubclass(cls, Enum):
             members = cls.__members__.items()
@@ -190,7 +190,7 @@ class DigestReader(PortableReader):
         return {"class": name, "parts": {"": in_order, **{f".{k}": v for k, v in parts.items()}}}
 
     def _found(self, value: Any, path: str, name: str) -> Json:
-        """Return the JSON of a value, or a name for it if it means nothing to another process."""
+        """Return the JSON of a value, or just `name` if it means nothing to another process."""
         opaque = len(self.opaque)
         found = self._read(value, path)
         if len(self.opaque) == opaque:
@@ -201,7 +201,7 @@ class DigestReader(PortableReader):
     # ------------------------------------------------------------------------ values
 
     def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:
-        """Return the JSON of a static; objects count by their attributes if it is by content."""
+        """Return the JSON of a static; if it is by content, objects count by their attributes."""
         before, self._by_content = self._by_content, self._by_content or by_content
         try:
             return super().read(value, path)
@@ -210,7 +210,7 @@ class DigestReader(PortableReader):
 
     def _read(self, value: Any, path: str) -> Json:
         is_followed = self._by_content or type(value) is types.FunctionType
-        if is_followed and id(value) in self._containing:  # it holds itself
+        if is_followed and id(value) in self._containing:  # it contains itself
             return {"class": "again", "parts": [class_name(type(value))]}
         return super()._read(value, path)
 
@@ -241,7 +241,7 @@ class DigestReader(PortableReader):
         return self._by_step("treedef", [*own, *children], path)
 
     def named(self, value: Any, path: str) -> Json:
-        """Return the name that leads to a function, class or module, or what a function holds."""
+        """Return the import name of a function, class or module, or the contents of a function."""
         if isinstance(value, type):
             if native_base(value) is value and value.__module__ == "builtins":
                 return {"class": "name", "parts": [f"builtins:{value.__qualname__}"]}
@@ -254,7 +254,7 @@ class DigestReader(PortableReader):
         return super().named(value, path)
 
     def method(self, value: Any, path: str) -> Json:
-        """Return a bound method's receiver and name."""
+        """Return the JSON of a bound method: by content its instance, too."""
         if self._by_content:
             return self._by_step("method", kind_of(value).parts(value), path)
         return super().method(value, path)
@@ -272,19 +272,19 @@ class DigestReader(PortableReader):
 
 
 def _why_and_fix(value: Any) -> tuple[str, str]:
-    """Return why a value means nothing to another process, and what to do."""
+    """Return why a value means nothing to another process, and the fix."""
     cls: type = type(value)
     name = cls.__qualname__.rpartition(".")[2]
     if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
         kind = "class" if isinstance(value, type) else "function"
         fix = "define it with a name of its own at the top level of a module"
-        return f"no name leads another process to this {kind}", fix
+        return f"another process cannot import this {kind} by name", fix
     if compares_by_identity(cls):
         why = f"{name} compares by identity, which means nothing to another process"
         fix = f"@dataclass(frozen=True)\n  class {name}: ..."
-        return why, f"let what it holds be its fields:\n  {fix}"
+        return why, f"turn its attributes into fields:\n  {fix}"
     why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
-    return why, f"let {name} be a frozen dataclass of values that are static, too"
+    return why, f"make {name} a frozen dataclass whose values can be static, too"
 
 
 def _sha(made: Json) -> str:
@@ -295,7 +295,7 @@ def _sha(made: Json) -> str:
 
 
 def _fields_of(cls: Any) -> dict[str, Json] | None:
-    """Return the fields of a class in order, each with its annotation and options as text."""
+    """Return the fields of a class in order, with annotation and options as text, or None."""
     if dataclasses.is_dataclass(cls):
         return {field.name: _field(field) for field in dataclasses.fields(cls)}
     if (own := getattr(cls, "__attrs_attrs__", None)) is not None:
@@ -310,7 +310,7 @@ def _fields_of(cls: Any) -> dict[str, Json] | None:
 def _field(field: "dataclasses.Field[Any]") -> str:
     try:
         is_static = is_static_metadata(field.metadata)
-    except ValueError:  # entries that contradict each other: another library's affair
+    except ValueError:  # entries that contradict each other are up to the other library
         is_static = None
     by = getattr(field.metadata.get(OPTIONS), "compare_by", "identity")
     named = {"init": field.init, "compare": field.compare, "kw_only": field.kw_only is True}
@@ -329,7 +329,7 @@ def _options_of(cls: Any) -> list[str]:
 
 
 def _annotation(kind: Any) -> str:
-    """Return an annotation as text that no address is in."""
+    """Return an annotation as text without memory addresses."""
     kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
     return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
 

@@ -21,10 +21,10 @@ def nearest(
     placed: bool = False,
     shared: frozenset[tuple[str, ReasonKind]] = frozenset(),
 ) -> Explanation:
-    """Explain a call against the earlier one whose program JAX reuses at the lowest cost.
+    """Explain a call against the earlier call that leads to the cheapest outcome.
 
-    Of several that is the one with the fewest differences, with equal shapes, and with a cause that
-    is `shared`, by path and kind, by other calls.
+    Among several such calls, it prefers one with fewer differences, then one with equal shapes,
+    then one whose differences are `shared`, by path and kind, with other calls.
     """
     if len(earlier) == 1:  # nothing to choose from
         return differences(earlier[0], after, placed=placed)
@@ -32,7 +32,7 @@ def nearest(
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)
         number = len(found.reasons)
-        if number > 1:  # what is one line to a reader is one difference
+        if number > 1:  # count as the reader sees them, one line each
             number = len(joined(merged(found.reasons)))
         kinds = {(reason.path, reason.kind) for reason in found.reasons}
         is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
@@ -44,7 +44,7 @@ def nearest(
 
 
 def differences(before: Signature, after: Signature, *, placed: bool = False) -> Explanation:
-    """Compare two calls; a function that is placed moves its arguments, and does not compile."""
+    """Explain a call against one earlier call; a `placed` function moves arguments if needed."""
     reasons = list(_config_reasons(before, after))
     config_differs = any(reason.outcome is Outcome.RETRACE for reason in reasons)
     reasons += _uncommon_leaf_reasons(before, after)
@@ -76,9 +76,9 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
 def _with_reached_comparisons(
     found: list[Reason], arguments: tuple[str, ...], *, raises: bool
 ) -> list[Reason]:
-    """Return the reasons, with a retrace where JAX does not reach a comparison that raises."""
-    # All that retraces is part of the hash of JAX's keys, but statics in a treedef: where a hash
-    # differs, no static is compared.
+    """Return the reasons, with a retrace where JAX does not get to a comparison that raises."""
+    # Everything that retraces is part of the hash of JAX's cache keys, except statics in a
+    # treedef. If the hashes differ, JAX does not compare statics.
     hashed = any(
         reason.kind is ReasonKind.CONFIG
         or (reason.kind is not ReasonKind.STATIC and reason.outcome is Outcome.RETRACE)
@@ -105,7 +105,7 @@ _CONFIG_NAMES: Final = {
 
 def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     off = [bool(call.options.get("jax_disable_jit")) for call in (before, after)]
-    if any(off):  # JAX's answer depends on more than what was recorded
+    if any(off):  # the outcome depends on more than was recorded
         path, unknown = "config.jax_disable_jit", Outcome.UNKNOWN
         yield Reason(path, ReasonKind.CONFIG, unknown, off[0], off[1], Cause.JIT_IS_OFF)
     if before.config == after.config:
@@ -113,7 +113,7 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     earlier, later = before.options, after.options
     named: set[str] = set()
     for name, its in later.items():
-        if name == "jax_disable_jit":  # nothing is jitted then
+        if name == "jax_disable_jit":  # handled above
             continue
         mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
         if shown in named or (named and name == UNNAMED_CONFIG) or mine == its:
@@ -124,7 +124,7 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 
 def _uncommon_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Yield the leaves that no jitted function takes, or of which only JAX knows."""
+    """Yield a reason for each leaf that a jitted function rejects, or may reject."""
     records = *before.leaf_records, *after.leaf_records
     if _UNCOMMON.isdisjoint(leaf.kind for leaf in records):
         return
@@ -148,7 +148,7 @@ _UNCOMMON: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUC
 
 
 def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Yield arguments that are committed to other devices than the mesh, or than the others."""
+    """Yield a reason for each argument that is not on the devices of the mesh or of the others."""
     orders = {
         place: device_order(leaf.sharding)
         for place, leaf in enumerate(after.leaf_records)
@@ -157,7 +157,7 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     mesh = after.options.get("mesh")
     if mesh is not None:
         there = tuple(mesh.devices.flat)
-    else:  # those of the earlier call, so that what moved is named
+    else:  # prefer those of the earlier call, so that the argument that moved is named
         earlier = [leaf.sharding for leaf in before.leaf_records if leaf.committed]
         candidates = [*map(device_order, earlier), *orders.values()]
         there = next((order for order in candidates if order in orders.values()), ())
@@ -169,7 +169,7 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 
 def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Yield arguments that only one of the calls has, or that are given in two ways."""
+    """Yield a reason for each argument that only one call has, or that is passed differently."""
     mine, its = _given(before), _given(after)
     for name in {**mine, **its}:
         old, new = mine.get(name), its.get(name)
@@ -183,7 +183,7 @@ def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 
 def _given(call: Signature) -> dict[str, tuple[str, str]]:
-    """Return by name whether each argument is traced, and how it is given."""
+    """Return for each argument, by name, whether it is traced or static, and how it is passed."""
     kinds = dict.fromkeys(call.root.steps, "traced") | dict.fromkeys(call.root.names, "static")
     return {
         call.show(path): (kind, "by position" if path.startswith("args") else "by keyword")
@@ -192,7 +192,7 @@ def _given(call: Signature) -> dict[str, tuple[str, str]]:
 
 
 def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Compare the static arguments as JAX does: with their types, then by ``==``, or by key."""
+    """Compare the static arguments as JAX does: by type, then by ``==`` or by key."""
     earlier = dict(zip(before.root.names, before.root.values, strict=True))
     for path, value in zip(after.root.names, after.root.values, strict=True):
         mine = earlier.get(path, MISSING)

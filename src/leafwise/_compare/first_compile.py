@@ -1,8 +1,8 @@
-"""What the operations of a program are from: an unrolled loop, constants, or a few lines.
+"""Where the operations of a program come from: an unrolled loop, constants, or a few lines.
 
-The number of runs of a loop is how often most primitives in its body are there, each at one piece
-of code: exact, as JAX traces the body once for each run. It is one more, if that holds of two: the
-first run may lack derivatives.
+JAX traces the body of an unrolled loop once for each run, so the number of runs is how often most
+primitives in the body occur, each counted at one piece of code. If at least two occur once more,
+it is one more, as the first run may lack derivatives.
 """
 
 import math
@@ -22,16 +22,17 @@ from leafwise._objects.loops import Loop, loops_around
 _LEAST_SHARE: Final = 0.5
 _LEAST_RUNS: Final = 8
 LARGE_BYTES: Final = 1 << 20
-"""Constants of so many bytes are named."""
+"""Constants of at least this many bytes are reported."""
 
 _ALIKE: Final = 0.8
-"""The share of runs with results of one type, and of statements with them, in a loop that scans."""
+"""In a loop that can be scanned, the least share of runs with results of one type, and of
+statements with such runs."""
 
 _MOST_LINES: Final = 3
 
 
 def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None:
-    """Return what XLA gets of a function, lowered at a line; None where JAX does not show it."""
+    """Return the program that XLA gets for a function lowered at a line, or None if not shown."""
     module = module_of(lowered)
     if module is None or not shows_lines():
         return None
@@ -39,7 +40,7 @@ def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None
 
 
 def describe_operations(operations: Operations) -> FirstCompile:
-    """Return what there is to say of the operations of a program."""
+    """Return the number of operations of a program, and where most of them come from."""
     origins = [*_constants(operations), *_loops(operations)] or list(_lines(operations))
     return FirstCompile(operations.total, origins)
 
@@ -51,7 +52,7 @@ def _constants(operations: Operations) -> Iterator[Origin]:
 
 
 def _lines(operations: Operations) -> Iterator[Origin]:
-    """Yield the lines of the user's that most operations are from."""
+    """Yield the lines of user code that most operations come from."""
     lines = Counter[Site]()
     for statement, number in operations.counts.items():
         inside = statement.frames[: operations.depth(statement.frames)]
@@ -62,39 +63,39 @@ def _lines(operations: Operations) -> Iterator[Origin]:
 
 
 class _LoopOperations:
-    """The operations in a loop: those in no other loop inside it by the frames around the loop."""
+    """The operations in a loop; those not in an inner loop are in `own`, by the outer frames."""
 
     def __init__(self) -> None:
-        self.around: list[Loop] = []  # of the statement with most of them, the innermost first
+        self.around: list[Loop] = []  # around its most frequent statement, innermost first
         self.most = self.total = 0
         self.own: dict[Frames, dict[Statement, int]] = {}
 
     @property
     def largest(self) -> Frames:
-        """The frames around the loop; of a function with several callers those with most."""
+        """The frames around the loop; with several callers, those with most operations."""
         return max(self.own, key=lambda frames: sum(self.own[frames].values()))
 
     @property
     def runs(self) -> int:
-        """How often the body was traced, over all runs of the loops around it."""
+        """How often the body was traced, over all runs of the enclosing loops."""
         return _runs(self.own[self.largest]) if self.own else 0
 
 
 def _loops(operations: Operations) -> Iterator[Origin]:
-    """Yield the loop that multiplies most, of those that at least half of the operations are from.
+    """Yield the loop that multiplies operations most, if at least half of them come from it.
 
-    A loop multiplies by its own runs, not by those of the loops around it: of a short loop in a
-    long one it is the long one.
+    A loop multiplies by its own runs, not by those of enclosing loops: if a short loop is inside
+    a long one, the long one is yielded.
     """
     least = operations.total * _LEAST_SHARE
     often = [number for number in operations.counts.values() if number >= _LEAST_RUNS]
     if sum(often) < least:
-        return  # no file is read
+        return  # without reading any file
     loops = _operations_by_loop(operations)
     factors: dict[Loop, float] = {}
     for candidate, inside in loops.items():
         if inside.own and inside.total >= least:
-            # By the runs of the next loop around it that has operations of its own.
+            # Divide by the runs of the nearest enclosing loop that has operations of its own.
             around = (loops[outer].runs for outer in inside.around)
             factors[candidate] = inside.runs / next(filter(None, around), 1)
     loop = max(factors, key=lambda loop: factors[loop], default=None)
@@ -110,7 +111,7 @@ def _loops(operations: Operations) -> Iterator[Origin]:
     is_alike = sum(are_alike) >= _ALIKE * len(are_alike)
     own = Site(loop.file, loop.line, "")
     user = own if is_users_file(loop.file) else _users_site(inside.largest)
-    if user is None:  # a package of its own accord
+    if user is None:  # no user code is involved
         return
     yield Origin(
         loop.kind if loop.is_call else "loop",
@@ -129,7 +130,7 @@ def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
     for statement, number in operations.counts.items():
         frames = statement.frames
         around = list(_loops_of(frames[: operations.depth(frames)]))
-        chain = list(dict.fromkeys(loop for _, loop in around))  # of a recursion, each once
+        chain = list(dict.fromkeys(loop for _, loop in around))  # without repeats by recursion
         for depth, loop in enumerate(chain, 1):
             inside = loops.setdefault(loop, _LoopOperations())
             if number > inside.most:
@@ -141,14 +142,14 @@ def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
 
 
 def _loops_of(frames: Frames) -> Iterator[tuple[int, Loop]]:
-    """Yield the loops around an operation, the innermost first, with the depth of their frame."""
+    """Yield the loops around an operation, innermost first, with the depth of their frames."""
     for depth, frame in enumerate(frames):
         for loop in loops_around(*frame, calls=depth > 0):
             yield depth, loop
 
 
 def _runs(counts: Mapping[Statement, int]) -> int:
-    primitives: dict[tuple[Frames, str], int] = {}  # which may be several operations each time
+    primitives: dict[tuple[Frames, str], int] = {}  # each may lower to several operations
     for (frames, label), number in counts.items():
         if label:
             key = frames, label.rpartition(" ")[0]
@@ -161,7 +162,7 @@ def _runs(counts: Mapping[Statement, int]) -> int:
 
 
 def _library(inside: _LoopOperations) -> str:
-    """Return the library whose layers a loop calls, if that has a loop of its own for them."""
+    """Return the library whose layers a loop calls, if it has its own loop for layers, or ""."""
     folders = {
         part
         for one in inside.own[inside.largest]

@@ -1,7 +1,7 @@
-"""What each difference is, and what to do about it: the one place where fixes are worded.
+"""The wording of each difference and its fix, all in one place.
 
-A `Cause` is a fix, a note, or a function that makes both from the facts of a reason, in the user's
-own names and values. Code in a fix runs as it stands, and keeps what the calls return.
+A `Cause` is a fix, a note, or a function that words both from the facts of a reason, in the user's
+own names and values. Code in a fix runs as it stands, and does not change what the calls return.
 """
 
 import contextlib
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 
 def fix(text: str, act: Act | None = None) -> Advice:
-    """Return advice for values that say what differs."""
+    """Return advice for a difference that the values themselves show."""
     return Advice("", Fix(text, act))
 
 
 class StaticFacts(NamedTuple):
-    """What words a static: how its field compares functions, and where in it they differ.
+    """The facts that word a static: how its field compares functions, and where in it they differ.
 
-    Of a static leaf, which `equinox.filter_jit` makes, also the class of the object that holds it,
-    and how many leaves that has; of a static argument, the names in the code of its function, and
-    the line that makes it.
+    For a static leaf under `equinox.filter_jit`, also the class of the object that holds it, and
+    how many leaves the object has; for a static argument, the names in the code of its function,
+    and the line that makes it.
     """
 
     by: str | None
@@ -56,16 +56,16 @@ class StaticFacts(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What words a dtype: a leaf in one of two calls, and the number that it is, if known."""
+    """The facts that word a dtype: a leaf in one of two calls, and its Python number, if known."""
 
     leaf: "Leaf"
     number: object
     is_earlier: bool
 
     def converted(self, dtype: Any, name: str) -> Fix:
-        """Return how this call makes a strongly typed array, from the number or the name."""
+        """Return the fix that passes a strongly typed array, from the number or the name."""
         kind = "bool_" if str(dtype) == "bool" else str(dtype)
-        getattr(jnp, kind)  # raises where there is none
+        getattr(jnp, kind)  # raises if JAX does not have it
         if self.leaf.shape:
             return self.wrapped(f".astype(jnp.{kind})", name, f"`{{}}.astype(jnp.{kind})`")
         text = repr(self.number)
@@ -73,7 +73,7 @@ class Side(NamedTuple):
         return self.wrapped(f"jnp.{kind}", text if is_code else name)
 
     def wrapped(self, function: str, argument: str, words: str = "") -> Fix:
-        """Return the fix that wraps the argument in a function in this call."""
+        """Return the fix that wraps the argument of this side's call in a function."""
         code = (function, "") if self.is_earlier else ("", function)
         words = words or f"`{function}({{}})`"
         call = "the earlier call" if self.is_earlier else "this call"
@@ -94,19 +94,20 @@ def _failing_comparison(reason: Reason) -> Advice:
     value = reason.after
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         dynamic = Fix("make it dynamic, or a `lw.StaticArray`", Act.MAKE_DYNAMIC)
-        return Advice("arrays that are compared", dynamic)
+        return Advice("comparing arrays raises", dynamic)
     correct = f"correct `{type(value).__qualname__}.__eq__`, or make it dynamic"
     return Advice("comparing it raises", Fix(correct, Act.MAKE_DYNAMIC))
 
 
 def _argument(reason: Reason) -> Advice:
     once_or_never = Fix("always pass it, or never: a default and an argument are two programs")
+    same_number = "always pass the same number of arguments: each number compiles its own program"
     if reason.path.endswith("]") and not reason.path.startswith(("args[", "kwargs[")):
-        return fix("pass one number of arguments: each has a program")  # one of `*args`
+        return fix(same_number)  # one of `*args`
     if reason.before is MISSING:
-        return Advice("not given before", once_or_never)
+        return Advice("not passed before", once_or_never)
     if reason.after is MISSING:
-        return Advice("given before, and not now", once_or_never)
+        return Advice("passed before, but not now", once_or_never)
     return Advice(f"{reason.before} before, {reason.after} now")
 
 
@@ -115,8 +116,9 @@ def _structure(reason: Reason) -> Advice:
     for one, other, words in ((before, after, "None became {}"), (after, before, "{} became None")):
         if one == "None":
             what = "an array" if other.endswith(")") else other
-            return Advice(words.format(what), Fix("keep an array there: None is structure"))
-    return fix("keep one structure: the types of all nodes are part of the key")
+            always = "always pass an array there: None is part of the structure"
+            return Advice(words.format(what), Fix(always))
+    return fix("use the same structure each time: the types of all nodes are part of the key")
 
 
 def _shape(reason: Reason) -> Advice:
@@ -135,12 +137,12 @@ def _aux_data(reason: Reason) -> Advice:
 
 
 def _dtype(reason: Reason) -> Advice:
-    """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
+    """Word the fix for two dtypes: convert to the one that holds both, never to a narrower one."""
     earlier, later = sides = _sides_of(reason)
     name = _name_in_code(reason.path)
     try:
         dtype = _common_dtype(earlier.leaf, later.leaf)
-        # `step(1)`, then `step(1.0)`; JAX makes Python scalars with a dtype outside `jit`.
+        # `step(1)`, then `step(1.0)`; outside `jit`, JAX gives Python scalars a dtype.
         if all(isinstance(side.leaf.stored, type) for side in sides):
             narrow, wide = (earlier, later) if dtype == later.leaf.dtype else (later, earlier)
             kind = wide.leaf.stored
@@ -149,8 +151,8 @@ def _dtype(reason: Reason) -> Advice:
             return Advice("", narrow.wrapped(kind.__name__, repr(kind(narrow.number)), "`{}`"))
         others = [side for side in sides if side.leaf.dtype != dtype or side.leaf.weak_type]
         fixes = [side.converted(dtype, name) for side in others]
-    except (AttributeError, TypeError, ValueError):  # of keys
-        return fix("keep one dtype: each has a program")
+    except (AttributeError, TypeError, ValueError):  # PRNG keys
+        return fix("use one dtype: each one compiles its own program")
     words, _, code, names = zip(*fixes, strict=True)
     functions = tuple(map("".join, zip(*code, strict=True)))
     return Advice("", Fix(" and ".join(words), Act.CONVERT, functions, sum(names, ())))
@@ -163,7 +165,7 @@ def _sides_of(reason: Reason) -> tuple[Side, Side]:
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
-    """Return the dtype that both calls can have; a weak one gives way."""
+    """Return the dtype that both calls can use; a weak type yields to the other."""
     weak, other = (before, after) if before.weak_type else (after, before)
     kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
     mine, its = ([jnp.issubdtype(leaf.dtype, kind) for kind in kinds] for leaf in (weak, other))
@@ -173,7 +175,7 @@ def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
 
 
 def _name_in_code(path: str) -> str:
-    """Return the name of an argument, or the way into it: ``x`` where no name is known."""
+    """Return the name of an argument, or the path into it, with ``x`` for an unknown name."""
     path = re.sub(r"^kwargs\['(\w+)'\]", r"\1", path)
     path = re.sub(r"^(args|kwargs)\[[^]]*\]", "x", path)
     return "x" if "[<" in path else path or "x"  # JAX numbers the children of some classes
@@ -186,12 +188,12 @@ def _weak_type(reason: Reason) -> Advice:
 
 def _config(reason: Reason) -> Advice:
     name = reason.path.removeprefix("config.")
-    return fix(_CONFIG_FIXES.get(name, f"make all calls under one setting of `{name}`"))
+    return fix(_CONFIG_FIXES.get(name, f"use the same setting of `{name}` for all calls"))
 
 
 _CONFIG_FIXES: Final = {
     "jax_enable_x64": "set `jax_enable_x64` once, at the start",
-    "mesh": "make all calls under one `jax.set_mesh`",
+    "mesh": "make all calls under the same `jax.set_mesh`",
     "eager_constant_folding": "make all calls under `jax.ensure_compile_time_eval`, or none",
 }
 
@@ -202,11 +204,11 @@ def _unsound(reason: Reason) -> Advice:
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change += f" ({names[1]}, {names[0]})"
-    return Advice(f"shared, but unsound: {change}; the first one's program answers")
+    return Advice(f"shared, but unsound: {change}; the first one's program runs")
 
 
 def _static(reason: Reason) -> Advice:
-    """Word a static, by its `StaticFacts`."""
+    """Word a static from its `StaticFacts`."""
     if not reason.details.path and (reason.before is MISSING or reason.after is MISSING):
         return Advice("only one of the two calls has this static")
     advice, path = _differing(reason, reason.details, reason.path)
@@ -214,17 +216,17 @@ def _static(reason: Reason) -> Advice:
     if not path:
         return advice
     change = advice.change
-    if not change and "..." in describe(reason.before):  # else the two texts may be one
+    if not change and "..." in describe(reason.before):  # shortened, the texts may be the same
         _, one, other = first_difference(reason.before, reason.after)
         change = f"`{_short(one)}` -> `{_short(other)}`"
     return advice._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
 
 
 def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, str]:
-    """Word the first parts of two statics that differ, by their name; return the way to them."""
+    """Word the first parts of two statics that differ, by their name; return their path, too."""
     before, after, by, path = reason.before, reason.after, facts.by, facts.path
     one, other = before, after
-    # By content these are the first parts; of a partial that is recreated the arguments count.
+    # By content, these are the first parts already; for a recreated partial, its arguments count.
     if by != "content" and not are_recreated(before, after):
         path, one, other = first_difference(before, after)
     are_functions = is_function(one) and is_function(other)
@@ -242,14 +244,14 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
     else:
         return _changed_value(one, other, reason, facts, name and name + path), path
-    if by == "identity" and not changes:  # one with the same content is equal where that counts
+    if by == "identity" and not changes:  # with the same content, it is equal by content
         words = f'{advice.fix.words}, or declare the field `lw.static_field(compare_by="content")`'
         advice = advice._replace(fix=advice.fix._replace(words=words))
     return advice, path
 
 
 def _changed_value(one: Any, other: Any, reason: Reason, facts: StaticFacts, name: str) -> Advice:
-    """Word two values that are no functions of one definition, by their name."""
+    """Word two values that are not functions of the same definition, by their name."""
     # `Sampler(0.5)` in each call
     if compares_by_identity(type(other)) and type(one) is type(other) and not is_a(other, Enum):
         changes = changed_parts(one, other, name, facts.reads)
@@ -257,7 +259,7 @@ def _changed_value(one: Any, other: Any, reason: Reason, facts: StaticFacts, nam
     # `step(0.5)`, then `step(0.25)`, under `equinox.filter_jit`
     if facts.cls is not object and is_a(other, float) and not math.isnan(other):
         name, model = _name_in_code(reason.path), _trained(reason.path)
-        # One that calls return must not become weakly typed.
+        # A number that the calls return must not become weakly typed.
         function = f"jnp.{jnp.result_type(float)}" if model else "jnp.asarray"
         words = f"`{function}({{}})`: a Python number is static there{_NOT_TRAINED * len(model)}"
         act, code = (None, ()) if model else (Act.CONVERT, (function, function))
@@ -266,7 +268,7 @@ def _changed_value(one: Any, other: Any, reason: Reason, facts: StaticFacts, nam
 
 
 def _trained(path: str) -> tuple[str, ...]:
-    """Return the argument of which a number is a part, and may be trained as soon as it can be."""
+    """Return the argument that a number is part of, as it is then trained with the argument."""
     is_part = re.fullmatch(r"\w+|(args|kwargs)\[[^]]*\]", path) is None
     return (re.sub(r"\W.*", "", _name_in_code(path)),) if is_part else ()
 
@@ -275,7 +277,7 @@ _NOT_TRAINED: Final = "; if `{}` is trained, under `jax.lax.stop_gradient` where
 
 
 def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any, str]:
-    """Return what is recreated with the functions at a path, an optimizer, and the way to it."""
+    """Return the object, such as an optimizer, recreated with its function, and its path."""
     way, _, name = path.rpartition(".")
     if name.isidentifier() and are_recreated(one, other):
         holder = part_at(value, way)
@@ -285,7 +287,7 @@ def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any,
 
 
 def _with_names(value: Any, path: str) -> str:
-    """Return a path into pairs of names and values, as flax.nnx keeps attributes, by the name."""
+    """Return a path with a name instead of an index into pairs of names and values (flax.nnx)."""
     found = re.match(r"\[(\d+)\]\[1\]", path)
     if found is not None:
         pair = value[int(found[1])]
@@ -300,7 +302,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
-        return Advice(change, Fix("pass values of one type"))
+        return Advice(change, Fix("pass values of the same type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
         model = model if is_a(other, float) else ()
         words = "pass the same value each time, or make it dynamic, unless it sets a shape"
@@ -310,7 +312,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
 
 
 def _shared_data(one: Any, other: Any) -> str:
-    """Name what two functions read in one place, and what may have changed between: two at most."""
+    """Return the names of up to two variables that both functions share, and that may change."""
     with contextlib.suppress(Exception):  # wrappers of each other, or an empty cell
         one, other = inspect.unwrap(one), inspect.unwrap(other)
         code, names = other.__code__, other.__globals__
@@ -328,7 +330,7 @@ def _shared_data(one: Any, other: Any) -> str:
 
 
 def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = "") -> Advice:
-    """Word an object whose functions are recreated with it, and what it captures that differs."""
+    """Word an object that is recreated with its functions, and the captured values that differ."""
     change = f"a new {name} each call" + (f", made at {made}" if made else "")
     if not changes:
         return Advice(change, Fix("create it once"))
@@ -337,13 +339,14 @@ def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = ""
 
 
 def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: str) -> Advice:
-    """Word an object that compares by identity, and what differs in it."""
+    """Word a recreated object that compares by identity, and the values in it that differ."""
     name = type(other).__qualname__
     advice = recreated_object(name, changes, made)
-    if is_installed_module(module_of(type(other))):  # which the user cannot change
+    if is_installed_module(module_of(type(other))):  # a class that the user cannot change
         if any("._" not in change.name for change in changes):
-            return advice._replace(fix=Fix("keep one, or a few: each has a program"))
-        words = f"make it once, and pass the same one: {name} compares by identity"
+            few = "pass the same one each time, or a few: each one compiles its own program"
+            return advice._replace(fix=Fix(few))
+        words = f"create it once and pass the same one: {name} compares by identity"
         return recreated_object(name, (), made)._replace(fix=Fix(words))
     if changes:
         return advice
@@ -353,20 +356,20 @@ def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: 
             how = "compares by identity" if compares_by_identity(type(its)) else "differs"
             how = "has no hash" if is_same is None else how
             why.append(f"`{step.lstrip('.')}` {how}")
-    words = f"keep one object, or make {name} a frozen dataclass: it compares by identity"
+    words = f"reuse one object, or make {name} a frozen dataclass: it compares by identity"
     if why:
-        words = f"keep one object: a frozen dataclass would not help, as {' and '.join(why)}"
+        words = f"reuse one object: a frozen dataclass would not help, as {' and '.join(why)}"
     elif "__init__" in vars(type(other)) and not has_generated_init(type(other)):
-        words += " (fields take the place of its `__init__`)"
+        words += " (with fields instead of its `__init__`)"
     return advice._replace(fix=Fix(words))
 
 
 def recreated_function(other: Any, changes: "Sequence[Change]" = (), shared: str = "") -> Advice:
-    """Word a function that is recreated, and what it captures or reads that differs."""
+    """Word a function that is recreated, and the values that it captures or reads that differ."""
     if is_a(other, types.MethodType | BoundMethod):
-        how, change = "keep one object, or pass that and call its method", ""
+        how, change = "reuse one object, or pass the object and call its method", ""
         if changes:
-            how, change = f"{_passed(changes)}, and keep one object", _with_another(changes)
+            how, change = f"{_passed(changes)}, and reuse one object", _with_another(changes)
         return Advice(f"a method of another object{change}", Fix(how))
     name = getattr(other, "__qualname__", "")
     kind = "partial" if is_a(other, functools.partial) else "function"
@@ -374,8 +377,8 @@ def recreated_function(other: Any, changes: "Sequence[Change]" = (), shared: str
     change = f"a new {kind} each call"
     if changes:
         how = _passed(changes)
-        if any(change.is_function for change in changes):  # which no jitted function takes
-            how = f"create {_named(changes)} once, with what differs in it as an argument"
+        if any(change.is_function for change in changes):  # it cannot be passed to a jitted one
+            how = f"create {_named(changes)} once, pass what differs in it as an argument"
         change += _with_another(changes)
         return Advice(change, Fix(f"{how}, and define the {kind} once"))
     rest = f", and pass {shared} as an argument if that changes" if shared else ""
@@ -384,20 +387,20 @@ def recreated_function(other: Any, changes: "Sequence[Change]" = (), shared: str
 
 
 def _wrapped_again(one: Any, other: Any, made: str) -> Advice | None:
-    """Word a function that is wrapped at each call, though it is defined once."""
+    """Word a function that is defined once, but wrapped again in each call, or return None."""
     inner, name = inspect.unwrap(other), read(other, "__qualname__", "")
     if inner is other or jax_equal(inspect.unwrap(one), inner) is not True:
         return None
     maker = dict(zip(JITTED, ("jax.jit", "lw.jit"), strict=True)).get(type(other))
     wrapped = read(inner, "__name__", "a function")
-    what = f"`{maker}({wrapped})` is made again" if maker else f"a new wrapper of `{wrapped}`"
+    what = f"`{maker}({wrapped})` is recreated" if maker else f"a new wrapper of `{wrapped}`"
     how = once(is_in_module="<locals>" not in name)
     at = f", at {made}" if made else ""
     return Advice(f"{what} each call{at}", Fix(f"make it {how}", Act.DEFINE_ONCE))
 
 
 def fix_through_package(reason: Reason) -> Fix:
-    """Return what a user can do about a difference in a call that a package makes."""
+    """Return the fix for a difference in a call that a package makes, from the user's side."""
     before, after = reason.before, reason.after
     if reason.cause is Cause.SHAPE:
         is_batch = len(before) == len(after) and before[1:] == after[1:]
@@ -422,7 +425,7 @@ def fix_through_package(reason: Reason) -> Fix:
 
 
 def _is_remade_by_user(one: Any, other: Any) -> bool:
-    """Return whether both are functions of one definition of the user's, or of such a class."""
+    """Return whether user code defines both functions, or the class of both objects."""
     if not is_function(other):
         return type(one) is type(other) and not is_installed_module(module_of(type(other)))
     function = inspect.unwrap(getattr(other, "func", other))
@@ -430,17 +433,17 @@ def _is_remade_by_user(one: Any, other: Any) -> bool:
 
 
 def fix_of_loop(loop: Loop, *, is_alike: bool, library: str, is_inner: bool) -> Fix:
-    """Return what to do about a loop that a trace unrolls; nothing where nothing was measured."""
+    """Return the fix for a loop that a trace unrolls; false if no fix was measured to help."""
     match loop.kind:
         case "unroll":
-            return Fix("leave out `unroll=`, or take a smaller one", Act.ROLL)
+            return Fix("leave out `unroll=`, or use a smaller one", Act.ROLL)
         case "for" | "while" | "reduce" | "functools.reduce" if not is_alike:
-            return Fix("its runs differ in shape: pad them, or `jax.lax.scan` over those alike")
+            return Fix("shapes differ between runs: pad them, or `jax.lax.scan` over equal ones")
         case "for" | "while" if library in LAYER_LOOPS:
             return Fix(f"{LAYER_LOOPS[library]}, as `jax.lax.scan` cannot hold its parameters")
         case "for" if loop.has_parts and not is_inner:
             how = "stacked outside the jitted function"
-            return Fix(f"`jax.lax.scan` over the layers, {how}: it pays from some thirty on")
+            return Fix(f"`jax.lax.scan` over the layers, {how}: it pays off from about 30 on")
         case "for" | "while" | "reduce" | "functools.reduce":
             return Fix("`jax.lax.scan` (or `fori_loop`), which traces and compiles the body once")
         case "comprehension" | "map" if is_alike:
@@ -453,17 +456,17 @@ LAYER_LOOPS: Final = {
     "flax": "`flax.linen.scan`",
     "haiku": "`haiku.scan`, `haiku.dynamic_unroll` or `haiku.layer_stack`",
 }
-"""What the libraries have whose layers are called with parameters behind the scenes."""
+"""The loops of the libraries whose layers get their parameters behind the scenes."""
 
 
 def fix_of_constants(names: "Sequence[str]") -> Fix:
-    """Return what to do about large arrays that a program holds, by the names that it reads."""
+    """Return the fix for large constants in a program, by the names that it reads them from."""
     which = " and ".join(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
     return Fix(f"pass {which} as {'an argument' if len(names) == 1 else 'arguments'}")
 
 
 def once(*, is_in_module: bool) -> str:
-    """Return "once", and where that is: what a module itself repeats stands in a loop."""
+    """Return "once", with the place: code at module level is repeated only by a loop."""
     return "once, before the loop" if is_in_module else "once"
 
 
@@ -472,11 +475,11 @@ def _named(changes: "Sequence[Change]") -> str:
 
 
 def _with_another(changes: "Sequence[Change]") -> str:
-    return f", with another {' and '.join(map(str, changes))}"
+    return f", with a different {' and '.join(map(str, changes))}"
 
 
 def _passed(changes: "Sequence[Change]") -> str:
-    """Return how to pass what differs: "pass `a` and `b` as an argument"."""
+    """Return how to pass the values that differ: "pass `a` and `b` as an argument"."""
     groups: dict[str, list[Change]] = {}
     for change in changes:
         groups.setdefault(change.how, []).append(change)
@@ -489,8 +492,8 @@ def _short(value: Any) -> str:
 
 def _cleared_by_call(reason: Reason) -> Advice:
     where = f" at {reason.details}" if reason.details else ""
-    leave_out = Fix("leave it out where the same is called again")
-    return Advice(f"`jax.clear_caches()`{where} clears what was compiled", leave_out)
+    leave_out = Fix("leave it out if the same functions are called again")
+    return Advice(f"`jax.clear_caches()`{where} clears the compiled programs", leave_out)
 
 
 def _unread(reason: Reason) -> Advice:
@@ -498,56 +501,56 @@ def _unread(reason: Reason) -> Advice:
 
 
 class Cause(Enum):
-    """What makes two calls differ, finer than `ReasonKind`; its value words the fix."""
+    """Why two calls differ, in more detail than `ReasonKind`; its value words the fix."""
 
-    # Leaves and statics that no jitted function takes, or that only JAX can judge.
+    # Leaves and statics that a jitted function rejects, or that only JAX can judge.
     INVALID = fix("pass an array or a number, or mark it static")
     DELETED = fix("use what the call that donated it returned")
     ABSTRACT = fix("call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct")
     NOT_CALLED = Advice("the earlier call cannot have been made with this")
-    OTHER_TYPE = Advice("only JAX knows whether it takes a value of this type")
+    OTHER_TYPE = Advice("only JAX knows whether it accepts a value of this type")
     UNHASHABLE = member(_unhashable)
     FAILING_COMPARISON = member(_failing_comparison)
-    # Which arguments there are.
+    # The arguments that are passed.
     ARGUMENT = member(_argument)
-    MOVED_ARGUMENT = fix("pass it in one way: each has a program")
+    MOVED_ARGUMENT = fix("always pass it the same way: each way compiles its own program")
     # Nodes.
     REDEFINED = fix("recreate the instances from the new class")
     STRUCTURE = member(_structure)
-    ORDER = fix("insert in one order: that of an OrderedDict is part of its structure")
-    LENGTH = fix("stack the elements in one array, or pad: each length is a structure")
-    KEYS = fix("keep one set of keys")
-    CHILDREN = fix("keep one set of children")
+    ORDER = fix("insert in the same order: an OrderedDict's order is part of the structure")
+    LENGTH = fix("stack the elements in one array, or pad: the length is part of the structure")
+    KEYS = fix("use the same keys each time")
+    CHILDREN = fix("use the same children each time")
     # Statics and captures.
     STATIC = member(_static)
     UNSOUND = member(_unsound)
     OWN_EQUALITY = Advice(
-        "equal by its own `==`, though attributes differ: the first one's program answers"
+        "equal by its own `==`, though attributes differ: the first one's program runs"
     )
     AUX_DATA = member(_aux_data)
-    FILTERED = fix("pass one of them: under filter_jit an array is traced, and all else static")
+    FILTERED = fix("always pass the same kind: filter_jit traces arrays, and all else is static")
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
     # Leaves.
     SHAPE = member(_shape)
     BATCH = fix("pad to one size, or a few", Act.PAD)
-    AXES = fix("keep one choice of axes")
+    AXES = fix("use the same axes each time")
     RESIZED = fix("preallocate, or pad to one size, and `jax.jit` the function around it", Act.PAD)
     DTYPE = member(_dtype)
     RAW_KEY = fix(
-        "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"
+        "create keys the same way: `jax.random.key` in every call, or `PRNGKey` in every call"
     )
     WEAK_TYPE = member(_weak_type)
-    OTHER_RESULTS = fix("choose one in every call: what the calls return differs, too")
-    VARYING = fix("let it vary along the same axes in every call, by `jax.lax.pcast`")
+    OTHER_RESULTS = fix("use the same type in every call: the calls return different types, too")
+    VARYING = fix("make it vary along the same axes in every call, with `jax.lax.pcast`")
     SHARDING = fix(
-        "keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`"
+        "use one sharding: move both to it by `lw.shard` or `jax.device_put`, or set `in_shardings`"
     )
-    COMMITTED = fix("commit it in every call, by `jax.device_put`, or in none")
+    COMMITTED = fix("commit it in every call, with `jax.device_put`, or in none")
     DEVICES = fix("put all arguments on the same devices with `jax.device_put`")
     TRACED = Advice("only traced so far, inside another function: compiled once on its own")
     SLOWER_CALL = fix("none needed: one slower call, the program is shared")
     DATA_MOVES = fix("none needed: one slower call, the data moves")
-    # What is not among the arguments.
+    # Not in the arguments.
     CONFIG = member(_config)
     JIT_IS_OFF = Advice("jit is off (`jax_disable_jit`): the function runs as plain Python")
     NO_DIFFERENCE = Advice(
@@ -557,7 +560,7 @@ class Cause(Enum):
     AHEAD_OF_TIME = Advice("lowered ahead of time; if it is compiled already, nothing is done")
     SHARDED = Advice(
         "the function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
-        "argument, compiles again, or refuses it"
+        "argument, recompiles, or refuses it"
     )
     UNKNOWN_ENTRY = Advice(
         "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
@@ -575,11 +578,11 @@ class Cause(Enum):
             return wording
         try:
             return wording(reason)
-        except Exception:  # noqa: BLE001  # code of the values' own classes; a text must come out
+        except Exception:  # noqa: BLE001  # code of the values' own classes; text is still needed
             return Advice("values whose own code raised")
 
     def values(self, reason: Reason) -> tuple[str, str] | None:
-        """Return the values of a static as text, where both texts would be one."""
+        """Return both values of a static as text if their usual texts would be the same."""
         if self is not Cause.STATIC:
             return None
         with contextlib.suppress(Exception):  # code of the values' own classes
@@ -593,7 +596,7 @@ class Cause(Enum):
         return None
 
     def merge(self, reasons: list[Reason]) -> list[Reason]:
-        """Return the reasons of one object, as one where all its functions are recreated."""
+        """Return the reasons of one object, merged into one if all its functions are recreated."""
         first, pairs = reasons[0], [(reason.before, reason.after) for reason in reasons]
         if self is not Cause.STATIC or not 1 < len(reasons) == first.details.leaves:
             return reasons

@@ -1,4 +1,4 @@
-"""Why JAX refused a call: its errors, with the reasons added as a note."""
+"""Why JAX refused a call: notes with the reasons, added to its errors."""
 
 import ast
 import contextlib
@@ -75,11 +75,11 @@ SECTIONS: Final = {
     ),
     "unhashable-type-dynamicjaxprtracer": "TypeError: .*unhashable type: 'DynamicJaxprTracer'",
 }
-"""The sections of the page on what JAX says, each with how class and text of its errors read."""
+"""The sections of the page on JAX's errors, each with a pattern for the class and the message."""
 
 
 def section_for(error: BaseException) -> str:
-    """Return the address of what the documentation says of an error of JAX; else nothing."""
+    """Return the URL of the documentation on a JAX error, or an empty string."""
     text = f"{type(error).__name__}: {error}"
     for section, pattern in SECTIONS.items():
         if re.search(pattern, text, re.DOTALL):
@@ -88,12 +88,12 @@ def section_for(error: BaseException) -> str:
 
 
 class Explaining(Block):
-    """A block whose exceptions say by path which parts of two trees differ."""
+    """A block that adds to exceptions, by path, which parts of two trees differ."""
 
     _code = "debug.explain_errors()"
 
     def __enter__(self) -> None:
-        """Keep what JAX knows when it raises."""
+        """Make JAX keep the frames that its errors come from."""
         keep_frames()
 
     def __exit__(
@@ -107,7 +107,7 @@ class Explaining(Block):
         if not isinstance(error, Exception):
             return
         lines: list[str] = []
-        # Whatever goes wrong here, the user's exception is the one to see.
+        # Whatever goes wrong here, the user must see the original exception.
         with contextlib.suppress(Exception):
             lines = _refused_in(error) or _uses_in(error, None)
         with contextlib.suppress(Exception):
@@ -120,13 +120,13 @@ def add_uses(
     error: Exception, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Add a note to an error of a call, if a dynamic value was used as a static one."""
-    # Whatever goes wrong here, the user's exception is the one to see.
+    # Whatever goes wrong here, the user must see the original exception.
     with contextlib.suppress(Exception):
         _add_note(error, _uses_in(error, _named_arguments(fun, args, kwargs)))
 
 
 class _Explained(str):
-    """A note of ours on an error."""
+    """A note that leafwise added to an error."""
 
     __slots__ = ()
 
@@ -138,7 +138,7 @@ def _add_note(error: Exception, lines: list[str]) -> None:
 
 
 def _refused_in(error: Exception) -> list[str]:
-    """Return which parts differ of the trees that JAX compared; nothing if that is not known."""
+    """Return lines on how the trees that JAX compared differ; none if the trees are not known."""
     pair = refusal_in(error)
     if pair is None:
         return []
@@ -152,7 +152,7 @@ def _refused_in(error: Exception) -> list[str]:
 
 
 def _is_refused(reason: Reason, pair: Refusal) -> bool:
-    """Whether JAX refuses trees for a difference: not for a weak type, which it promotes."""
+    """Return whether JAX rejects trees for a difference; it promotes a weak type."""
     is_zero = pair.none_is_zero and format_value(reason.after) == "None"
     is_weak = reason.kind is ReasonKind.WEAK_TYPE
     return not (reason.outcome is Outcome.REUSE or is_weak or is_zero)
@@ -163,7 +163,7 @@ def _fixes_for(reasons: list[Reason]) -> Iterator[str]:
         if reason.kind is ReasonKind.STRUCTURE and "None" in (reason.before, reason.after):
             yield str(reason._replace(cause=Cause.STRUCTURE).fix)
     if any(reason.kind is ReasonKind.STATIC for reason in reasons):
-        yield "a static has one value while JAX traces: keep it, or make the field dynamic"
+        yield "a static cannot change during a trace: keep its value, or make the field dynamic"
 
 
 _TRACED: Final = re.compile(
@@ -174,7 +174,7 @@ _STEP: Final = re.compile(r"(?:^|\.)(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]:
-    """Return a line for each dynamic value that JAX needed to know while it traced."""
+    """Return a line for each dynamic value that JAX needed to know during tracing."""
     text = str(error)
     calls = list(_arguments(frames_of(error))) if given is None else [given]
     if found := _NOT_DATA.search(text):
@@ -199,7 +199,7 @@ CONSTRUCTORS: Final = frozenset(
 
 
 def _constructed(error: BaseException, paths: list[str]) -> str:
-    """Return what to do where a constructor reads a value; empty if none does."""
+    """Return a line with the fix if a constructor reads a traced value, or an empty string."""
     own = itertools.dropwhile(_is_of_jit, frames_of(error))
     frames = list(itertools.takewhile(lambda frame: not _is_of_jit(frame), own))
     places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in CONSTRUCTORS]
@@ -212,14 +212,14 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     reads = f"`{name}.{code.co_name}` reads {' and '.join(map('`{}`'.format, paths))}"
     above = frames[places[-1] + 1 :]
     root = re.split(r"\W", paths[0])[0]
-    # The traced function, which has the argument, is not above.
+    # The traced function, which has the argument, is not among the frames above.
     if root != paths[0] and not any(root in frame.f_locals for frame in above):
         fix = f"construct it with `object.__new__({name})` there"
         if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
             fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
         return f"{reads} when JAX unflattens: {fix}"
     if not isinstance(error, jax.errors.TracerBoolConversionError):
-        return ""  # of a shape, say
+        return ""  # a shape, say
     fields = {f"self.{name}": value for name, value in getattr(instance, "__dict__", {}).items()}
     traced = (name for name, value in (fields | values).items() if is_a(value, Tracer))
     return (
@@ -229,21 +229,22 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
 
 
 def _is_of_jit(frame: types.FrameType) -> bool:
-    """Return whether a frame is one of those between a function and the call that traces it."""
+    """Return whether a frame is between a function and the call that traces it."""
     return str(frame.f_globals.get("__name__")).startswith(("jax._src.", "leafwise._jit."))
 
 
 def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
-    """Return what to do about an argument that is not an array: mostly a function."""
+    """Return a line with the fix for an argument that is not an array, usually a function."""
     holder, name, value = _find(path, scopes)
     function, inner = is_function(value), ""
     while path != inner and holder is not None and is_installed_module(type(holder).__module__):
-        # Of a value of a package, such as an optimizer, the field of the user's class.
+        # For a value from a package, such as an optimizer, find the field of the user's class.
         inner, path = path, re.sub(r"(\.\w+|\[[^]]*\])$", "", path)
         holder, name, value = _find(path, scopes)
     cls, is_holder = type(value), bool(inner) and function
-    what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
-    is_what = "holds functions" if is_holder else f"is dynamic, and {what}"
+    what = f"a {cls.__qualname__}" if value is not None else "not an array"
+    what = "a function" if function else what
+    is_what = "holds functions" if is_holder else f"is dynamic, but {what}"
     if (
         not (function or issubclass(cls, Enum))
         and cls.__module__ != "builtins"
@@ -265,18 +266,18 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which two arrays of a call are one."""
+    """Yield a line for each two arguments of a call that share a buffer."""
     paths: dict[int, list[str]] = {}
     for path, array in _arrays(values):
         paths.setdefault(array.unsafe_buffer_pointer(), []).append(path)
     for first, *others in paths.values():
         for other in others:
             fix = f"donate `jnp.copy({other})`"
-            yield f"`{first}` and `{other}` are one buffer, donated twice: {fix}"
+            yield f"`{first}` and `{other}` are the same buffer, donated twice: {fix}"
 
 
 def _donated_before(error: BaseException) -> list[str]:
-    """Return which variable holds the array that JAX could not read, and where it was donated."""
+    """Return a line on the variable with the array that JAX could not read, and its donation."""
     frames = frames_of(error)
     array = frames[0].f_locals.get("self")
     for frame in itertools.filterfalse(_is_of_jit, frames):
@@ -300,7 +301,7 @@ def _donated_before(error: BaseException) -> list[str]:
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays in trees, each with the path to it."""
+    """Yield the arrays in trees, each with its path."""
     for name, value in values.items():
         for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
             if isinstance(leaf, jax.Array) and not is_a(leaf, Tracer):
@@ -308,7 +309,7 @@ def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _donating_line(frame: types.FrameType, name: str) -> str:
-    """Return the line of the call that donates a variable, unless there are several."""
+    """Return ``at file:line`` for the call that donates a variable, if it is the only one."""
     code, scope = frame.f_code, frame.f_globals | frame.f_locals
     own = {line for *_, line in code.co_lines()}
     lines = {
@@ -322,7 +323,7 @@ def _donating_line(frame: types.FrameType, name: str) -> str:
 
 
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of the call by the names of the parameters, from JAX's frames."""
+    """Yield the arguments of calls by parameter name, from JAX's frames."""
     for frame in frames:
         found = frame.f_locals
         fun, args, kwargs = (found.get(name) for name in ("fun", "args", "kwargs"))
@@ -333,7 +334,7 @@ def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
 def _named_arguments(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call by the names of the parameters."""
+    """Return the arguments of a call by parameter name."""
     values = {f"args[{place}]": each for place, each in enumerate(args)}
     values |= {f"kwargs[{key!r}]": each for key, each in kwargs.items()}
     labels = labels_of(fun, args, kwargs)
@@ -351,7 +352,7 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
         if numpy:
             return f"`{shown}` is traced, so NumPy cannot read it: call `jax.numpy` instead"
         fix = "`jnp.where` and `jax.lax.cond` decide when the program runs"
-        return f"`{shown}` is an array, whose values are not known while JAX traces: {fix}"
+        return f"`{shown}` is an array, whose values are not known during tracing: {fix}"
     if holder is not None:
         return f"`{shown}` is dynamic: make it {as_static(cls, name)}"
     if name.isidentifier():
@@ -373,7 +374,7 @@ def _find(path: str, scopes: Sequence[Any], wanted: Any = object) -> tuple[Any, 
     steps = [found.groups() for found in _STEP.finditer(path)]
     field = steps[-1][0] if len(steps) > 1 else None
     for scope in scopes:
-        with contextlib.suppress(Exception):  # code of the user's, or the scope has no such name
+        with contextlib.suppress(Exception):  # user code, or a name that the scope lacks
             (root, *_), *rest = steps
             holder, value = None, scope[root]
             for attribute, place, key in rest:
@@ -393,7 +394,7 @@ def _fields(cls: type) -> dict[str, Any]:
 
 
 def as_static(cls: Any, name: str, *, ours: bool = False, by_content: bool = False) -> str:
-    """Return how a field of a class is declared static, in the words of its library or in ours."""
+    """Return how to declare a field static, in the terms of its class's library or in `ours`."""
     if by_content and is_decorated(cls):
         code = declaration(_fields(cls)[name], _fields(cls)[name].type, 'compare_by="content"')
         return f"`{code}`"
@@ -426,4 +427,4 @@ _STATIC_CALLS: Final = {
     "equinox": "eqx.field(static=True",
     "flax.struct": "struct.field(pytree_node=False",
 }
-"""How a field is declared static, without the end of the call."""
+"""The call that declares a static field, without its end."""

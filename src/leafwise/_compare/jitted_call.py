@@ -1,4 +1,4 @@
-"""The call that a line of the user's is making: its names, and the code that jits it."""
+"""The call that a line of user code is making: its variables, and code that jits it."""
 
 import ast
 import builtins
@@ -26,7 +26,7 @@ _IN_WORDS: Final = Fix(
 
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
-    """Return how the call that a frame is making is compiled once, with code where possible."""
+    """Return the fix that compiles the call a frame is making once, with code if possible."""
     text, tree = ("", None) if frame is None else _call(frame)
     if is_jit_off() or _needs_values(frame):
         return Fix()
@@ -63,11 +63,11 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
 
 
 _VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})
-"""What takes the value of an array, which a traced one has not; and progress bars."""
+"""Names of functions that need the value of an array, which a tracer lacks; and progress bars."""
 
 
 def _needs_values(user: types.FrameType | None) -> bool:
-    """Return whether a package between JAX and the user takes values, or changes its object."""
+    """Return whether code between JAX and the user reads values, or sets attributes of `self`."""
     frame = inner_frame(inspect.currentframe())
     while frame is not None and frame is not user:
         if _takes_values(frame.f_code):
@@ -86,7 +86,7 @@ def _takes_values(code: types.CodeType) -> bool:
 
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
-    """Return the plain values and the shapes that a call of the user's names, by name."""
+    """Return the plain values, and the shapes, of the variables in a call in user code, by name."""
     if frame is None or (tree := _call(frame)[1]) is None:
         return {}
     scope = _values(frame)
@@ -96,7 +96,7 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
 
 
 def made_at(value: Any, frame: types.FrameType | None) -> str:
-    """Return where the user's variable got a value from a call: ``train.py:71``; empty if none."""
+    """Return the line where a variable got a value from a call: ``train.py:71``, or ""."""
     while (frame := user_frame(frame)) is not None:
         names = {name for name, each in _values(frame).items() if each is value}
         for call, store in pairwise(dis.get_instructions(frame.f_code)):
@@ -115,7 +115,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
-    """Return the source of the call that a frame is making, and its tree; None for no call."""
+    """Return the source of the call that a frame is making, and its AST, None if not a call."""
     position = position_of(frame)
     if position is None:
         return "", None
@@ -134,22 +134,22 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
 
 
 def _values(frame: types.FrameType) -> dict[str, Any]:
-    """Return the variables that a frame sees, without a trace in it."""
+    """Return the variables that a frame sees, without leaving references in the frame."""
     names: Any = frame.f_locals
     found = {**frame.f_globals, **names}
     if isinstance(names, dict) and names is not frame.f_globals and frame.f_code.co_flags & 1:
-        names.clear()  # before 3.13 the frame would keep this copy, and all arrays in it
+        names.clear()  # before 3.13, the frame would keep this copy and all arrays in it
     return found
 
 
 def _names(tree: ast.expr) -> list[str]:
-    """Return the names that an expression reads from around it."""
+    """Return the names that an expression reads from the enclosing scopes."""
     names = free_names(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
     return [each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names]
 
 
 def free_names(node: ast.AST) -> set[str]:
-    """Return the names that a code reads or binds, but for the variables of its functions."""
+    """Return the names that code reads or binds, except the variables of functions in it."""
     names: set[str] = set()
     todo = [symtable.symtable(ast.unparse(node), "<leafwise>", "exec")]
     for table in todo:
@@ -161,7 +161,7 @@ def free_names(node: ast.AST) -> set[str]:
 
 
 def _is_dynamic(value: Any) -> bool:
-    """Return whether a value is of arrays and of numbers with a point, which JAX traces."""
+    """Return whether a value consists of arrays, floats and complex numbers, for JAX to trace."""
     leaves = jax.tree.leaves(value)
     kinds = (float, complex, jax.Array, np.ndarray, np.generic)
     return bool(leaves) and all(isinstance(each, kinds) for each in leaves)

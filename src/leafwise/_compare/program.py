@@ -1,8 +1,8 @@
-"""A lowered program as a list of operations, which two processes or two runs can compare.
+"""A lowered program as a list of operations, for a comparison between processes or runs.
 
-What carries no meaning is left out: locations, addresses, and the names of the module and of its
-private functions, which have counters. Everything else counts: constants by their bits, layouts,
-shardings, donated arguments.
+It leaves out what does not affect the program: locations, addresses, and the names of the module
+and of its private functions, which have counters. Everything else counts: constants by their
+bits, layouts, shardings, donated arguments.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ _LONG: Final = re.compile(r'"[^"\\]{200,}(?:\\.[^"\\]*)*"')
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 
 _WINDOW: Final = 2000
-"""How many operations after the first difference are aligned, which takes the square of it."""
+"""How many operations after the first difference are aligned, in quadratic time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One line of a program, and the innermost line of the user's code that it is from."""
+    """One line of a program, and the innermost line of user code that it comes from."""
 
     text: str
     source: str = ""
@@ -45,7 +45,7 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True)
 class ProgramDifference:
-    """Where two programs differ: an operation of each, None where one has no such."""
+    """A difference between two programs: an operation of each, or None if one lacks it."""
 
     mine: Operation | None
     its: Operation | None
@@ -53,7 +53,7 @@ class ProgramDifference:
 
 @dataclasses.dataclass(frozen=True)
 class LoweredProgram:
-    """A program as JAX hands it to XLA; private functions are ``@f0`` in order of their calls."""
+    """A program as JAX passes it to XLA; private functions are ``@f0``, ... in order of calls."""
 
     name: str
     operations: tuple[Operation, ...]
@@ -62,7 +62,7 @@ class LoweredProgram:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A SHA-256, the same in every process for the same program."""
+        """A SHA-256 digest, the same in every process for the same program."""
         lines = [f"{name}: {text}" for name, text in sorted(self.options.items())]
         lines += [each.text for each in self.operations]
         return _sha("\n".join(lines))
@@ -79,7 +79,7 @@ class LoweredProgram:
         return dataclasses.replace(operation, text=_OURS.sub(name, operation.text))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
+        """Return the record that `from_json` reads."""
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -90,13 +90,13 @@ class LoweredProgram:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        """Return the program of which `to_json` has made this."""
+        """Return the program from a record made by `to_json`."""
         operations = tuple(Operation(text, source) for text, source in saved["operations"])
         return cls(saved["name"], operations, tuple(saved["functions"]), saved["options"])
 
 
 def read_program(compiled: Compile, options: Mapping[str, str] | None = None) -> LoweredProgram:
-    """Return a program that is about to be compiled, with what else the compile depends on."""
+    """Return a program that is about to be compiled, with the options that the compile uses."""
     lines = compiled.lines()
     private = {found[1] for line, _ in lines if (found := _PRIVATE.match(line))}
     numbers: dict[str, str] = {}
@@ -121,7 +121,7 @@ def read_program(compiled: Compile, options: Mapping[str, str] | None = None) ->
 
 
 def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the user's line that each line is from, else JAX's, else that of the next one."""
+    """Return the source line of each line: in user code, else in JAX, else that of the next."""
     sources: list[str] = []
     source = ""
     for line, location in reversed(lines):
@@ -137,7 +137,7 @@ def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
 def first_differences(
     one: LoweredProgram, other: LoweredProgram, limit: int = 3
 ) -> list[ProgramDifference]:
-    """Return the first operations that differ in more than the numbers of their operands."""
+    """Return the first operations that differ in more than their operands' numbers."""
     sides = one.operations, other.operations
     pairs = zip(*sides, strict=False)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0].text == pair[1].text, pairs))
@@ -150,19 +150,19 @@ def first_differences(
     for kind, start, end, its_start, its_end in matcher.get_opcodes():
         if kind != "equal":
             pairs_found += itertools.zip_longest(left[start:end], right[its_start:its_end])
-    if left and right:  # what stands there in both, or what takes other operands
+    if left and right:  # the first pair, even if only its operands differ
         pairs_found[:1] = [(left[0], right[0])]
     pairs_found.sort(key=lambda pair: all(map(_follows, pair)))
     return [ProgramDifference(one.shown(a), other.shown(b)) for a, b in pairs_found[:limit]]
 
 
 def _follows(operation: Operation | None) -> bool:
-    """Return whether an operation only has the types of others."""
+    """Return whether an operation differs only as a consequence of others, or is None."""
     return operation is None or operation.text.lstrip().startswith(("func.func", "return "))
 
 
 def _plain(line: str) -> str:
-    """Return a line without what differs between equal programs, and with long text by digest."""
+    """Return a line without text that differs between equal programs; long strings by digest."""
     if " at 0x" in line:
         line = without_addresses(line)
     if "backend_config" in line:

@@ -31,11 +31,11 @@ class Signature:
     Two signatures are equal if and only if one program serves both calls, on a function that
     uses all its arguments: JAX neither traces nor lowers nor compiles for the second.
 
-    `leafwise.signature` makes one. It keeps static values alive, but not arrays.
+    `leafwise.signature` returns one. It keeps static values alive, but not arrays.
 
     Attributes:
         treedef: The pytree structure of the dynamic arguments ``(args, kwargs)``.
-        config: The options of JAX that are part of the key of a trace, by name.
+        config: The JAX options that are part of the cache key of a trace, by name.
     """
 
     treedef: Any
@@ -44,7 +44,7 @@ class Signature:
     leaf_records: tuple[Leaf, ...]
     labels: Mapping[str, str]
     numbers: Mapping[int, Any]
-    """The Python numbers among the leaves, by place: the first few, for code in a fix."""
+    """The first Python numbers among the leaves, by index, for code in a fix."""
 
     @property
     def leaves(self) -> Mapping[str, Leaf]:
@@ -64,7 +64,7 @@ class Signature:
 
     @property
     def all_statics(self) -> Mapping[str, Any]:
-        """The same, with static leaves, and the aux_data of nodes without named statics."""
+        """The same, plus static leaves and the aux_data of nodes without named statics."""
         found = dict(self.statics)
         for path, node in self._walk():
             if isinstance(node, int):
@@ -79,23 +79,23 @@ class Signature:
 
     @property
     def classes(self) -> Mapping[str, type]:
-        """The classes of the nodes by path; the arguments themselves are not listed."""
+        """The classes of the nodes, by path, without the tuple of the arguments."""
         nodes = [(path, node) for path, node in self._walk() if path and isinstance(node, Node)]
         return {self.show(path): node.cls for path, node in nodes}
 
     @cached_property
     def options(self) -> Mapping[str, Any]:
-        """The options of JAX by name."""
+        """The JAX options by name."""
         return dict(self.config)
 
     def explain(self, earlier: "Signature | Iterable[Signature]") -> "Explanation":
         """Explain what JAX will do for this call after an earlier one, and why.
 
         Args:
-            earlier: The signature of an earlier call of the same function, or of several.
+            earlier: The signature of an earlier call of the same function, or several.
 
         Returns:
-            The outcome and all reasons; of several earlier calls, those against the nearest.
+            The outcome and all reasons; with several earlier calls, against the nearest one.
 
         Raises:
             TypeError: An argument is not a signature.
@@ -106,18 +106,18 @@ class Signature:
               args[0]: shape (3,) -> (4,)
                 fix: pad to one shape, or a few
         """
-        from leafwise._compare.explain import nearest  # noqa: PLC0415  # which imports this
+        from leafwise._compare.explain import nearest  # noqa: PLC0415  # it imports this module
 
         calls: list[Any] = [*(earlier if isinstance(earlier, Iterable) else [earlier])]
         for call in calls:
             if not isinstance(call, Signature):
                 raise TypeError(
-                    f"explain takes what leafwise.signature(...) returns, got {got(call)}"
+                    f"explain takes signatures from leafwise.signature(...), got {got(call)}"
                 )
         return nearest(calls, self)
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Return arguments with this record: for arrays a `jax.ShapeDtypeStruct`."""
+        """Return arguments with this record, with a `jax.ShapeDtypeStruct` for each array."""
         struct: Any = jax.ShapeDtypeStruct
         leaves = [
             struct(leaf.aval.shape, leaf.aval.dtype, weak_type=leaf.aval.weak_type)
@@ -136,14 +136,14 @@ class Signature:
         return [path for path, place in self._walk() if isinstance(place, int)]
 
     def show(self, path: str) -> str:
-        """Return a path as it is shown: with the name of the parameter, where it is known."""
+        """Return a path as it is shown: with the name of the parameter, if known."""
         for start, label in self.labels.items():
             if path.startswith(start):
                 return label + path[len(start) :]
         return path
 
     def _walk(self) -> Iterator[tuple[str, Node | int]]:
-        """Yield the nodes with their paths, and the places of leaves."""
+        """Yield the nodes, and the indices of leaves, with their paths."""
         return (("".join(steps), part) for steps, part in walk(self.root))
 
     def __eq__(self, other: object) -> bool:
@@ -167,7 +167,7 @@ class Signature:
         return same and all(same_program(mine, its) for mine, its in pairs)
 
     def __hash__(self) -> int:
-        """Return a hash of what can be hashed: structure and abstract values."""
+        """Return a hash of the structure and the abstract values."""
         return hash((self.treedef, tuple(leaf.aval for leaf in self.leaf_records)))
 
     def __repr__(self) -> str:
@@ -184,27 +184,27 @@ def signature(
     filter_jit: bool = False,
     **kwargs: Any,
 ) -> Signature:
-    """Record what decides whether JAX reuses a program for a call with these arguments.
+    """Record everything that decides whether JAX reuses a program for a call.
 
-    Works for any pytree: leafwise classes, dataclasses and classes of other libraries,
+    It works for any pytree: leafwise classes, dataclasses and classes of other libraries,
     containers, `jax.tree_util.Partial`. Nothing is traced or run, and no data is kept.
 
     Args:
         *args: The positional arguments of the call.
-        static_argnums: The positions that `jax.jit` was told are static.
-        static_argnames: The names that `jax.jit` was told are static.
+        static_argnums: The ``static_argnums`` of the function's `jax.jit`.
+        static_argnames: The ``static_argnames`` of the function's `jax.jit`.
         filter_jit: Whether the function is under `equinox.filter_jit`, which makes every
             leaf static that is not a JAX or NumPy array.
-        **kwargs: The keyword arguments of the call. Options of `jax.jit` on which no key depends
-            (`donate_argnums`, `donate_argnames`, `keep_unused`, `inline`, `device`) are left out,
-            unless `static_argnames` has the name.
+        **kwargs: The keyword arguments of the call. Options of `jax.jit` that do not affect the
+            cache key (`donate_argnums`, `donate_argnames`, `keep_unused`, `inline`, `device`) are
+            ignored, unless the name is in `static_argnames`.
 
     Returns:
         The record: structure, classes and statics by path, and for each leaf its shape,
         dtype, weak type, sharding, commitment and kind.
 
     Raises:
-        TypeError: `static_argnums` are not integers, or `static_argnames` not names.
+        TypeError: `static_argnums` are not integers, or `static_argnames` are not strings.
 
     Examples:
         >>> one = signature(jnp.ones(3), 2.0)
@@ -226,7 +226,7 @@ _OPTIONS: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgumentOwner:
-    """The `StaticOwner` of an argument that stands behind a key: its function, and its name."""
+    """The `StaticOwner` of an argument that is passed as a key: its function and its name."""
 
     cls: type
     static_names: tuple[str, ...]
@@ -234,7 +234,7 @@ class ArgumentOwner:
 
 
 def value_of(argument: Any) -> Any:
-    """Return the value of a static argument, which may stand behind a key."""
+    """Return the value of a static argument, which may be passed as a key."""
     if isinstance(argument, StaticKey) and isinstance(argument.owner, ArgumentOwner):
         return argument.values[0]
     return argument
@@ -242,7 +242,7 @@ def value_of(argument: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StaticArguments:
-    """Which arguments are static: by position, and by name."""
+    """The static arguments of a function, by position and by name."""
 
     numbers: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
@@ -268,7 +268,7 @@ class StaticArguments:
 
 
 def _as_tuple(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
-    """Return one item, several or None as a tuple, and raise if one is of another kind."""
+    """Return one item, several or None as a tuple, or raise if an item has another type."""
     if given is None:
         items: tuple[Any, ...] = ()
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
@@ -290,7 +290,7 @@ def record(
     abstract: bool = False,
     labels: Mapping[str, str] = _NO_LABELS,
 ) -> Signature:
-    """Record one call; where it is only traced, a ShapeDtypeStruct stands for an array."""
+    """Record one call; if it is only traced (`abstract`), a ShapeDtypeStruct counts as an array."""
     static_places = statics.resolved(len(args))
     static: dict[str, Any] = {}
     dynamic: dict[str, Any] = {}
@@ -320,7 +320,7 @@ def labels_of(
     """Return the names of a function's parameters, by the paths of the arguments."""
     try:
         parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):  # some builtins have none, nor what cannot be called
+    except (TypeError, ValueError):  # some builtins have no signature, or it is not callable
         return _NO_LABELS
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     positional = [each.name for each in parameters if each.kind in kinds]

@@ -1,4 +1,4 @@
-"""What differs between two trees, path by path, and what JAX makes of it."""
+"""The differences between two trees, path by path, and what JAX does about them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -27,7 +27,7 @@ from leafwise._trees.nodes import Node
 
 
 class TreeComparison:
-    """Words what differs between the trees of two calls."""
+    """A comparison of the trees of two calls."""
 
     def __init__(self, before: Signature, after: Signature, *, config_differs: bool) -> None:
         self.before, self.after = before, after
@@ -43,27 +43,27 @@ class TreeComparison:
     def _reasons(
         self, path: str, mine: Node | int, its: Node | int, treedefs: tuple[Any, Any]
     ) -> list[Reason]:
-        """Return the differences between what stands at one path of both trees, and below it."""
+        """Return the differences at and below one path of both trees."""
         if isinstance(mine, int) and isinstance(its, int):
             return self.leaf_reasons(mine, its)
         if not (isinstance(mine, Node) and isinstance(its, Node)):
             one = mine if isinstance(mine, Node) else self.before.leaf_records[mine]
             other = its if isinstance(its, Node) else self.after.leaf_records[its]
             return [self.mismatch(path, one, other)]
-        # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
+        # `==` alone is not enough: only the hash distinguishes classes of registered dataclasses.
         same = same_entry(*treedefs) if path else self.same
         if same is True and (path or mine.steps == its.steps):
             return self._equal_tree_reasons(path, mine, its)
-        if not path:  # the root is no node of the user's
+        if not path:  # the root only holds the arguments
             return self._reasons_below(path, mine, its, treedefs)
         reasons = list(self._node_reasons(path, mine, its))
         if mine.cls is its.cls or mine.steps == its.steps:
             reasons += self._reasons_below(path, mine, its, treedefs)
-        # Treedefs that differ retrace, which nothing milder explains.
+        # Different treedefs cause a retrace, which a milder reason cannot explain.
         if all(reason.outcome.severity < Outcome.RETRACE.severity for reason in reasons):
             aux = mine.aux, its.aux
             reason = Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, Cause.AUX_DATA)
-            if same is None:  # JAX raises what comparing them does
+            if same is None:  # JAX raises the error of the comparison
                 _, one, other = first_difference(*aux)
                 cause = Cause.FAILING_COMPARISON
                 reason = Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, one, other, cause)
@@ -73,7 +73,7 @@ class TreeComparison:
     def _reasons_below(
         self, path: str, mine: Node, its: Node, treedefs: tuple[Any, Any]
     ) -> list[Reason]:
-        """Compare the children that both nodes have."""
+        """Return the differences between the children that both nodes have."""
         before, after = (treedef.children() for treedef in treedefs)
         later = {step: place for place, step in enumerate(its.steps)}
         reasons: list[Reason] = []
@@ -85,7 +85,7 @@ class TreeComparison:
         return reasons
 
     def _node_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare two nodes, without what is below them."""
+        """Yield the differences between two nodes, without those in their children."""
         if mine.cls is its.cls:
             yield from _step_reasons(path, mine, its)
             yield from _static_reasons(path, mine, its)
@@ -98,7 +98,7 @@ class TreeComparison:
             yield self.mismatch(path, mine, its)
 
     def mismatch(self, path: str, mine: Node | Leaf, its: Node | Leaf) -> Reason:
-        """Name two things of different kinds at one path."""
+        """Return the reason for two nodes or leaves of different kinds at one path."""
         words = Verbatim(_format_kind(mine)), Verbatim(_format_kind(its))
         if words[0] == words[1] and isinstance(mine, Node) and isinstance(its, Node):
             one, other = distinct_names(mine.cls, its.cls)
@@ -106,11 +106,11 @@ class TreeComparison:
         return Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
 
     def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterable[Reason]:  # noqa: ARG002
-        """Compare aux_data that JAX takes for equal, of nodes whose statics have no names."""
+        """Compare aux_data that JAX considers equal, of nodes whose statics have no names."""
         return ()
 
     def _equal_tree_reasons(self, path: str, mine: Node, its: Node) -> list[Reason]:
-        """Compare the leaves of trees that are equal to JAX, and statics that are distinct."""
+        """Return the differences in leaves, and distinct statics, of trees that JAX finds equal."""
         places = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
         reasons = [reason for pair in places for reason in self.leaf_reasons(*pair)]
         todo = [(path, mine, its)]
@@ -126,7 +126,7 @@ class TreeComparison:
         return reasons
 
     def leaf_reasons(self, mine: int, its: int) -> list[Reason]:
-        """Compare two leaves, given by their places."""
+        """Return the differences between two leaves, given by their indices."""
         one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
         key = id(one), id(other)
         if key not in self.known:  # most are pairs of records that were compared before
@@ -136,7 +136,7 @@ class TreeComparison:
             self.known[key] = list(found)
         if not self.known[key]:
             return []
-        # The fix is made of both leaves, and of the numbers that they are.
+        # The fix needs both leaves and, if they are numbers, the numbers.
         numbers = self.before.numbers.get(mine), self.after.numbers.get(its)
         path = self.after.leaf_paths[its]
         return [
@@ -145,7 +145,7 @@ class TreeComparison:
         ]
 
     def _static_leaf_reasons(self, one: Leaf, other: Leaf, place: int) -> Iterator[Reason]:
-        """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
+        """Compare two leaves if either is static, as under `equinox.filter_jit`."""
         path = self.after.leaf_paths[place]
         if one.kind is other.kind:
             for reason in static_reasons(path, StaticPair(one.value, other.value, "entry")):
@@ -162,7 +162,7 @@ class TreeComparison:
 
 
 def _holder(node: Node, leaf: int) -> Node:
-    """Return the node of which a leaf is a child, given by its place."""
+    """Return the node that has the leaf with this index as a child."""
     while leaf not in node.children:
         node = next(
             child
@@ -179,7 +179,7 @@ def _format_kind(part: Node | Leaf) -> str:
 
 
 def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Name the children that only one of two nodes of one class has."""
+    """Yield a reason for each child that only one of two nodes of the same class has."""
     kind, retrace = ReasonKind.STRUCTURE, Outcome.RETRACE
     if mine.steps == its.steps:
         return
@@ -192,16 +192,16 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         yield Reason(path, kind, retrace, one, other, Cause.LENGTH)
     else:
         cause = Cause.KEYS if issubclass(mine.cls, Mapping) else Cause.CHILDREN
-        there = Verbatim("there")
+        present = Verbatim("(present)")
         for step in dict.fromkeys((*mine.steps, *its.steps)):
             if step not in new:
-                yield Reason(path + step, kind, retrace, there, MISSING, cause)
+                yield Reason(path + step, kind, retrace, present, MISSING, cause)
             elif step not in old:
-                yield Reason(path + step, kind, retrace, MISSING, there, cause)
+                yield Reason(path + step, kind, retrace, MISSING, present, cause)
 
 
 def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iterator[Reason]:
-    """Compare the statics of two nodes of one class, those without a key of leafwise as told."""
+    """Compare the statics of two nodes of one class: by a leafwise key, or else as `other`."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     later = dict(zip(its.names, its.values, strict=True))
     attributes = _attributes(earlier), _attributes(later)
@@ -217,7 +217,7 @@ def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iter
 
 
 def _attributes(statics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by path the attributes that flax.nnx lists next to the nodes of a graph."""
+    """Return, by path, the attributes that flax.nnx lists next to the nodes of a graph."""
     values: dict[str, Any] = {}
     try:
         nodes, attributes = iter(statics[".nodes"]), iter(statics[".attributes"])
@@ -231,13 +231,13 @@ def _attributes(statics: Mapping[str, Any]) -> dict[str, Any]:
                     add(step)
 
         add("")
-    except (KeyError, TypeError, ValueError, StopIteration):  # of another class
+    except (KeyError, TypeError, ValueError, StopIteration):  # not a flax.nnx graph
         return {}
     return values if len(values) == len(statics[".attributes"]) else {}
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Compare the named parts of two nodes' aux_data; private ones only if all others agree."""
+    """Compare the named parts of two nodes' aux_data; private ones count if all others agree."""
     if not (mine.data and its.data) or jax_equal(mine.aux, its.aux):
         return
     found: list[Reason] = []
@@ -250,9 +250,9 @@ def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
 
 
 def _traced_leaf_reasons(mine: Leaf, its: Leaf, *, config_differs: bool) -> Iterator[Reason]:
-    """Yield the reasons that two traced leaves give, without the path.
+    """Yield the differences between two traced leaves, without the path.
 
-    Where the configuration differs, that explains avals of which nothing else does.
+    If the configuration differs, it explains avals that differ in nothing else.
     """
     if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
         return
@@ -282,7 +282,7 @@ def _traced_leaf_reasons(mine: Leaf, its: Leaf, *, config_differs: bool) -> Iter
 
 
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
-    """Return what differs between two abstract values that are not equal."""
+    """Return the differences between two abstract values that are not equal."""
     retrace = Outcome.RETRACE
     if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
         avals = Verbatim(mine.aval.str_short()), Verbatim(its.aval.str_short())
@@ -308,16 +308,16 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
 
 
 def _is_raw_key_of(raw: Leaf, key: Leaf) -> bool:
-    """Return whether one is a key of `jax.random.PRNGKey`, and the other of `jax.random.key`."""
+    """Return whether `raw` is from `jax.random.PRNGKey` and `key` from `jax.random.key`."""
     is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     shape = raw.shape or ()
     return is_key and raw.dtype == jnp.uint32 and shape[:-1] == key.shape != shape
 
 
 def _aval_sharding(leaf: Leaf) -> Any:
-    """Return what of a sharding is part of an abstract value: mesh, and explicit axes."""
+    """Return the part of a sharding that an abstract value has: the mesh and explicit axes."""
     sharding = getattr(leaf.aval, "sharding", None)
-    # A spec has an entry for each dimension: only the entries that shard count here.
+    # A spec has an entry for each dimension; only those that shard count here.
     spec = [entry for entry in getattr(sharding, "spec", ()) if entry is not None]
     return getattr(sharding, "mesh", None), spec
 
@@ -330,7 +330,7 @@ def _format_placement(leaf: Leaf) -> Verbatim:
 
 
 def static_reasons(path: str, pair: StaticPair) -> Iterator[Reason]:
-    """Yield the one reason that two static values of one path give, if any."""
+    """Yield the reason for two static values at one path, if they differ."""
     word, step, before, after = verdict_of(pair)
     if word == "equal":
         return

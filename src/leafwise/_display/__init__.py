@@ -1,13 +1,13 @@
-"""Pictures and reports: values in, text out. Nothing here runs or asks JAX for anything but avals.
+"""Diagrams and reports: values in, text out. Nothing here asks JAX for anything but avals.
 
-`diagram` is `lw.show`: it measures each branch of a tree, makes rows, and of them lines of text.
+`diagram` is `lw.show`: it measures each branch of a tree, builds rows, and formats them as lines.
 
-`reasons` has the values that a difference consists of: `Reason`, `Fix` and `Explanation`. `report`
-is what ``leafwise explain`` records, and its JSON; `findings` gathers what JAX did again; `tables`
-prints a report with rich, or for GitHub. None of these imports JAX, and `tables` is the one that
-cannot be imported without rich. `words` has the texts that all of them share, and the table that
-`lw.captures` prints.
+`reasons` has the values that describe a difference: `Reason`, `Fix` and `Explanation`. `report`
+has the records of ``leafwise explain`` and their JSON; `findings` groups what JAX did again;
+`tables` prints a report with rich, or for GitHub. None of these imports JAX, and only `tables`
+needs rich. `words` has the texts that all of them share, and the table that `lw.captures`
+prints.
 
-Used by `_compare`, `_captures`, `cli` and the pytest plugin; notebooks come through
+Used by `_compare`, `_captures`, `cli` and the pytest plugin; notebooks use it through
 `_classes.instance`.
 """

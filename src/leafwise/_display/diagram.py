@@ -1,4 +1,4 @@
-"""`show`: a tree of any library as a diagram of text."""
+"""`show`: a pytree of any library as a text diagram."""
 
 import dataclasses
 import itertools
@@ -24,14 +24,14 @@ _MOST_LEVELS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Diagram:
-    """A tree as a diagram: what `leafwise.show` returns.
+    """A tree as a diagram, as `leafwise.show` returns it.
 
-    ``print`` it, or give it to ``rich.print`` for colours. It holds texts and numbers only,
+    ``print`` it, or pass it to ``rich.print`` for colours. It holds only strings and numbers,
     nothing of the tree itself.
 
     Attributes:
-        nbytes: The bytes of all arrays of the tree, of each array once.
-        leaves: How many leaves the tree has.
+        nbytes: The total bytes of all arrays in the tree; each array counts once.
+        leaves: The number of leaves in the tree.
     """
 
     nbytes: int
@@ -39,7 +39,7 @@ class Diagram:
     _rows: tuple["_Row", ...]
 
     def __str__(self) -> str:
-        """Return the text in the terminal's width, in characters that standard output has."""
+        """Return the text in the terminal's width, in characters that stdout can encode."""
         lines = _lines_of(self._rows, shutil.get_terminal_size().columns)
         text = "\n".join("".join(span.text for span in line) for line in lines)
         return _encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -47,8 +47,8 @@ class Diagram:
     __repr__ = __str__  # so that a prompt shows it
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        """Yield lines in colour, which rich asks for."""
-        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
+        """Yield the lines in colour, for rich."""
+        from rich.text import Text  # noqa: PLC0415  # only rich calls this
 
         for line in _lines_of(self._rows, options.max_width):
             spans = [(_encodable(span.text, options.encoding), span.style) for span in line]
@@ -58,16 +58,16 @@ class Diagram:
 def show(tree: Any, /, *, depth: int | None = None, children: int = 24) -> Diagram:
     """Draw any pytree: its classes, its leaves and statics, and the bytes of each branch.
 
-    Takes nodes of any library, abstract values and tracers. Neither the data of arrays is
-    read, nor are they moved. An array that stands in several places is counted once, at
-    the first of them, so that the bytes of a branch are the sum of those below it. A number
-    of Python counts as the array that JAX makes of it.
+    It takes nodes of any library, abstract values and tracers. It neither reads the data of
+    arrays nor moves them. An array in several places counts once, at the first of them, so the
+    bytes of a branch are the sum of those below it. A Python number counts as the array that
+    JAX converts it to.
 
     Args:
         tree: The pytree.
-        depth: How many levels to show below the root. By default as many as make no more
-            than 400 rows, and at most 20.
-        children: How many children of one node to show: the first ones and the last ones.
+        depth: How many levels to show below the root; by default as many as fit into
+            400 rows, and at most 20.
+        children: How many children of one node to show, from the start and the end.
 
     Returns:
         The diagram.
@@ -94,24 +94,24 @@ def show(tree: Any, /, *, depth: int | None = None, children: int = 24) -> Diagr
 
 
 class _Part(NamedTuple):
-    """What has a row: a node, a leaf or a static, or a note in the place of several children."""
+    """The content of a row: a node, a leaf, a static, or a note for children left out."""
 
     kind: Literal["node", "leaf", "static", "note"]
     step: str
     value: Any
-    leaves: range = range(0)  # the places of the leaves in it
+    leaves: range = range(0)  # the indices of the leaves in it
 
 
 class _Drawing:
-    """A tree, with its leaves and their bytes: an array in several places has them at the first."""
+    """A tree with its leaves and their bytes; an array in several places counts at the first."""
 
     def __init__(self, tree: Any, most: int) -> None:
         to_leaf = LeafRecorder()
         walk = TreeWalk(lambda value: (value, to_leaf(value)), LEAF_TYPES)
         self.root = walk.node_or_leaf(tree)
-        self._leaves: list[tuple[Any, Leaf]] = walk.leaves  # alive, so that each has an id
+        self._leaves: list[tuple[Any, Leaf]] = walk.leaves  # kept alive, so that ids stay unique
         self._most = most
-        self._places: dict[int, int] = {}  # the first one of each array, by its id
+        self._places: dict[int, int] = {}  # the index of the first leaf of each array, by id
         sizes = [
             _nbytes_of(value, leaf) if self._first_place(place) == place else 0
             for place, (value, leaf) in enumerate(self._leaves)
@@ -124,17 +124,17 @@ class _Drawing:
         return self._places.setdefault(id(value), place) if is_array else place
 
     def nbytes(self, part: _Part) -> int:
-        """Return the bytes of what is in a part and in no earlier one."""
+        """Return the bytes of the arrays in a part, without those in earlier parts."""
         return self._sums[part.leaves.stop] - self._sums[part.leaves.start]
 
     def part(self, step: str, child: Node | int) -> _Part:
-        """Return a child of a node, which is the place of a leaf, or another node."""
+        """Return the part for a child, which is a node or the index of a leaf."""
         if isinstance(child, int):
             return _Part("leaf", step, child, range(child, child + 1))
         return _Part("node", step, child, range(child.start, child.stop))
 
     def _below(self, part: _Part) -> list[_Part]:
-        """Return the children and statics of a node, a note in the place of those left out."""
+        """Return the children and statics of a node, with a note for those left out."""
         if part.kind != "node":
             return []
         node: Node = part.value
@@ -148,12 +148,12 @@ class _Drawing:
         return children + _statics_of(node)
 
     def count_rows(self, part: _Part, depth: int) -> int:
-        """Return how many rows a part has, with those of so many levels below it."""
+        """Return the number of rows of a part and of `depth` levels below it."""
         below = self._below(part) if depth else []
         return 1 + sum(self.count_rows(child, depth - 1) for child in below)
 
     def rows(self, part: _Part, guides: tuple[str, str], depth: int) -> Iterator["_Row"]:
-        """Yield the row of a part and those below it; `guides` are for that row, and for these."""
+        """Yield the row of a part, after the first of `guides`, and the rows below it."""
         below = self._below(part)
         text, notes = self._text_and_notes(part)
         if below and not (depth and guides[0]):
@@ -173,7 +173,7 @@ class _Drawing:
             yield from self.rows(child, (guides[1] + own, guides[1] + line), depth - 1)
 
     def _text_and_notes(self, part: _Part) -> tuple[str, list[str]]:
-        """Return what a part is, and notes on what is unusual about it."""
+        """Return the text of a part, and notes on anything unusual about it."""
         if part.kind == "static":
             return describe(part.value, _SHORT), []
         if part.kind == "note":
@@ -192,7 +192,7 @@ class _Drawing:
 
 
 def _nbytes_of(value: Any, leaf: Leaf) -> int:
-    """Return the bytes of a leaf; 0 if its data is gone, or its shape symbolic."""
+    """Return the bytes of a leaf; 0 if it is deleted, or if its shape is symbolic."""
     if is_a(value, np.ndarray | np.generic):
         return int(value.nbytes)
     if leaf.aval is None or leaf.kind is LeafKind.INVALID:
@@ -204,7 +204,7 @@ def _nbytes_of(value: Any, leaf: Leaf) -> int:
 
 
 def _statics_of(node: Node) -> list[_Part]:
-    """Return the statics of a node, but those whose fields have ``repr=False``."""
+    """Return the statics of a node, except fields with ``repr=False``."""
     cls: Any = node.cls
     pairs = [*zip(node.names, node.values, strict=True), *node.data.items()]
     if dataclasses.is_dataclass(cls):
@@ -216,14 +216,14 @@ def _statics_of(node: Node) -> list[_Part]:
 
 
 class _Span(NamedTuple):
-    """A text in a style of rich's."""
+    """A string and its rich style."""
 
     style: str
     text: str
 
 
 class _Row(NamedTuple):
-    """One row: the guides that lead to it from the node above, its text, and its size."""
+    """One row: the guides that link it to the node above, its text, and its size."""
 
     guides: str
     spans: tuple[_Span, ...]
@@ -234,7 +234,7 @@ _STYLES: Final = {"node": "cyan", "leaf": "green", "static": "magenta", "note": 
 
 
 def _class_name(cls: type) -> str:
-    """Return the name of a class, without the function that defines it."""
+    """Return the name of a class, without the function that it is defined in."""
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 
@@ -242,7 +242,7 @@ _SHORT: Final = DescribeOptions(short=True)
 
 
 def _format_type(value: Any, leaf: Leaf) -> str:
-    """Return ``float32[3,4]``; of a NumPy array its own dtype, not the one JAX converts it to."""
+    """Return ``float32[3,4]``; for NumPy, the array's own dtype, not the one JAX converts to."""
     if is_a(value, np.ndarray | np.generic):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     return describe(value, _SHORT) if leaf.aval is None else str(leaf.aval.str_short())
@@ -273,7 +273,7 @@ _KIND_NOTES: Final = {
 }
 
 _LEAST_ROOM: Final = 24
-"""Columns that a row has at any depth, even if the line gets longer than the width."""
+"""The columns that a row has at any depth, even if the line exceeds the width."""
 
 
 def _lines_of(rows: Iterable[_Row], width: int) -> Iterator[list[_Span]]:
@@ -291,7 +291,7 @@ def _lines_of(rows: Iterable[_Row], width: int) -> Iterator[list[_Span]]:
 
 
 def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
-    """Yield spans that take no more than `room` columns."""
+    """Yield spans, cut off to fit into `room` columns."""
     if sum(len(span.text) for span in spans) <= room:
         yield from spans
         return
@@ -303,7 +303,7 @@ def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
 
 
 def _encodable(text: str, encoding: str) -> str:
-    """Return a text in characters that an encoding has."""
+    """Return a text with characters that `encoding` lacks replaced."""
     try:
         "├─└│".encode(encoding)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What JAX did again, a finding for each line and cause; and what it did for each function."""
+"""Repeated JAX work, as a finding for each line and cause; totals for each function."""
 
 import dataclasses
 from collections import Counter
@@ -19,23 +19,23 @@ from leafwise._display.words import count, duration, paths_of, place
 
 @dataclasses.dataclass(slots=True)
 class ProgramEvents:
-    """One program: its trace, lowering and compile, as far as there were any."""
+    """The events of one program: its trace, lowering and compile, if they happened."""
 
     events: list[EventRecord]
 
     @property
     def first(self) -> EventRecord:
-        """Its first event, which has what all of them share."""
+        """Its first event, with the facts that all its events share."""
         return self.events[0]
 
     @property
     def explained(self) -> EventRecord:
-        """The event with the explanation, if there is one."""
+        """The event with the explanation, or the first event without one."""
         return next((event for event in self.events if event.explanation), self.first)
 
     @property
     def explanation(self) -> Explanation | None:
-        """Why it was made; None where that is not known."""
+        """Why it was traced or compiled, or None if unknown."""
         return self.explained.explanation
 
     @property
@@ -45,12 +45,12 @@ class ProgramEvents:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether it was compiled, by XLA or by the cache on disk."""
+        """Whether it was compiled by XLA, or loaded from the cache on disk."""
         return self.events[-1].kind in _COMPILES
 
     @property
     def is_repeat(self) -> bool:
-        """Whether JAX made the like before; what is made of another function is another."""
+        """Whether JAX had made a program of this function before, and not by intention."""
         why = self.explanation
         if self.first.inner or why is None or why.nearest is None:
             return False
@@ -58,7 +58,7 @@ class ProgramEvents:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The function, and what was made of it."""
+        """The name and definition of the function, and the role of the program."""
         return self.first.name, self.first.defined, self.first.role
 
 
@@ -67,7 +67,7 @@ _ORDER: Final = {"trace": 0, "lowering": 1, "compile": 2, "cache hit": 2}
 
 
 def programs_of(events: Iterable[EventRecord]) -> list[ProgramEvents]:
-    """Return the programs of some events, in the order in which they were finished."""
+    """Group events by program, in the order in which they finished."""
     programs: list[ProgramEvents] = []
     last: dict[tuple[str, str, str], ProgramEvents] = {}
     for event in sorted(events, key=lambda event: event.interval[1]):
@@ -83,7 +83,7 @@ def programs_of(events: Iterable[EventRecord]) -> list[ProgramEvents]:
 
 @dataclasses.dataclass(slots=True)
 class Finding:
-    """Programs that JAX made again at one line, for one cause, or outside jitted functions."""
+    """The programs that JAX repeated at one line for one cause, or outside jitted functions."""
 
     site: SiteRecord | None
     is_outside: bool
@@ -93,7 +93,7 @@ class Finding:
 
     @property
     def events(self) -> list[EventRecord]:
-        """What JAX did for them."""
+        """The events of its programs."""
         return [event for program in self.programs for event in program.events]
 
     @property
@@ -103,18 +103,18 @@ class Finding:
 
     @property
     def names(self) -> list[str]:
-        """The functions or operations, each once; the user's own first."""
+        """The names of the functions, then of operations outside `jit`, without duplicates."""
         programs = sorted(self.programs, key=lambda program: program.first.eager)
         return list(dict.fromkeys(program.first.name for program in programs))
 
     @property
     def retraces(self) -> int:
-        """How many traces were made again."""
+        """The number of repeated traces."""
         return sum(event.kind == "trace" for event in self.events)
 
     @property
     def recompiles(self) -> int:
-        """How many compiles were made again."""
+        """The number of repeated compiles."""
         return sum(event.kind in _COMPILES for event in self.events)
 
     @property
@@ -124,7 +124,7 @@ class Finding:
 
     @property
     def processes(self) -> list[str]:
-        """The processes, where there are several."""
+        """The names of the processes, if several were recorded."""
         return sorted({event.process for event in self.events if event.process})
 
     @property
@@ -150,12 +150,12 @@ class Finding:
         return f"{self.what}, {duration(self.seconds)}"
 
     def effect(self, tried: TriedRecord) -> str:
-        """Return what an edit has changed that helped."""
+        """Return how an edit that helped changed the number of repeats and the time."""
         saved = duration(tried.saved)
         return f"{count(tried.before, 'repeat')} in all -> {tried.after:,}, {saved} saved"
 
     def _batch_sizes(self) -> list[str]:
-        """Return the sizes of the batches, if nothing else differs between the programs."""
+        """Return the batch sizes, if the programs differ in nothing else."""
         reasons = list(self._every_reason())
         if len(reasons) != len(self.programs) or not all(map(is_batch, reasons)):
             return []
@@ -164,7 +164,7 @@ class Finding:
 
     @property
     def is_resized(self) -> bool:
-        """Whether its programs, outside jitted functions, differ in sizes."""
+        """Whether its programs are outside jitted functions and differ only in shapes."""
         kinds = {reason.kind for reason in self._every_reason()}
         return self.is_outside and kinds == {ReasonKind.SHAPE}
 
@@ -186,13 +186,13 @@ class Finding:
 
     @property
     def via(self) -> list[str]:
-        """The lines of packages that called, where one stands between."""
+        """The lines in packages that called JAX for the user's line."""
         return list(dict.fromkeys(event.via for event in self.events if event.via))
 
     def reasons(self) -> list[tuple[Reason, int]]:
-        """Return why, one reason for all leaves that differ alike.
+        """Return the reasons, one for all leaves that differ in the same way.
 
-        Of several changes the first one is shown: the number is that of the others.
+        Each has the first of its changes, and the number of further ones.
         """
         changes: dict[Any, dict[str, Reason]] = {}
         for reason in self._every_reason():
@@ -202,7 +202,7 @@ class Finding:
         groups: dict[Any, list[dict[str, Reason]]] = {}
         for (_, kind, alike), several in changes.items():
             groups.setdefault((kind, alike, *several), []).append(several)
-        if len(groups) > 1:  # what is known of the arguments says more
+        if len(groups) > 1:  # a difference in the arguments is more informative
             groups = {of: same for of, same in groups.items() if of[0] is not ReasonKind.CACHE}
         shown: list[tuple[Reason, int]] = []
         for same in groups.values():
@@ -212,7 +212,7 @@ class Finding:
         return shown
 
     def fixes(self) -> list[Fix]:
-        """Return what to do, the fix of most programs first."""
+        """Return the fixes, those that apply to most programs first."""
         every = ([reason.fix for reason in program.reasons] for program in self.programs)
         fixes = Counter(fix for several in every for fix in dict.fromkeys(several) if fix)
         unlike: dict[Any, Fix] = {}
@@ -252,7 +252,7 @@ class Finding:
 
 
 def is_batch(reason: Reason) -> bool:
-    """Return whether a reason is the size of a batch, which the words of a finding name."""
+    """Return whether a reason is the batch size, which the headline of a finding shows."""
     return reason.kind is ReasonKind.BATCH and reason.path == "batch"
 
 
@@ -265,7 +265,7 @@ _ROLES: Final = {
 
 
 def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]:
-    """Return what JAX made again, the longest first; or what of it is too small to be one."""
+    """Return the findings on repeats, the longest first, or only those too `small` to report."""
     rows: dict[Any, Finding] = {}
     forward: dict[Any, Any] = {}
     key: Any
@@ -286,7 +286,7 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
             key = line, program.identity, first.process
             recreated.setdefault(key, []).append(program)
     for (line, identity, _), several in recreated.items():
-        # A function that is jitted for two objects is not recreated all the time.
+        # A function that is jitted for two objects is not recreated again and again.
         if len(several) > 1 or several[0].explained.recreated != "new":
             finding = Finding(line, is_outside=False)
             rows.setdefault((line, identity, "recreated"), finding).programs.extend(several)
@@ -297,9 +297,9 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
 
 
 def _join_sizes(rows: dict[Any, Finding]) -> None:
-    """Count all that lines compile for other sizes, from their second run on.
+    """Count every program that a line compiles for new sizes from its second run on.
 
-    Of a line that another such line calls, that counts with the other one.
+    If another such line calls the line, they count as programs of the calling line.
     """
     resized = {key: row for key, row in rows.items() if row.is_resized}
     for key, row in resized.items():
@@ -312,23 +312,23 @@ def _join_sizes(rows: dict[Any, Finding]) -> None:
         for program in row.every:
             explained, why = program.explained, program.explanation
             for event in program.events:
-                event.fix = None  # that of the finding
+                event.fix = None  # the finding has its own
             if why is not None and why.nearest is None and (explained.run or 0) > first:
                 explained.explanation = dataclasses.replace(why, nearest=0)
         row.programs = [program for program in row.every if program.is_repeat]
 
 
 _SMALL: Final = 1e-3
-"""Under a millisecond, and this part of JAX's time, there is nothing to save."""
+"""Repeats below a millisecond, and below this share of JAX's time, are too small to report."""
 
 
 def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
-    """Return what the programs of one finding have in common."""
+    """Return the key that the programs of one finding share: line, function, role and causes."""
     first = program.first
     function = first.site, first.name, first.defined
     causes = tuple((reason.path, reason.kind) for reason in program.reasons)
     key = function, first.role, causes
-    if first.role.endswith("backward") and not causes:  # it is made for what the forward pass is
+    if first.role.endswith("backward") and not causes:  # it has the cause of its forward pass
         return forward.get(function, key)
     if first.role.endswith("forward"):
         forward[function] = key
@@ -336,7 +336,7 @@ def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
 
 
 def once_each(report: Report) -> list[tuple[str, int, float]]:
-    """Return lines outside jitted functions without a finding, their programs and seconds."""
+    """Return line, programs and seconds for code outside jitted functions without a finding."""
     every = (*report.findings, *report.first)
     outside = [finding for finding in every if finding.is_outside]
     programs = [program for finding in outside for program in finding.programs]
@@ -355,7 +355,7 @@ def once_each(report: Report) -> list[tuple[str, int, float]]:
 
 
 def nothing_again(events: list[EventRecord]) -> bool:
-    """Return whether no function was compiled twice in one role, and nothing else again."""
+    """Return whether no function was compiled twice in the same role, and nothing repeated."""
     compiled = [
         (program.first.process, *program.identity)
         for program in programs_of(events)
@@ -365,12 +365,12 @@ def nothing_again(events: list[EventRecord]) -> bool:
 
 
 def seconds_of(group: Iterable[Finding]) -> float:
-    """Return the time that went into repeats."""
+    """Return the seconds that JAX spent on some findings."""
     return busy([event for finding in group for event in finding.events])
 
 
 def busy(events: Iterable[EventRecord]) -> float:
-    """Return for how many seconds JAX was tracing, lowering or compiling, each second once."""
+    """Return the seconds that JAX spent tracing, lowering or compiling, without overlaps."""
     return covered(event.interval for event in events)
 
 
@@ -384,7 +384,7 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
-    """Sum up the events of each function, or line outside them, the most seconds first."""
+    """Return the totals of each function, or of a line outside them, the longest first."""
     groups: dict[Any, list[EventRecord]] = {}
     for event in events:
         line = _calling_line(event) if event.eager else event.defined
@@ -402,7 +402,7 @@ def _calling_line(event: EventRecord) -> str:
 
 
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
-    # Where nothing is known of its definition, the line that called first stands for it.
+    # If its definition is not known, use the line that called it first.
     file, _, line = (where or _calling_line(events[0])).rpartition(":")
     seconds: dict[str, list[float]] = {kind: [] for kind in _ORDER}
     for event in events:

@@ -1,4 +1,4 @@
-"""What made first compiles long: a finding for each line and kind."""
+"""Why first compiles were long: a finding for each line and kind."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ from leafwise._display.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
 LEAST: Final = 1.0
-"""So many seconds a program takes, from trace to compile, that is a finding."""
+"""A program that takes this many seconds, from trace to compile, is a finding."""
 
 _LEAST_PLAIN: Final = 5.0
-"""The seconds from which something is said for which there is no fix."""
+"""The same, in seconds, for a program without a fix."""
 
 FEW_PROGRAMS: Final = 10
-"""So many programs of one line outside `jit` may as well be one."""
+"""From this many programs of one line outside `jit` on, one jitted function is worthwhile."""
 
 _LONGEST_EACH: Final = 0.075
-"""Programs outside `jit` that take longer each gain little by being one."""
+"""If programs outside `jit` take more seconds each, one jitted function gains little."""
 
 
 @dataclasses.dataclass(slots=True)
 class FirstFinding(Finding):
-    """Programs whose first compile was long, for one cause at one line."""
+    """The programs whose first compile was long, for one cause at one line."""
 
     origins: list[Origin] = dataclasses.field(default_factory=list[Origin])
 
@@ -41,7 +41,7 @@ class FirstFinding(Finding):
 
     @property
     def headline(self) -> str:
-        """What was compiled, for how long, and what it is from."""
+        """What was compiled, how long it took, and where its operations come from."""
         spent, names = duration(self.seconds), paths_of(self.names)
         if self.is_outside:
             programs = count(len(self.programs), "program")
@@ -55,22 +55,22 @@ class FirstFinding(Finding):
         if self.is_unfinished:
             seconds = sum(self._seconds("compile"))
             after = f" after {duration(seconds)}" if seconds else ""
-            took = f"XLA was not done with {names}{after}"
+            took = f"XLA had not finished {names}{after}"
         first = largest.events[-1].first or FirstCompile(0, [])
         return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
 
     def effect(self, tried: TriedRecord) -> str:
-        """Return what an edit has saved that helped."""
+        """Return how an edit that helped changed the seconds of first compiles."""
         after = duration(max(0.0, self.seconds - tried.saved))
         return f"{duration(self.seconds)} -> {after} in first compiles"
 
     @property
     def via(self) -> list[str]:
-        """The line of a package that has the loop."""
+        """The line in a package that has the loop."""
         return [origin.via for origin in self.origins[:1] if origin.via]
 
     def fixes(self) -> list[Fix]:
-        """Return what to do, if anything was measured to help."""
+        """Return the fixes that were measured to help."""
         fixes = [origin.fix for origin in self.origins]
         fixes += [event.fix for event in self.events if event.fix is not None][:1]
         return [fix for fix in fixes if fix]
@@ -99,13 +99,13 @@ class FirstFinding(Finding):
 
 
 def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
-    """Return what made first compiles long, the longest first."""
+    """Return the findings on long first compiles, the longest first."""
     groups: dict[Any, FirstFinding] = {}
     outside: dict[Any, FirstFinding] = {}
     for program in programs_of(events):
         first, last = program.first, program.events[-1]
         if program.is_repeat or first.recreated:
-            continue  # which the findings on repeats count
+            continue  # counted in the findings on repeats
         spent = busy(program.events)
         if last.first is not None and (spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
@@ -119,7 +119,7 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
             finding = FirstFinding(first.site, is_outside=True)
             outside.setdefault(run, finding).programs.append(program)
     found = [*groups.values()]
-    for finding in outside.values():  # programs that are many and small, so that one is quicker
+    for finding in outside.values():  # many small programs, for which one would be faster
         number, spent = len(finding.programs), finding.seconds
         is_start_up = number >= FEW_PROGRAMS and LEAST <= spent <= number * _LONGEST_EACH
         found += [finding] if is_start_up and finding.fixes() else []
@@ -127,14 +127,14 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
 
 
 def first_seconds(events: list[EventRecord]) -> float:
-    """Return how long JAX was busy with what it compiled for the first time."""
+    """Return the seconds that JAX spent on programs compiled for the first time."""
     programs = programs_of(events)
     first = [program for program in programs if program.is_compiled and not program.is_repeat]
     return busy(event for program in first for event in program.events)
 
 
 def cache_off_lines(report: Report) -> Iterator[str]:
-    """Yield what JAX's cache on disk would save the next run, if it is off."""
+    """Yield a line on what JAX's cache on disk would save the next run, if it is off."""
     variables = cache_variables(report)
     if variables is not None:
         names = " and ".join([CACHE_FOLDER, *(f"{name}={value}" for name, value in variables)])
@@ -149,7 +149,7 @@ CACHE_FOLDER: Final = "JAX_COMPILATION_CACHE_DIR"
 
 
 def cache_variables(report: Report) -> list[tuple[str, str]] | None:
-    """Return what JAX's cache needs next to its folder; None where it would save little."""
+    """Return the variables to set besides `CACHE_FOLDER`, or None if a cache would save little."""
     compiles = _uncached(report)
     spent = busy(compiles)
     if spent < max(_LEAST_SAVED, _LEAST_PART * report.seconds):
@@ -159,7 +159,7 @@ def cache_variables(report: Report) -> list[tuple[str, str]] | None:
 
 
 def _uncached(report: Report) -> list[EventRecord]:
-    """Return the compiles that were finished with the cache off."""
+    """Return the compiles that finished with the cache off."""
     compiles = (event for event in report.events if event.kind == "compile")
     return [event for event in compiles if not (event.miss or event.unfinished)]
 
@@ -167,4 +167,4 @@ def _uncached(report: Report) -> list[EventRecord]:
 _LEAST_SAVED: Final = 2.0
 _LEAST_PART: Final = 0.1
 _NOT_WRITTEN: Final = 1.0
-"""What takes fewer seconds to compile JAX does not write, unless it is told to."""
+"""By default, JAX does not cache programs that compile in fewer seconds."""

@@ -1,7 +1,7 @@
-"""What JAX does for a call, the reasons for it, and the fixes: values, which name no JAX.
+"""What JAX does for a call, the reasons and the fixes, as values that do not import JAX.
 
-A difference goes the whole way from the comparison to the report as a `Reason`. Its words, and
-those of its fix, are made when they are read; what a later step needs is a field of the value.
+A difference is passed from the comparison to the report as a `Reason`. Its text, and that of
+its fix, is made when it is read; whatever a later step needs is a field of the value.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ from leafwise._objects.stand_ins import MISSING, Verbatim
 
 
 class Outcome(StrEnum):
-    """What JAX does for a call, after an earlier one of the same function.
+    """What JAX does for a call, after earlier calls of the same function.
 
-    The order is the order of cost: of several outcomes the last one counts.
+    Outcomes are ordered by cost: if several apply, the last one counts.
     """
 
     REUSE = "reuse"
@@ -45,7 +45,7 @@ class ReasonKind(StrEnum):
     """What differs between two calls. The order is that in which reasons are ranked."""
 
     INVALID = "invalid"
-    """A leaf that no jitted function takes."""
+    """A leaf that a jitted function does not accept."""
     COMPARISON = "comparison"
     """A static whose ``==`` or ``hash`` raises."""
     DEVICES = "devices"
@@ -53,7 +53,7 @@ class ReasonKind(StrEnum):
     ARGUMENTS = "arguments"
     """Which arguments are given, and how."""
     CLASS = "class"
-    """A redefined class; for `leafwise.diff` any other class."""
+    """A redefined class or, in `leafwise.diff`, any other class."""
     STRUCTURE = "structure"
     """The nodes of the tree: their types, keys and numbers of children."""
     STATIC = "static"
@@ -67,23 +67,23 @@ class ReasonKind(StrEnum):
     DTYPE = "dtype"
     """The dtype of a leaf."""
     WEAK_TYPE = "weak type"
-    """Whether the dtype of a leaf gives way to others."""
+    """Whether the dtype of a leaf yields to others in promotion."""
     VARYING = "varying axes"
     """The axes of a `jax.shard_map` along which a leaf varies."""
     CONFIG = "config"
     """JAX's configuration."""
     SHARDING = "sharding"
-    """How a leaf is spread over devices."""
+    """The sharding of a leaf over devices."""
     COMMITMENT = "commitment"
     """Whether an array is committed to its device."""
     CACHE = "cache"
-    """Not the arguments: the program was cached once, and is no longer."""
+    """Nothing in the arguments: the program was cached once, and no longer is."""
     FUNCTION = "function"
     """The function itself: recreated, or jitted again."""
     LEAF_KIND = "kind"
     """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
     VALUE = "value"
-    """The data of a leaf, which no program depends on: only `leafwise.diff` looks at it."""
+    """The data of a leaf, which no program depends on; only `leafwise.diff` compares it."""
 
 
 _RANKS: Final = {kind: place for place, kind in enumerate(ReasonKind)}
@@ -94,7 +94,7 @@ class Act(StrEnum):
 
     CONVERT = "convert"
     """Wrap the argument in a function, or call its method: the first of `Fix.code` in the earlier
-    call, the second in this one; an empty text leaves it as it is."""
+    call, the second in this one; an empty string leaves it as it is."""
     DEFINE_ONCE = "define once"
     """Move the definition of the function, or its `jax.jit`, before the loops around the call."""
     JIT_ONCE = "jit once"
@@ -104,19 +104,19 @@ class Act(StrEnum):
     MAKE_DYNAMIC = "make dynamic"
     """Make the field dynamic."""
     PAD = "pad"
-    """Pad the argument: no edit is known."""
+    """Pad the argument; no edit is known."""
     NOTHING = "nothing"
     """Nothing: the difference is intended."""
 
 
 class Fix(NamedTuple):
-    """What to do about a difference. It is false where there is nothing to do.
+    """What to do about a difference; false if there is nothing to do.
 
     Attributes:
-        words: The sentence, with braces for `names`, if there are any.
-        act: What to do to the code; None for what only a person can do.
-        code: The code that this takes.
-        names: The user's names and numbers. Two fixes that differ in these alone are one.
+        words: The sentence, with braces for `names`, if it has any.
+        act: The edit to the code; None if only a person can make it.
+        code: The code that the edit needs.
+        names: The user's names and numbers. Fixes that differ only in these count as one.
     """
 
     words: str = ""
@@ -134,7 +134,7 @@ class Fix(NamedTuple):
 
     @property
     def alike(self) -> tuple[Any, ...]:
-        """What it has in common with the same fix for other arguments."""
+        """The part of it that is the same in this fix for other arguments."""
         return self[:3]
 
     def as_dict(self) -> dict[str, Any]:
@@ -143,13 +143,13 @@ class Fix(NamedTuple):
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Fix":
-        """Return the fix that `as_dict` made a record of."""
+        """Return the fix from a record made by `as_dict`."""
         act = record["act"] and Act(record["act"])
         return cls(record["words"], act, tuple(record["code"]), tuple(record["names"]))
 
 
 class Passing(StrEnum):
-    """As what values that differ can be passed to a jitted function."""
+    """The ways to pass values that differ to a jitted function."""
 
     ARGUMENT = "an argument"
     NUMBER = "an argument (static if it is a size)"
@@ -158,8 +158,8 @@ class Passing(StrEnum):
 
 
 def how_to_pass(*values: Any) -> Passing:
-    """Return as what values that differ can be passed to a jitted function."""
-    # A report is printed without loading JAX.
+    """Return the way to pass values that differ to a jitted function."""
+    # Imported here, as printing a report does not load JAX.
     import jax  # noqa: PLC0415
     import numpy as np  # noqa: PLC0415
 
@@ -173,38 +173,38 @@ def how_to_pass(*values: Any) -> Passing:
 
 
 class Change(NamedTuple):
-    """What two functions of one definition capture that differs, or two objects of one class."""
+    """A value that differs between two functions of one definition, or two objects of a class."""
 
     name: str
     before: str = ""
     after: str = ""
     is_function: bool = False
     holder: str = ""
-    """The function that captures it, if that has a name of its own: an attribute."""
+    """The name of the function that captures it, if that is an attribute."""
     how: Passing = Passing.ARGUMENT
 
     @property
     def place(self) -> str:
-        """Return the name, and that of the function that captures it."""
+        """The name, and that of the function that captures it."""
         return f"`{self.name}`" + (f" of `{self.holder}`" if self.holder else "")
 
     def __str__(self) -> str:
-        """Return the place, and both values unless these are functions or too long."""
+        """Return the place and both values, unless they are functions or too long."""
         return self.place + (f", {self.before} -> {self.after}" if self.before else "")
 
 
 class Advice(NamedTuple):
-    """A difference in words, empty where the values say it, and what to do about it."""
+    """A difference in words, empty if the values show it, and what to do about it."""
 
     change: str = ""
     fix: Fix = Fix()
 
     def word(self, _: "Reason") -> "Advice":
-        """Return itself: it is worded already."""
+        """Return itself, as it is worded already."""
         return self
 
     def values(self, _: "Reason") -> tuple[str, str] | None:
-        """Return None: both values are shown as they are."""
+        """Return None, so that both values are shown as they are."""
         return None
 
     def merge(self, reasons: "list[Reason]") -> "list[Reason]":
@@ -213,18 +213,18 @@ class Advice(NamedTuple):
 
 
 class Wording(Protocol):
-    """What words a reason: an `Advice`, or a `leafwise._compare.fixes.Cause`."""
+    """The protocol for wording a reason: an `Advice`, or a `leafwise._compare.fixes.Cause`."""
 
     def word(self, reason: "Reason", /) -> Advice:
         """Return the change and the fix."""
         ...
 
     def values(self, reason: "Reason", /) -> tuple[str, str] | None:
-        """Return both values as text; None for the usual text."""
+        """Return both values as text, or None for the usual text."""
         ...
 
     def merge(self, reasons: "list[Reason]", /) -> "list[Reason]":
-        """Return the reasons of one object, as one where they have one cause."""
+        """Return the reasons of one object, merged into one if they have the same cause."""
         ...
 
 
@@ -232,15 +232,15 @@ class Reason(NamedTuple):
     """One difference between two calls.
 
     Attributes:
-        path: Where: ``state.opt.lr``, with the name of the parameter or, where that is not
-            known, ``args[0].opt.lr``. ``config.jax_enable_x64`` for an option of JAX.
+        path: The place: ``state.opt.lr``, with the name of the parameter or, if that is not
+            known, ``args[0].opt.lr``. ``config.jax_enable_x64`` for a JAX option.
         kind: What differs.
-        outcome: What this alone leads to.
+        outcome: What this difference alone leads to.
         before: The earlier value.
         after: The value of the call that is explained.
-        cause: What makes it differ, which words the change and the fix; or these words.
-        details: What else that takes.
-        holder: The path of the object whose function it is, if that may be recreated as a whole.
+        cause: The cause, which words the change and the fix; or their words.
+        details: Further data that the cause needs.
+        holder: The path of the object that has the function, if all of it may be recreated.
     """
 
     path: str
@@ -254,40 +254,40 @@ class Reason(NamedTuple):
 
     @property
     def advice(self) -> Advice:
-        """What differs, and what to do: worded when it is read."""
+        """What differs and what to do, worded when it is read."""
         return self.cause.word(self)
 
     @property
     def fix(self) -> Fix:
-        """What to do about it; ``str`` makes a sentence of it."""
+        """What to do about it; ``str`` turns it into a sentence."""
         return self.advice.fix
 
     @property
     def change(self) -> str:
-        """What differs: in words, or the value before and after."""
+        """What differs, in words, or the values before and after."""
         if self.before is self.after is MISSING:
             return self.advice.change
         return self.advice.change or " -> ".join(self.words)
 
     @property
     def words(self) -> tuple[str, str]:
-        """Both values as text; classes of one name with their modules."""
+        """Both values as text; classes with the same name get their modules."""
         before, after = self.before, self.after
         if (words := self.cause.values(self)) is not None:
             return words
         if isinstance(before, type) and isinstance(after, type) and before is not after:
-            from leafwise._objects.classes import distinct_names  # noqa: PLC0415  # it names no JAX
+            from leafwise._objects.classes import distinct_names  # noqa: PLC0415  # imports JAX
 
             return distinct_names(before, after)
         return format_value(before), format_value(after)
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The position among other reasons: the lowest comes first."""
+        """The sort key among other reasons; the lowest comes first."""
         return -self.outcome.severity, _RANKS[self.kind]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values; ``edit`` has what the sentence of the fix was made from."""
+        """Return it as plain values; ``edit`` has the fields of the fix."""
         fix = self.fix
         texts = (self.path, self.kind, self.outcome, *self.words, self.change, fix)
         names = ("path", "kind", "outcome", "before", "after", "change", "fix")
@@ -298,7 +298,7 @@ class Reason(NamedTuple):
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Reason":
-        """Return the reason that `as_dict` made a record of."""
+        """Return the reason from a record made by `as_dict`."""
         edit = record.get("edit")
         fix = Fix(record["fix"]) if edit is None else Fix.from_json(edit)
         values = Verbatim(record["before"]), Verbatim(record["after"])
@@ -306,7 +306,7 @@ class Reason(NamedTuple):
         return cls(record["path"], kind, outcome, *values, Advice(record["change"], fix))
 
     def __repr__(self) -> str:
-        """Return the attributes that are to be read, as texts."""
+        """Return the attributes as text, without the edit."""
         texts = [f"{name}={text!r}" for name, text in self.as_dict().items() if name != "edit"]
         return f"Reason({', '.join(texts)})"
 
@@ -325,10 +325,10 @@ class Reason(NamedTuple):
 
 
 def format_value(value: Any) -> str:
-    """Return a value as text; what is worded already as it is."""
+    """Return a value as text; text stays as it is."""
     if type(value) is Verbatim or value is MISSING:
         return str(value)
-    # A report is read without JAX, and all that it holds is worded.
+    # Imported here, as a report, which has only text, is read without JAX.
     from leafwise._objects.classes import is_a  # noqa: PLC0415
     from leafwise._objects.describe import describe  # noqa: PLC0415
 
@@ -341,11 +341,10 @@ class Explanation(ShownAsText):
 
     Attributes:
         outcome: What JAX does.
-        reasons: What differs from the nearest earlier call, the most severe first.
-        unsound: Statics that are distinct though JAX takes them for equal: the program of the
-            first one answers for the other.
-        nearest: The index of the nearest earlier call among those given. None if there was no
-            earlier call.
+        reasons: The differences from the nearest earlier call, the most severe first.
+        unsound: Statics that are distinct although JAX considers them equal: calls with one
+            run the program that was compiled for the other.
+        nearest: The index of the nearest call among the earlier ones; None for a first call.
     """
 
     outcome: Outcome
@@ -366,7 +365,7 @@ class Explanation(ShownAsText):
         unsound = "; shared, but unsound" if self.unsound else ""
         words = f"{self.outcome}: {_SENTENCES[self.outcome]}{unsound}"
         lines = [f"first call: {first}" if first else words]
-        # A retrace or recompile makes a new dispatch entry anyway.
+        # A retrace or recompile creates a new dispatch entry anyway.
         shown = [reason for reason in self.reasons if reason.outcome is not Outcome.DISPATCH]
         every = joined(merged((*(shown or self.reasons), *self.unsound)))
         lines += [str(reason) for reason in every[:_SHOWN]]
@@ -387,7 +386,7 @@ class Explanation(ShownAsText):
 _SHOWN: Final = 12
 _FIRST: Final = {
     Outcome.RETRACE: "traced, lowered and compiled",
-    Outcome.RECOMPILE: "lowered and compiled from a trace that was there",
+    Outcome.RECOMPILE: "lowered and compiled from an existing trace",
 }
 _SENTENCES: Final = {
     Outcome.REUSE: "a cache hit, nothing runs in Python",
@@ -400,7 +399,7 @@ _SENTENCES: Final = {
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons, all functions of an object that is recreated as one."""
+    """Return reasons, with those for the functions of one recreated object merged into one."""
     return [
         reason
         for several in _groups(reasons, lambda reason: reason.holder or id(reason))
@@ -409,7 +408,7 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
 
 
 def joined(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons, those that differ in their paths alone as one."""
+    """Return reasons, with those that differ only in their paths joined into one."""
     groups = _groups(reasons, lambda reason: (reason.kind, reason.change, reason.fix.alike))
     return [
         several[0]._replace(path=paths_of(reason.path for reason in several)) for several in groups

@@ -1,7 +1,7 @@
-"""The report of `leafwise explain`: what is recorded, shown and compared, and its JSON.
+"""The report of `leafwise explain`: its records, and reading and writing them as JSON.
 
-The JSON is made from these classes by `to_json`, and read back by `from_json`: a field that has
-its default is left out. Nothing here needs JAX.
+`to_json` writes these classes as JSON, leaving out fields that have their default, and
+`from_json` reads it back. Nothing here needs JAX.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from leafwise._display.first_compiles import FirstFinding
 
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
-"""What JAX did. A cache hit is a compilation that JAX's cache on disk saved."""
+"""What JAX did. A cache hit is a compile that JAX's cache on disk saved."""
 
 
 @dataclasses.dataclass
 class Seconds:
-    """The seconds of one function, by what they went into."""
+    """The seconds that JAX spent on one function, by phase."""
 
     trace: float
     lower: float
@@ -34,7 +34,7 @@ class Seconds:
 
 @dataclasses.dataclass
 class FunctionRecord:
-    """What JAX did for one function in all, or (``eager``) for a line outside them."""
+    """The totals of one function or, if ``eager``, of a line outside jitted functions."""
 
     name: str
     file: str
@@ -48,7 +48,7 @@ class FunctionRecord:
 
     @property
     def total(self) -> float:
-        """The seconds that went into traces, lowerings and compilations."""
+        """The seconds spent on traces, lowerings and compiles."""
         return self.seconds.trace + self.seconds.lower + self.seconds.compile
 
 
@@ -58,7 +58,7 @@ class SiteRecord:
 
     file: str
     line: int
-    function: str = dataclasses.field(compare=False)  # a lambda may stand on the same line
+    function: str = dataclasses.field(compare=False)  # a lambda may be on the same line
     text: str
 
     @classmethod
@@ -67,23 +67,23 @@ class SiteRecord:
         return None if site is None else cls(*site, site.text)
 
     def shortened(self) -> "SiteRecord":
-        """Return it with the file as a reader knows it."""
+        """Return it with a short file name, for readers."""
         return dataclasses.replace(self, file=short_file(self.file))
 
 
 @dataclasses.dataclass
 class Origin:
-    """What many operations of a program are from.
+    """Where many operations of a program come from.
 
     Attributes:
-        kind: ``"loop"``, ``"unroll"`` or the name of a function that calls another one again and
-            again; ``"constants"``; ``"line"`` where none of these holds.
-        site: The line of the user's code.
-        via: The line of a package that has the loop; empty for the user's own.
-        share: The part of the operations that is from there.
-        runs: How often the body was traced in one trace, over all loops around it.
+        kind: ``"loop"``, ``"unroll"`` or the name of a function that calls another one
+            repeatedly; ``"constants"``; else ``"line"``.
+        site: The line of user code.
+        via: The line in a package that has the loop; empty for a loop in user code.
+        share: The share of the operations that come from there.
+        runs: How often the body was traced in one trace, over all enclosing loops.
         nbytes: The bytes of the constants.
-        fix: What to do; false where nothing is known to help.
+        fix: What to do; false if nothing is known to help.
     """
 
     kind: str
@@ -97,19 +97,19 @@ class Origin:
 
 @dataclasses.dataclass
 class FirstCompile(ShownAsText):
-    """What XLA got to compile.
+    """The program that XLA had to compile.
 
     Attributes:
-        total: The number of its operations, those of an inner jitted function at each call.
-        origins: What most of them are from: constants of a mebibyte or more, and the loop that a
-            trace unrolls; else up to three lines.
+        total: The number of its operations, counting an inner jitted function at each call.
+        origins: Where most of them come from: constants of a mebibyte or more and the loop
+            that a trace unrolls, or up to three lines.
     """
 
     total: int
     origins: list[Origin]
 
     def words(self, origins: list[Origin], name: str = "") -> str:
-        """Return what the operations are from, of some origins of one kind; of one program."""
+        """Return a text on where the operations of the program `name` come from."""
         number = count(self.total, "operation")
         operations = f"the {number} of {name}" if name else f"its {number}"
         if not origins:
@@ -119,19 +119,19 @@ class FirstCompile(ShownAsText):
             return f"it holds {size(origin.nbytes)} of constants"
         if origin.kind == "line":
             lines = (f"{line.share:.0%} from {place(line.site)}" for line in origins)
-            return f"of {operations} {', '.join(lines)}"
+            return f"of {operations}, {', '.join(lines)}"
         called = "this call with `unroll=`" if origin.kind == "unroll" else f"`{origin.kind}` here"
         what = "this loop" if origin.kind == "loop" else called
         times = f"which ran {origin.runs:,} times in one trace"
         return f"{origin.share:.0%} of {operations} are from {what}, {times}"
 
     def grouped(self) -> list[list[Origin]]:
-        """Return the origins one by one, but lines together, also where there is none."""
+        """Return the origins one by one, but lines, or no origins, as one group."""
         is_of_lines = all(origin.kind == "line" for origin in self.origins)
         return [self.origins] if is_of_lines else [[origin] for origin in self.origins]
 
     def __str__(self) -> str:
-        """Return what the operations are from, and what to do."""
+        """Return where the operations come from, and what to do."""
         lines: list[str] = []
         for origins in self.grouped():
             site = origins[0].site if origins else None
@@ -143,13 +143,13 @@ class FirstCompile(ShownAsText):
 
 @dataclasses.dataclass
 class EventRecord:
-    """One trace, lowering or compilation; ``start`` counts from the start of the program.
+    """One trace, lowering or compile; ``start`` counts from the start of the script.
 
-    What is said of a program is on its first event; what XLA got is on its compilation, which
-    is ``unfinished`` if the process ended before. ``fix`` jits a call that made many programs;
-    ``earlier`` is the line of the call that this one is compared with, if that is another.
-    ``culprit`` is the line for which it is made again, where that is none of its own; ``callers``
-    are the user's lines around one that JAX compiles for other sizes, outside jitted functions.
+    The explanation of a program is on its first event; ``first`` is on its compile, which is
+    ``unfinished`` if the process ended during it. ``fix`` jits a call that made many programs;
+    ``earlier`` is the line of the call that this one is compared with, if it is another line.
+    ``culprit`` is the line that caused the repeat, if it is another line; ``callers`` are the
+    lines of user code that call a line that JAX compiles for new sizes, outside jitted functions.
     """
 
     kind: EventKindText
@@ -178,16 +178,16 @@ class EventRecord:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """When it began, and when it ended."""
+        """Its start and its end."""
         return self.start, self.start + self.seconds
 
 
 @dataclasses.dataclass
 class TriedRecord:
-    """An edit that `--try` made for a finding, and what the script did with it.
+    """An edit that `--try` made for a finding, and the result of running the script with it.
 
-    ``before`` and ``after`` are the repeats of the whole program, and ``saved`` the seconds that
-    JAX spent less in the whole run.
+    ``before`` and ``after`` count the repeats of the whole script, and ``saved`` is the JAX
+    time, in seconds, that the edit saved in the whole run.
     """
 
     verdict: str
@@ -200,10 +200,10 @@ class TriedRecord:
 
 @dataclasses.dataclass
 class TogetherRecord:
-    """How many findings have a fix that helped, and a run with all of them.
+    """The number of findings with a fix that helped, and the run with all these fixes.
 
-    ``left`` has what is new in that run: the causes that remain of a finding. The edits are
-    ``written`` by `--write`.
+    ``left`` has the findings that are new in that run: the remaining causes of a finding.
+    ``written`` tells whether `--write` has applied the edits.
     """
 
     findings: int
@@ -216,7 +216,7 @@ class TogetherRecord:
 
 @dataclasses.dataclass
 class WrongRecord:
-    """A call that was answered by a program made for another value, and how often."""
+    """A call that ran a program compiled for another value, and how often that happened."""
 
     call: str
     what: str
@@ -225,7 +225,7 @@ class WrongRecord:
 
 @dataclasses.dataclass
 class AuditRecord:
-    """How many calls were compared, in how many seconds, and what was found."""
+    """The number of calls that the audit compared, the seconds it took, and what it found."""
 
     calls: int
     seconds: float
@@ -234,7 +234,7 @@ class AuditRecord:
 
 @dataclasses.dataclass
 class StaleCaptureRecord:
-    """A call that was answered for the old value of a capture: a `leafwise.types.StaleCapture`."""
+    """A call that used the old value of a capture: a `leafwise.types.StaleCapture` as text."""
 
     name: str
     reader: str
@@ -257,7 +257,7 @@ class CaptureRecord:
 
 @dataclasses.dataclass
 class CapturesRecord:
-    """What a function closes over, and in a report which of its calls were stale."""
+    """The values that a function closes over and, in a report, its stale calls."""
 
     function: str
     nbytes: int
@@ -267,7 +267,7 @@ class CapturesRecord:
 
 @dataclasses.dataclass
 class ProcessRecord:
-    """What counts for all programs of one process."""
+    """The facts about one process that its programs depend on."""
 
     versions: dict[str, str]
     environment: dict[str, str]
@@ -280,7 +280,7 @@ class ProcessRecord:
 
 @dataclasses.dataclass
 class LoweredRecord:
-    """The operations of a program, packed; none if there are too many."""
+    """The operations of a program, in ``packed``, which is empty if there are too many."""
 
     name: str
     fingerprint: str
@@ -292,7 +292,7 @@ class LoweredRecord:
 
 @dataclasses.dataclass
 class ProgramRecord:
-    """One program that JAX compiled, or found in its cache on disk: what it was made from."""
+    """One program that JAX compiled or found in its cache on disk, and what it depends on."""
 
     function: str
     name: str
@@ -313,12 +313,12 @@ class ProgramRecord:
 
 @dataclasses.dataclass
 class Report:
-    """What JAX did while a program ran; ``version`` is that of the layout of the JSON.
+    """What JAX did while a script ran; ``version`` is the version of the JSON layout.
 
-    ``left_out`` has what JAX did not show, and what is not said for that. ``second_run`` has the
-    seconds of a run that found its programs in JAX's cache on disk. ``untried`` counts the
-    findings that `--try` had no edit for, or no run; ``recorded`` the processes of a folder.
-    ``docs`` is the page on the error of JAX that ended the program.
+    ``left_out`` maps what JAX did not expose to what the report lacks because of it.
+    ``second_run`` is the seconds of a run that found its programs in JAX's cache on disk.
+    ``untried`` counts the findings for which `--try` had no edit, or no run left; ``recorded``
+    the processes in a folder. ``docs`` is the page on the JAX error that ended the script.
     """
 
     version: int
@@ -347,7 +347,7 @@ class Report:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as plain ones, which `json.dumps` takes."""
+    """Return a value as plain values, which `json.dumps` takes."""
     if hasattr(value, "as_dict"):
         return value.as_dict()
     if dataclasses.is_dataclass(value):
@@ -367,7 +367,7 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def from_json(kind: Any, record: Any) -> Any:
-    """Return the value of a type that `to_json` made a record of."""
+    """Return the value of type `kind` from a record made by `to_json`."""
     arguments = [one for one in typing.get_args(kind) if one is not types.NoneType]
     if record is None or kind is Any:
         return record

@@ -1,4 +1,4 @@
-"""A report as rich prints it, or GitHub; cannot be imported without rich."""
+"""Printing a report with rich, or for GitHub; cannot be imported without rich."""
 
 import io
 import textwrap
@@ -77,11 +77,11 @@ def _print_number(left: list[Finding], name: str, console: Console) -> None:
 
 
 FRAGMENT: Final = '<pre style="line-height:normal;white-space:pre-wrap">{code}</pre>'
-"""The form of an element of a notebook's page."""
+"""The HTML element for a notebook."""
 
 
 def html_page(report: Report, form: str | None = None) -> str:
-    """Return the report as an HTML page that needs no other file, or in another form."""
+    """Return the report as a self-contained HTML page, or in another `form`, as `FRAGMENT`."""
     console = Console(record=True, file=io.StringIO(), width=100, force_terminal=True)
     print_report(report, console)
     return console.export_html(inline_styles=True, code_format=form)
@@ -103,7 +103,7 @@ def _summary(report: Report) -> str:
     if findings:
         spent = duration(seconds_of(findings))
         return f"{count(len(findings), 'finding')}: {spent} of {ran} went into repeats"
-    worked = f"JAX worked {duration(busy(report.events))} of {ran}"
+    worked = f"JAX took {duration(busy(report.events))} of {ran}"
     is_long = (seconds := first_seconds(report.events)) >= LEAST
     worked += f": {duration(seconds)} in first compiles" if is_long else ""
     separator = "." if is_long else ":"
@@ -115,7 +115,7 @@ def _summary(report: Report) -> str:
 
 
 def cache_lines(report: Report) -> list[str]:
-    """Return why JAX's cache on disk missed, a line for each reason; the longest first."""
+    """Return a line for each reason why JAX's cache on disk missed, the longest compile first."""
     misses = [event for event in report.events if event.miss]
     names: dict[str, list[str]] = {}
     for event in sorted(misses, key=lambda event: -event.seconds):
@@ -128,7 +128,7 @@ def cache_lines(report: Report) -> list[str]:
 
 
 def _audit_lines(report: Report) -> Iterator[str]:
-    """Yield what the audit found, a line each, and what it cost; nothing if there was none."""
+    """Yield a line for each result of the audit, then its cost; nothing without an audit."""
     if (audit := report.audit) is not None:
         for wrong in audit.found:
             times = f", {wrong.times:,} times" if wrong.times > 1 else ""
@@ -137,7 +137,7 @@ def _audit_lines(report: Report) -> Iterator[str]:
 
 
 def _closing_lines(report: Report) -> Iterator[str]:
-    """Yield the summary, what `--try` made better, and what JAX did not show."""
+    """Yield the summary, the improvement by `--try`, and what JAX did not expose."""
     yield _summary(report)
     if report.recorded:
         yield f"records of {count(report.recorded, 'process', 'processes')}"
@@ -155,7 +155,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
         yield f"{text}: {repeats}{seconds}. {hint}."
     if report.untried:
         untried = count(report.untried, "finding")
-        yield f"not tried: {untried}, of which no edit is known, or beyond `--max-tries`"
+        yield f"not tried: {untried}, without a known edit or beyond `--max-tries`"
     lost = report.left_out
     for what in dict.fromkeys(lost.values()):
         shown = " or ".join(name for name, part in lost.items() if part == what)
@@ -164,7 +164,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
             f"left out. `pip install -U leafwise`"
         )
     if together is not None and together.left:
-        yield "with the patch is left:"
+        yield "left with the patch:"
 
 
 def _print(text: str, console: Console, indent: int = 0, style: str = "") -> None:
@@ -193,11 +193,11 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         _print(text, console, 2)
     fixes = finding.fixes()
     if finding.tried is not None and len(fixes) == 1:
-        # It is not shown twice. Of a value that has to be static the other half of the fix is left.
+        # It is not shown twice, but if the value has to be static, the rest of the fix is needed.
         is_dynamic = fixes[0].act is Act.MAKE_DYNAMIC
         fixes = fixes if is_dynamic and finding.tried.verdict not in CONFIRMED else []
     for fix in fixes[:_MOST_LINES]:
-        _print(f"fix: {clean(str(fix))}", console, 2, "green")  # code is not to be cut
+        _print(f"fix: {clean(str(fix))}", console, 2, "green")  # code must not be cut
     for text in _tried_lines(finding):
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
@@ -205,7 +205,7 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
 
 
 def _tried_lines(finding: Finding) -> Iterator[str]:
-    """Yield how an edit did that was tried, and the edit if it helped."""
+    """Yield the result of the edit that was tried, and the edit if it helped."""
     tried = finding.tried
     if tried is not None and tried.verdict in CONFIRMED:
         yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
@@ -215,7 +215,7 @@ def _tried_lines(finding: Finding) -> Iterator[str]:
 
 
 def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
-    """Yield what was made again, and why."""
+    """Yield the headline of a finding, and its reasons."""
     every = {event.process for event in report.events}
     where = ""
     if finding.processes and len(finding.processes) < len(every):
@@ -223,7 +223,7 @@ def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
     yield f"{cut(finding.headline, _LONGEST)}{where}"
     reasons = finding.reasons()
     for reason, others in reasons[:_MOST_LINES]:
-        if is_batch(reason):  # which the first line has said
+        if is_batch(reason):  # shown in the first line
             continue
         path, change = (cut(text, _LONGEST) for text in (reason.path, reason.change))
         more = f", and {others:,} more" if others else ""
@@ -233,7 +233,7 @@ def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
 
 
 def _shorten_place(text: str) -> str:
-    """Return the end of a file and its line."""
+    """Return the end of ``file:line``, if it is too long."""
     return f"...{text[-_LONGEST_PLACE:]}" if len(text) > _LONGEST_PLACE + 3 else text
 
 
@@ -264,7 +264,7 @@ def _print_functions(report: Report, console: Console) -> None:
 
 
 def _print_once_each(report: Report, console: Console) -> None:
-    """Print the lines that took longest of those that compiled nothing again."""
+    """Print the lines outside `jit` that took longest among those without repeats."""
     least = _SMALL * busy(report.events)
     rows = [row for row in once_each(report)[:_MOST_LINES] if row[2] >= least]
     if rows:
@@ -275,7 +275,7 @@ def _print_once_each(report: Report, console: Console) -> None:
 
 
 def annotations_of(report: Report) -> str:
-    """Return the lines that GitHub shows beside the code: of findings, and what the audit found."""
+    """Return GitHub annotations for the findings and for the results of the audit."""
     lines: list[str] = []
     for finding in (*report.findings, *report.first[:MOST_FIRST]):
         title = finding.headline

@@ -1,4 +1,4 @@
-"""Words that all outputs share: counts, sizes, times, places, and what JAX does for a call."""
+"""Text that all outputs share: counts, sizes, times, places, and the table of captures."""
 
 import html
 import re
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from leafwise._display.report import CapturesRecord, SiteRecord
 
-# Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
-# follows; halves of surrogate pairs, which UTF-8 cannot encode.
+# Control characters, which HTML and terminals obey or reject; marks that change the text
+# direction; halves of surrogate pairs, which UTF-8 cannot encode.
 _UNPRINTABLE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 
 def clean(text: str) -> str:
-    """Return a text on one line, with what cannot be shown spelled out as in a repr."""
+    """Return a text on one line, with unprintable characters escaped as in a repr."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def without_addresses(text: str) -> str:
-    """Cut out what differs from run to run."""
+    """Return a text without addresses, which differ from run to run."""
     return re.sub(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+", "", text)
 
 
 def cut(text: str, longest: int) -> str:
-    """Return a clean text; of a long one the start, and how long it is."""
+    """Return a clean text; if it is long, its start and its length."""
     if len(text) <= longest:
         return clean(text)
     return f"{clean(text[:longest])}... ({len(text):,} characters)"
@@ -38,11 +38,11 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it: ``850 us``, ``12.3 ms``, ``3.21 s``."""
-    if seconds < 59.95:  # noqa: PLR2004  # what rounds to a minute is one
+    """Return a time in a suitable unit: ``850 us``, ``12.3 ms``, ``3.21 s``."""
+    if seconds < 59.95:  # noqa: PLR2004  # more rounds to a minute
         for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
             if seconds >= 0.9995 * size:
-                # Three digits, and not the exponent that the format `g` has for 1000.
+                # Three digits, without the exponent that the format `g` uses for 1000.
                 amount = seconds / size
                 digits = 2 if amount < 9.995 else 1 if amount < 99.95 else 0  # noqa: PLR2004
                 return f"{amount:.{digits}f} {unit}"
@@ -52,7 +52,7 @@ def duration(seconds: float) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Return ``512 B``, ``1.25 MiB``; without a point if that is exact."""
+    """Return ``512 B``, ``1.25 MiB``; without decimals if that is exact."""
     unit, scale = "B", 1
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if nbytes < 1024 * scale:
@@ -61,17 +61,17 @@ def size(nbytes: int) -> str:
     if nbytes % scale == 0:
         return f"{nbytes // scale:,} {unit}"
     amount = nbytes / scale
-    digits = 2 if amount < 9.995 else 1  # noqa: PLR2004  # what rounds to ten has one
+    digits = 2 if amount < 9.995 else 1  # noqa: PLR2004  # more rounds to ten
     return f"{amount:,.{digits}f} {unit}"
 
 
 def place(site: "SiteRecord | None") -> str:
-    """Return ``churn.py:40``, or that the line is not known."""
+    """Return ``churn.py:40``, or ``line not known``."""
     return f"{clean(site.file)}:{site.line}" if site else "line not known"
 
 
 def described(path: str, kind: str, change: str) -> str:
-    """Return ``x: shape (3,) -> (4,)``; of what is no property of an array ``f (static): ...``."""
+    """Return ``x: shape (3,) -> (4,)``, or ``f (static): ...`` if `kind` is not about an array."""
     return f"{path}: {kind} {change}" if kind in _OF_ARRAYS else f"{path} ({kind}): {change}"
 
 
@@ -79,7 +79,7 @@ _OF_ARRAYS: Final = ("shape", "dtype", "weak type", "sharding", "kind", "value")
 
 
 def paths_of(paths: Iterable[str]) -> str:
-    """Return the paths of one reason in short: ``mu.w, nu.w and 10 more``."""
+    """Return a short text for the paths of one reason: ``mu.w, nu.w and 10 more``."""
     first, *rest = dict.fromkeys(paths)
     more = f" and {len(rest) - 1:,} more" if len(rest) > 1 else ""
     return f"{first}, {rest[0]}{more}" if rest else first
@@ -89,11 +89,11 @@ _COLUMNS: Final = ("name", "treatment", "bytes", "value", "where")
 _MOST_ROWS: Final = 200
 _LONGEST: Final = 200
 _LARGE: Final = 2**20
-"""From so many bytes on there is a warning."""
+"""From this many bytes on there is a warning."""
 
 
 def captures_lines(captured: "CapturesRecord") -> Iterator[str]:
-    """Yield what a function closes over as a table; below it the bytes, and a warning."""
+    """Yield a table of what a function closes over, then the bytes and a warning."""
     name, own = clean(captured.function), len(captured.captures)
     rows: list[tuple[str, ...]] = [_COLUMNS]
     for capture in captured.captures[:_MOST_ROWS]:
@@ -119,14 +119,14 @@ def captures_lines(captured: "CapturesRecord") -> Iterator[str]:
 
 
 def stale_lines(captured: "CapturesRecord") -> Iterator[str]:
-    """Yield a line for each call that was answered for an old value."""
+    """Yield a line for each call that used an old value of a capture."""
     name, calls = clean(captured.function), captured.stale
     for stale in calls[:_MOST_ROWS]:
         texts = stale.name, stale.before, stale.after
         path, before, after = (cut(text, _LONGEST) for text in texts)
         read = f" (read at {clean(stale.line)})" if stale.line else ""
         yield (
-            f"stale: {clean(stale.call)}: {name} was answered for {path} = {before}, "
+            f"stale: {clean(stale.call)}: {name} used {path} = {before}, "
             f"which was {after} by then{read}: pass it as an argument"
         )
     if len(calls) > _MOST_ROWS:
@@ -134,7 +134,7 @@ def stale_lines(captured: "CapturesRecord") -> Iterator[str]:
 
 
 class ShownAsText:
-    """What a notebook and `rich.print` show as its text."""
+    """A base class of values that notebooks and `rich.print` show as their text."""
 
     __slots__ = ()
 
@@ -145,7 +145,7 @@ class ShownAsText:
 
     def __rich__(self) -> object:
         """Return the text, for `rich.print`."""
-        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
+        from rich.text import Text  # noqa: PLC0415  # only rich calls this
 
         return Text(str(self))
 
@@ -161,7 +161,7 @@ CONFIRMED: Final = {
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:
-    """Return a command of GitHub Actions: ``::warning file=train.py,line=13,title=...::...``."""
+    """Return a GitHub Actions command: ``::warning file=train.py,line=13,title=...::...``."""
     where = f"file={file.translate(_IN_PROPERTY)},line={max(line, 1)}," if file else ""
     return f"::{level} {where}title={title.translate(_IN_PROPERTY)}::{text.translate(_IN_TEXT)}"
 

@@ -1,4 +1,4 @@
-"""`combine`, which joins the parts of a tree, and `axes`, a tree like another; their errors."""
+"""`combine`, which joins the parts of a tree, and `axes`, which builds ``in_axes`` trees."""
 
 import functools
 import operator
@@ -25,27 +25,27 @@ from leafwise.errors import PathError, TreeError
 T = TypeVar("T")
 
 _is_none: Final = functools.partial(operator.is_, None)
-"""Runs no Python code: JAX calls it for every node."""
+"""Faster than a lambda, as it runs no Python code; JAX calls it for every node."""
 
 
 def combine(tree: T, *trees: T) -> T:
-    """Put together what `partition` has split: the inverse.
+    """Join the trees that `partition` returned; its inverse.
 
-    Takes any number of trees of one structure, each with None where it has no leaf, of
-    `equinox.partition` and `equinox.filter`, too. Works under every transformation, so that
-    a function of one part can be differentiated.
+    It takes any number of trees with the same structure, each with None where it has no leaf,
+    including those from `equinox.partition` and `equinox.filter`. It works under every
+    transformation, so a function of one part can be differentiated.
 
     Args:
         tree: A tree.
-        *trees: More of them. A None in one tree stands for a leaf, or for a whole subtree,
+        *trees: More trees. None in one tree can stand for a leaf, or for a whole subtree,
             of another.
 
     Returns:
-        The tree with the leaves of all; None where none of them has one.
+        The tree with the leaves of all trees, and None where all of them have None.
 
     Raises:
-        TreeError: Two trees have a leaf at one place, or differ in class, static values or
-            structure. The message names the place.
+        TreeError: Two trees have a leaf at the same place, or differ in class, static values
+            or structure. The message names the place.
 
     Examples:
         >>> combine({"w": 1.0, "b": None}, {"w": None, "b": 2.0})
@@ -70,7 +70,7 @@ def combine(tree: T, *trees: T) -> T:
 
 
 def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
-    """Put parts together that differ in structure, or raise an error that names the place."""
+    """Join parts that differ in structure, or raise an error that names the place."""
     present = [part for part in parts if part is not None]
     if len(present) < 2:  # noqa: PLR2004  # a single one is the result
         return present[0] if present else None
@@ -95,14 +95,14 @@ def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
 
 
 def unflatten_one(value: Any, children: Sequence[Any]) -> Any:
-    """Return a node with other children; no constructor of a leafwise class runs."""
+    """Return a copy of a node with other children, without running a leafwise constructor."""
     is_child = functools.partial(operator.is_not, value)
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=is_child)
     return structure.unflatten(children)
 
 
 def _difference(one: Any, node: Node | None, other: Any, its: Node | None) -> str | None:
-    """Return how two nodes differ, apart from their children; None if they do not."""
+    """Return how two nodes differ, apart from their children, or None if they do not."""
     if node is None or its is None:
         leaf, tree = (one, its) if node is None else (other, node)
         name = tree.cls.__name__ if tree is not None else "leaf"
@@ -127,7 +127,7 @@ def _named(cls: type) -> str:
 
 
 def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
-    """Return where a tree is not a prefix of another, and why; None if it is one."""
+    """Return where and why `prefix` is not a prefix of `tree`, or None if it is."""
     mine, theirs = open_node(prefix), open_node(tree)
     if mine is None:
         return None
@@ -149,23 +149,23 @@ _NO_PATHS: Final[Mapping[str, Any]] = MappingProxyType({})
 def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NO_PATHS, **fields: Any) -> T:
     """Return a tree for ``in_axes``, ``out_axes``, shardings or masks, with a tree's statics.
 
-    JAX wants such a tree to be of the same structure, static values included, or a prefix of
-    it. This function returns one: an instance of the same class, with the statics of `tree` and
-    other children. No constructor, converter or check of a leafwise class runs.
+    JAX requires such a tree to have the same structure, static values included, or to be a
+    prefix of it. This function returns one: an instance of the same class, with the statics of
+    `tree` and other children. Leafwise constructors, converters and validators do not run.
 
     Args:
         tree: Any tree.
         default: The value of all children that are not named; each stands for a whole subtree.
-        paths: The values deeper in the tree, by path: ``{"encoder.w": 0}``. The siblings on the
-            way get `default`.
-        **fields: The values of the fields of `tree`, by name.
+        paths: Values deeper in the tree, by path: ``{"encoder.w": 0}``. The siblings along the
+            path get `default`.
+        **fields: Values for the fields of `tree`, by name.
 
     Returns:
         The tree.
 
     Raises:
         PathError: A name or path leads nowhere, or to a static value.
-        TreeError: Two of them meet.
+        TreeError: One path or name is part of another.
         TypeError: `paths` is not a mapping from paths.
 
     Examples:
@@ -208,15 +208,15 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
 
 
 def _same_node(value: Any, node: Node, children: Sequence[Any], path: Steps, tree: Any) -> Any:
-    """Return a node with other children; `TreeError` if its class makes another node of them."""
+    """Return a node with other children; raise if that changes its steps, statics or aux_data."""
     made = unflatten_one(value, children)
     opened = None if node.is_keyed else open_node(made)
     reason = opened and _difference(value, node, made, opened[0])
     if reason:
         raise TreeError(
-            f"{format_node(tree, path, node.cls)}, which is flattened into another node where a "
+            f"{format_node(tree, path, node.cls)}, which flattens differently where a "
             f"child is None or a number: {reason}\n"
-            f"  fix: let its flatten return the same children and aux_data, whatever they hold"
+            f"  fix: make its flatten return children and aux_data that do not depend on values"
         )
     return made
 

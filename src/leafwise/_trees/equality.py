@@ -1,4 +1,4 @@
-"""How static values compare, by ``!=`` as in JAX and by canonical forms, and where they differ."""
+"""Comparing static values, by ``!=`` as JAX does and by canonical form; where they differ."""
 
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -12,12 +12,12 @@ from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, consists_of_parts
 
 How: TypeAlias = Literal["!=", "entry", "equal", "unequal", "identity", "content"]
-"""What JAX does with two statics: ``!=`` on aux_data, an entry of a hash table for what it hashes,
-the key of leafwise with functions by identity or content; or what it found is known."""
+"""How JAX compares two statics: aux_data by ``!=``, hashed ones by a hash table "entry", those of
+a leafwise key with functions by "identity" or "content"; "equal" or "unequal" if known already."""
 
 
 class StaticPair(NamedTuple):
-    """Two statics of one path, how JAX compares them, and the keys that it compares instead."""
+    """Two statics at one path, how JAX compares them, and the keys that it compares instead."""
 
     before: Any
     after: Any
@@ -26,7 +26,7 @@ class StaticPair(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How two statics compare, and the first parts that differ, which "hidden" ones do inside."""
+    """How two statics compare, and the first parts that differ; ``==`` misses "hidden" ones."""
 
     word: Literal["equal", "raises", "differ", "unsound", "hidden"]
     step: str
@@ -40,7 +40,7 @@ def verdict_of(pair: StaticPair) -> Verdict:
     equal = _is_equal(pair)
     if equal is None:
         return Verdict("raises", "", one, other)
-    if not equal:  # functions that differ inside have one text
+    if not equal:  # functions that differ only inside are printed alike
         parts = first_difference(one, other, by=how) if how == "content" else ("", one, other)
         return Verdict("differ", *parts)
     if how not in ("identity", "content") and is_distinct(one, other):
@@ -50,7 +50,7 @@ def verdict_of(pair: StaticPair) -> Verdict:
 
 
 def _is_equal(pair: StaticPair) -> bool | None:
-    """Return whether JAX takes two statics for equal; None if comparing them raises."""
+    """Return whether JAX considers two statics equal, or None if comparing them raises."""
     one, other, how, keys = pair
     if MISSING is one or MISSING is other:
         return False
@@ -65,7 +65,7 @@ def _is_equal(pair: StaticPair) -> bool | None:
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
-    """Return whether two values are equal to JAX, which uses ``!=``; None if that raises."""
+    """Return whether two values are equal to JAX, which uses ``!=``, or None if that raises."""
     try:
         return one is other or not bool(one != other)
     except Exception:  # noqa: BLE001  # the value's own code
@@ -73,7 +73,7 @@ def jax_equal(one: Any, other: Any) -> bool | None:
 
 
 def same_entry(one: Any, other: Any) -> bool | None:
-    """Return whether two values find one entry of a hash table; None if that raises."""
+    """Return whether two values hit the same hash table entry, or None if that raises."""
     try:
         return hash(one) == hash(other) and jax_equal(one, other)
     except Exception:  # noqa: BLE001  # the value's own code
@@ -81,11 +81,11 @@ def same_entry(one: Any, other: Any) -> bool | None:
 
 
 def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
-    """Return whether two values differ in type or value, all the way down; None if unknown."""
+    """Return whether two values differ in type or value, at any depth, or None if unknown."""
     if one is other:
         return False
     mine, its = _form(one, by), _form(other, by)
-    if mine is None or its is None:  # a list, say, which an immutable equal stands for
+    if mine is None or its is None:  # a list, say: compare immutable equivalents
         mine, its = _form(one, by, frozen=True), _form(other, by, frozen=True)
     return None if mine is None or its is None else mine != its
 
@@ -109,7 +109,7 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 def first_difference(
     before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any]:
-    """Return the path to the first parts of two values that differ, and these parts."""
+    """Return the path to the first parts of two values that differ, and the two parts."""
     is_whole = by == "identity" and kind_of(before).name in _CODE
     if is_whole or len(path) >= _DEEPEST:
         return path, before, after
@@ -126,7 +126,7 @@ def first_difference(
 def hidden_difference(
     one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any] | None:
-    """Return what differs inside two objects that are equal by an ``==`` of their own, if plain."""
+    """Return the path and the plain parts that differ although the class's ``==`` says equal."""
     if one is other or id(one) in above:
         return None
     cls = type(one)
@@ -143,7 +143,7 @@ def hidden_difference(
 
 
 def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tuple[str, Any, Any]]:
-    """Return the parts that two values of one type have in common, each with the way to it."""
+    """Return the step and both parts for each step that two values of the same type share."""
     kind = kind_of(one)
     if type(one) is not type(other) or not kind.is_ordered:
         return []
@@ -156,10 +156,10 @@ def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tu
 _DEEPEST: Final = 2_000
 
 _CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
-"""The kinds of values that are one value where functions are compared by identity."""
+"""The kinds of values that have no parts where functions are compared by identity."""
 
 
 def is_redefinition(one: type, other: type) -> bool:
-    """Return whether two classes are definitions of one name."""
+    """Return whether two classes are definitions of the same name."""
     names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
     return one is not other and one.__module__ == other.__module__ and names[0] == names[1]

@@ -1,4 +1,4 @@
-"""The facts that JAX uses of one argument leaf: its abstract value, and where its data lies."""
+"""The facts that JAX uses about one argument leaf: its abstract value and its sharding."""
 
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from leafwise._trees.equality import same_entry
 
 
 class LeafKind(StrEnum):
-    """What an argument leaf is, as far as JAX's dispatch distinguishes it."""
+    """The kinds of argument leaves that JAX's dispatch distinguishes."""
 
     JAX_ARRAY = "jax array"
     """A `jax.Array`."""
@@ -25,32 +25,32 @@ class LeafKind(StrEnum):
     PYTHON_SCALAR = "Python scalar"
     """A bool, int, float or complex number."""
     PRNG_KEY = "PRNG key"
-    """A typed key, as `jax.random.key` makes it."""
+    """A typed key, as `jax.random.key` returns it."""
     SHAPE_DTYPE_STRUCT = "ShapeDtypeStruct"
     """A shape and a dtype, which `lower` and `eval_shape` take."""
     TRACER = "tracer"
-    """A value of a trace: the call is made inside another function's."""
+    """A traced value: the call is made while another function is traced."""
     REF = "ref"
     """A mutable array."""
     OTHER = "other"
-    """A value that JAX sometimes takes and sometimes refuses: a masked array."""
+    """A value that JAX sometimes accepts and sometimes rejects: a masked array."""
     STATIC = "static"
     """A leaf that `equinox.filter_jit` keeps out of the trace."""
     INVALID = "invalid"
-    """A value that JAX refuses as an argument."""
+    """A value that JAX rejects as an argument."""
 
 
 class Leaf(NamedTuple):
     """One leaf of a call's arguments, without its data.
 
     Attributes:
-        kind: What it is.
-        aval: The abstract value that JAX traces with, which `jax.typeof` returns; None for
+        kind: The kind of the leaf.
+        aval: The abstract value that JAX traces with, as `jax.typeof` returns it; None for
             a leaf that is static or invalid.
-        sharding: Where a JAX array lies; None for data that is not on a device.
-        committed: Whether JAX may not move it.
+        sharding: The sharding of a JAX array; None for data that is not on a device.
+        committed: Whether the array is committed to its devices.
         value: The value of a static leaf; the error text of an invalid one.
-        stored: Its dtype whatever the configuration, or its Python type.
+        stored: Its dtype regardless of JAX's configuration, or its Python type.
     """
 
     kind: LeafKind
@@ -62,26 +62,26 @@ class Leaf(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape, where there is one."""
+        """The shape, or None without one."""
         return getattr(self.aval, "shape", None)
 
     @property
     def dtype(self) -> Any:
-        """The dtype under the configuration of the call, where there is one."""
+        """The dtype under the configuration of the call, or None without one."""
         return getattr(self.aval, "dtype", None)
 
     @property
     def weak_type(self) -> bool:
-        """Whether its dtype gives way to that of others, as a Python scalar's does."""
+        """Whether its dtype yields to others in promotion, as a Python scalar's does."""
         return bool(getattr(self.aval, "weak_type", False))
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """What it is, apart from JAX's configuration."""
+        """The facts about it that do not depend on JAX's configuration."""
         return self.kind, self.shape, self.stored, self.weak_type, self.sharding, self.committed
 
     def __str__(self) -> str:
-        """Return ``float32[3] (jax array)``, with what is unusual."""
+        """Return ``float32[3] (jax array)``, with a weak type and commitment if it has them."""
         if self.aval is None or self.kind is LeafKind.INVALID:
             return f"{shorten(self.value)} ({self.kind})"
         words = [str(self.kind)]
@@ -91,12 +91,12 @@ class Leaf(NamedTuple):
 
     @property
     def lowered_sharding(self) -> Any:
-        """The sharding that JAX lowers with; None where JAX may choose."""
+        """The sharding that JAX lowers with, or None where JAX may choose."""
         return self.sharding if self.committed else None
 
 
 class LeafRecorder:
-    """Makes a `Leaf` for each leaf of one call. Of the many that are alike, one is shared."""
+    """Makes a `Leaf` for each leaf of one call; leaves that are alike share one."""
 
     def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:
         self._filtered = filtered
@@ -124,13 +124,13 @@ class LeafRecorder:
 
     def _record(self, value: Any) -> Leaf:
         kind = _KINDS.get(type(value)) or _kind_of(value)
-        array_types: Any = (jax.Array, np.ndarray, np.generic)  # Any: it says nothing of `value`
+        array_types: Any = (jax.Array, np.ndarray, np.generic)  # Any: do not narrow `value`
         if self._filtered and not isinstance(value, array_types):
             return Leaf(LeafKind.STATIC, None, type(value), value=value)
         try:
             aval = jax.typeof(value)
             if self._abstract and kind is LeafKind.SHAPE_DTYPE_STRUCT:
-                sharding = value.sharding  # that of an array that is committed to it
+                sharding = value.sharding  # as if an array were committed to it
                 return Leaf(LeafKind.JAX_ARRAY, aval, value.dtype, sharding, sharding is not None)
             if kind in _ON_DEVICE:
                 if value.is_deleted() and not self._abstract:
@@ -144,15 +144,15 @@ class LeafRecorder:
 
 
 def weakly_typed(array: Any) -> jax.Array:
-    """Return an array with a weak type, as a Python number makes one, or a comparison of two."""
+    """Return a copy of an array with a weak type, like that of an array from a Python number."""
     number: Any = np.zeros((), array.dtype).item()
     weak = jnp.asarray(0) != 0 if number is False else jnp.asarray(number)
-    # `at[].set` keeps the weak type of the array it writes to; `astype` cannot give one.
+    # `at[].set` keeps the weak type of the array it writes to; `astype` cannot produce one.
     return jnp.broadcast_to(weak, array.shape).at[...].set(array)
 
 
 def format_sharding(sharding: Any) -> str:
-    """Return a sharding in short: the device, or the partition and the mesh."""
+    """Return a short text for a sharding: the device, or the partition and the mesh."""
     devices = sorted(str(device) for device in sharding.device_set)
     spec = getattr(sharding, "spec", None)
     if spec is None:
@@ -162,7 +162,7 @@ def format_sharding(sharding: Any) -> str:
 
 
 def device_order(sharding: Any) -> tuple[Any, ...]:
-    """Return the devices of a sharding in its order, which must be one for all of a call."""
+    """Return the devices of a sharding in order, which must be the same throughout a call."""
     mesh = getattr(sharding, "mesh", None)
     if mesh is not None:
         return tuple(mesh.devices.flat)
@@ -170,7 +170,7 @@ def device_order(sharding: Any) -> tuple[Any, ...]:
 
 
 def same_program(one: Leaf, other: Leaf) -> bool:
-    """Return whether two leaves at one place of a tree share a program."""
+    """Return whether two leaves at the same place of a tree share a program."""
     if one.kind is LeafKind.STATIC or other.kind is LeafKind.STATIC:
         return one.kind is other.kind and same_entry(one.value, other.value) is True
     if not _REFUSED.isdisjoint((one.kind, other.kind)):
@@ -179,7 +179,7 @@ def same_program(one: Leaf, other: Leaf) -> bool:
 
 
 def same_lowering(one: Leaf, other: Leaf) -> bool:
-    """Return whether JAX lowers and compiles for the one as for the other."""
+    """Return whether JAX lowers and compiles the same for both leaves."""
     mine, its = one.lowered_sharding, other.lowered_sharding
     if mine is None or its is None:
         return mine is its
@@ -189,25 +189,25 @@ def same_lowering(one: Leaf, other: Leaf) -> bool:
 
 
 def same_dispatch(one: Leaf, other: Leaf) -> bool:
-    """Return whether the one hits the dispatch cache of the other, if they share a program."""
+    """Return whether two leaves that share a program also share a dispatch cache entry."""
     if one.kind is LeafKind.STATIC:
         return True
     if (one.kind in _ON_DEVICE) != (other.kind in _ON_DEVICE):
         return False
     if one.kind in _ON_DEVICE:
         return one.committed == other.committed and bool(one.sharding == other.sharding)
-    # The dispatch takes a Python bool as weakly typed, though its abstract value is not.
+    # Dispatch treats a Python bool as weakly typed, although its abstract value is not.
     python = LeafKind.PYTHON_SCALAR
     return (one.kind is python) == (other.kind is python)
 
 
 _SMALL: Final = -(2**31)
-"""An integer beyond this needs 64 bits: it may be refused."""
+"""An integer beyond this needs 64 bits, so JAX may reject it."""
 
 _ON_DEVICE: Final = frozenset({LeafKind.JAX_ARRAY, LeafKind.PRNG_KEY})
 
 _ARRAYS: Final[set[type]] = set()
-"""The types of JAX's arrays that have been met so far: in practice there is one."""
+"""The types of JAX arrays met so far; in practice only one."""
 
 _KINDS: Final[dict[type, LeafKind]] = {
     bool: LeafKind.PYTHON_SCALAR,
@@ -217,7 +217,7 @@ _KINDS: Final[dict[type, LeafKind]] = {
     np.ndarray: LeafKind.NUMPY_ARRAY,
 }
 LEAF_TYPES: Final = _KINDS.keys()
-"""Types that are certainly not pytree nodes; more are added as they are met."""
+"""Types that are known not to be pytree nodes; more are added as they are met."""
 
 
 def _kind_of(value: Any) -> LeafKind:
@@ -242,19 +242,19 @@ _BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
     (jax.ShapeDtypeStruct, LeafKind.SHAPE_DTYPE_STRUCT),
 )
 _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
-"""Modules whose types live as long as the process, so that a table may hold them."""
+"""Modules whose types live as long as the process, so a table may keep them."""
 
 
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
 
 
 def _sometimes_taken(value: Any) -> Leaf | None:
-    """Return the record of an array that JAX takes only after a plain one: masked, say."""
+    """Return the `Leaf` of an array subclass, masked say, that JAX accepts after a plain array."""
     if not is_a(value, np.ndarray):
         return None
     try:
         plain = np.asarray(value).view(np.ndarray)
         aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
-    except Exception:  # noqa: BLE001  # not of any dtype that JAX has
+    except Exception:  # noqa: BLE001  # JAX does not have the dtype
         return None
     return Leaf(LeafKind.OTHER, aval, value.dtype)

@@ -1,4 +1,4 @@
-"""The nodes of a pytree: their classes, their statics by name, and the steps to their children."""
+"""The nodes of a pytree: their classes, their statics by name, and the steps to children."""
 
 import dataclasses
 from collections import defaultdict
@@ -24,11 +24,11 @@ Statics = tuple[tuple[str, ...], tuple[Any, ...]]
 """The names of statics, and their values."""
 
 Data = dict[str, Any]
-"""Values by name, each the next step of a path."""
+"""Values by name; each name is the next step of a path, ``.n``."""
 
 
 class Node:
-    """One node of a pytree, without the data of its leaves."""
+    """One node of a pytree, without the values of its leaves."""
 
     __slots__ = (
         *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop", "values"),
@@ -46,15 +46,15 @@ class Node:
         data: Data | None = None,
     ) -> None:
         self.cls = cls
-        self.aux = aux  # which JAX compares with `!=`
+        self.aux = aux  # JAX compares it with `!=`
         self.data: Data = {} if data is None else data
         self._names = None if statics is None else statics[0]
         self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
         self._keys = keys
         self._steps: tuple[str, ...] | None = None
-        self.children = children  # nodes, and the places of leaves in the whole tree
-        self.start = start  # the place of its first leaf
-        self.stop = stop  # and of the one behind its last leaf
+        self.children = children  # nodes, or the indices of leaves in the whole tree
+        self.start = start  # the index of its first leaf
+        self.stop = stop  # one past the index of its last leaf
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,11 +72,11 @@ class Node:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether its aux_data is a key of leafwise, which compares types, too."""
+        """Whether its aux_data is a leafwise key, which also compares types."""
         return isinstance(self.aux, StaticKey)
 
     def compared_by(self, name: str) -> By | None:
-        """Return how functions in a static are compared; None if not by a key of leafwise."""
+        """Return how functions in a static are compared, or None without a leafwise key."""
         if not self.is_keyed:
             return None
         return "content" if name[1:] in content_names(self.aux.owner) else "identity"
@@ -108,7 +108,7 @@ def walk(root: Node | int) -> Iterator[tuple[Steps, Node | int]]:
 
 
 class FlatTree:
-    """A flattened tree: its leaves, and on demand its nodes and paths."""
+    """A flattened tree: its leaves and, on demand, its nodes and paths."""
 
     def __init__(self, tree: Any) -> None:
         self.tree = tree
@@ -117,7 +117,7 @@ class FlatTree:
 
     @cached_property
     def root(self) -> Node | int:
-        """The tree as nodes and places of leaves."""
+        """The tree as nodes and indices of leaves."""
         return TreeWalk(lambda leaf: leaf, LEAF_TYPES).node_or_leaf(self.tree)
 
     @cached_property
@@ -125,7 +125,7 @@ class FlatTree:
         return [path for path, part in walk(self.root) if isinstance(part, int)]
 
     def name_of(self, leaf: int) -> str:
-        """Return ``Model.encoder.w`` for a leaf, by its place."""
+        """Return the name of a leaf by its index: ``Model.encoder.w``."""
         return name_in(self.tree, self.paths[leaf])
 
 
@@ -138,7 +138,7 @@ class TreeWalk:
         self._plain = plain
 
     def node_or_leaf(self, value: Any) -> Node | int:
-        """Walk over one subtree; return its node, or the place of a leaf."""
+        """Walk one subtree and return its node, or the index of a leaf."""
         leaves = self.leaves
         level: Any = None
         if type(value) not in self._plain:
@@ -153,7 +153,7 @@ class TreeWalk:
 
 
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
-    """Return a node by itself, and the values of its children; None for a leaf."""
+    """Return a value's own node and the values of its children, or None for a leaf."""
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
         return None
@@ -181,9 +181,9 @@ def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
 
 
 def _named_data(value: Any, aux: Any) -> Data | None:
-    """Return statics that aux_data lists after their names, as that of flax.nnx does.
+    """Return statics by name if aux_data lists them after their names, as in flax.nnx.
 
-    ``(("w",), ("act", "n"), ("tanh", 3))`` has the names of children, those of statics, and these.
+    ``(("w",), ("act", "n"), ("tanh", 3))``: names of children, names of statics, the statics.
     """
     own: Any = getattr(value, "__dict__", {})
     parts = [part for part in aux if isinstance(part, tuple)] if isinstance(aux, tuple) else []
@@ -195,7 +195,7 @@ def _named_data(value: Any, aux: Any) -> Data | None:
 
 
 def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
-    """Return the keys of the children, as JAX names them; texts where it has no names."""
+    """Return JAX's keys of the children, or steps as strings where JAX has no names."""
     keys: list[Any] = [key for key, _ in pairs]
     fields = getattr(cls, "_fields", None)
     if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
@@ -215,8 +215,8 @@ _CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
 def _child_names(instance: Any) -> list[str]:
     """Return the steps to children that were registered without names, if they can be found.
 
-    An instance that was never constructed, with an object of its own in each attribute, is
-    flattened: the children are the attributes.
+    It flattens an instance, made without its constructor, that has a new object in each
+    attribute, and finds these objects among the children.
     """
     cls: Any = type(instance)
     names = {}
@@ -230,7 +230,7 @@ def _child_names(instance: Any) -> list[str]:
             object.__setattr__(probe, field, value)
         children, _ = _REGISTRY.flatten_one_level(probe)
         return [names[id(child)][0] for child in children]
-    except Exception:  # noqa: BLE001  # a flatten that computes: then there are no names
+    except Exception:  # noqa: BLE001  # a flatten that computes, so names cannot be found
         return []
 
 
@@ -238,7 +238,7 @@ _NOTHING: Final[Statics] = ((), ())
 
 
 def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics:
-    """Return the statics of a node by name, as far as names can be found."""
+    """Return the statics of a node by name, where names can be found."""
     if aux is None or cls is dict:
         return _NOTHING
     if dataclasses.is_dataclass(cls):
@@ -257,7 +257,7 @@ _STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassM
 
 
 def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields of a dataclass that are not children; none if children have no names."""
+    """Return the fields of a dataclass that are not children; () if children have no names."""
     known = _STATIC_FIELDS.setdefault(cls, dict)
     if steps not in known:
         children = set(map(field_name, steps))

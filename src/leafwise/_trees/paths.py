@@ -1,7 +1,7 @@
-"""Paths: the texts that name places in a tree, and the steps that they consist of.
+"""Paths: the strings that name places in a tree, and the steps that they consist of.
 
-A path is a tuple of steps, each a text: ``.encoder``, ``[0]``, ``['a b']``. Their
-concatenation, without the first dot, is what leafwise prints everywhere.
+A path is a tuple of steps, each a string: ``.encoder``, ``[0]``, ``['a b']``. Leafwise prints
+their concatenation, without the first dot, everywhere.
 """
 
 import ast
@@ -21,10 +21,10 @@ Steps = tuple[str, ...]
 """The steps of a path."""
 
 ANY: Final = "*"
-"""Stands in a pattern for any one step."""
+"""In a pattern, matches any one step."""
 
 DEEP: Final = "**"
-"""Stands in a pattern for any number of steps, none included."""
+"""In a pattern, matches any number of steps, including zero."""
 
 _PATTERNS: Final = {ANY: "[*]", DEEP: ".**"}
 
@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[^.\[\]*\s][^.\[\]*]*|\*\*?")
 
 
 def step_of(key: Any) -> str:
-    """Return a key of JAX as a step; a text is one already."""
+    """Return the step for a JAX key; a string is a step already."""
     kind = type(key)
     if kind is jax.tree_util.GetAttrKey:
         return f".{key.name}"
@@ -42,12 +42,12 @@ def step_of(key: Any) -> str:
         return f"[{key.key!r}]"
     if kind is jax.tree_util.FlattenedIndexKey:
         return f"[<flat index {key.key}>]"
-    return str(key)  # a text of ours, or a key type of the user's own
+    return str(key)  # a string from us, or a user-defined key type
 
 
 @functools.lru_cache
 def field_name(step: str) -> str | None:
-    """Return the name in ``.name`` or ``['name']``; None if a step is not of that form."""
+    """Return the name in ``.name`` or ``['name']``, or None for any other step."""
     found = _FIELD_STEP.fullmatch(step)
     return found and (found[1] or found[2])
 
@@ -56,7 +56,7 @@ _FIELD_STEP: Final = re.compile(r"\.(\w+)|\['(\w+)'\]")
 
 
 def format_path(steps: Iterable[str]) -> str:
-    """Return a path as it is printed: ``encoder.w``; the tree itself is the empty text."""
+    """Return a path as it is printed: ``encoder.w``, or an empty string for the tree itself."""
     texts = [_PATTERNS.get(step, step) for step in steps]
     return "".join(texts).removeprefix(".")
 
@@ -73,27 +73,27 @@ def format_node(tree: Any, steps: Steps, cls: type) -> str:
 
 
 def steps_of(path: Any) -> Steps:
-    """Return the steps of a path: of a text, or of a key path of JAX."""
+    """Return the steps of a path, given as a string or as a JAX key path."""
     if isinstance(path, str):
         return parse(path)
     if isinstance(path, tuple) and not any(isinstance(key, str | int) for key in path):
         return tuple(map(step_of, path))
     raise TypeError(
-        f"a path is a text, as 'layers[0].w', or a key path of JAX, as "
-        f"jax.tree.leaves_with_path gives: got {got(path)}"
+        f"a path is a string such as 'layers[0].w', or a JAX key path as in "
+        f"jax.tree.leaves_with_path: got {got(path)}"
     )
 
 
 @functools.lru_cache
 def parse(text: str) -> Steps:
-    """Return the steps of a path's text."""
+    """Return the steps of a path that is written as a string."""
     steps: list[str] = []
     place = 0
     while place < len(text):
         if text[place] == "[":
             step, place = _item(text, place)
         else:
-            # The first name has no dot, and neither has a key of the user's own class: `/w`.
+            # The first name has no dot, nor does a key of a user-defined class: `/w`.
             start = place + (text[place] == ".")
             name = _NAME.match(text, start)
             own = text[place - 1] == "]" and not (text[place].isalnum() or text[place] in "_*")
@@ -106,7 +106,7 @@ def parse(text: str) -> Steps:
 
 
 def _item(text: str, start: int) -> tuple[str, int]:
-    """Return the step in brackets that begins at `start`, and where it ends."""
+    """Return the step in brackets that begins at `start`, and the index after it."""
     balanced: tuple[str, int] | None = None
     end = text.find("]", start)
     while end >= 0:
@@ -116,7 +116,7 @@ def _item(text: str, start: int) -> tuple[str, int]:
         try:
             return f"[{ast.literal_eval(inside)!r}]", end + 1
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            # The repr of an object, which is not a literal: it stays as it is.
+            # The repr of an object, which is not a literal, stays as it is.
             if balanced is None and inside and inside.count("[") == inside.count("]"):
                 balanced = f"[{inside}]", end + 1
         end = text.find("]", end + 1)
@@ -127,9 +127,9 @@ def _item(text: str, start: int) -> tuple[str, int]:
 
 def _not_a_path(text: str, place: int) -> PathError:
     return PathError(
-        f"{text!r} is not a path: it stops being one at {text[place:]!r}\n"
+        f"{text!r} is not a path: it cannot be read from {text[place:]!r} on\n"
         f"  fix: write it as leafwise prints it: 'encoder.act', 'layers[0].w', \"table['a b']\"; "
-        f"in lw.select `*` means one step and `**` for any number"
+        f"in lw.select, `*` matches one step and `**` any number"
     )
 
 
@@ -137,12 +137,12 @@ _FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
 
 
 def place_of(steps: Sequence[str], wanted: str) -> int | None:
-    """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list."""
+    """Return the index of the wanted step, or None; ``[-1]`` is the last item of a list."""
     if wanted in steps:
         return steps.index(wanted)
-    if wanted.startswith(".") and wanted[1:] in steps:  # the text of a key of the user's own
+    if wanted.startswith(".") and wanted[1:] in steps:  # the string of a user-defined key
         return steps.index(wanted[1:])
-    if flat := _FLAT.fullmatch(wanted):  # JAX's key for a child that has a name here alone
+    if flat := _FLAT.fullmatch(wanted):  # JAX's key for a child that only leafwise has named
         place = int(flat[1])
         return place if place < len(steps) else None
     if wanted.startswith("[-") and wanted[2:-1].isdecimal() and steps and steps[0] == "[0]":
@@ -170,16 +170,16 @@ def nowhere(
 
 
 _MOST_KNOWN: Final = 50_000
-"""How many paths of the tree are searched for one with the same ending."""
+"""The number of paths of the tree that are searched for one with the same ending."""
 
 _MOST_COMPARED: Final = 2000
-"""How many are compared by their texts, which takes longer."""
+"""The number of paths whose strings are compared for similarity, which takes longer."""
 
 
 def nearest_path(
     wanted: Steps, wrong: int, siblings: Sequence[str], paths: Iterable[Steps]
 ) -> Steps | None:
-    """Return the path that was most likely meant; see `nowhere` for the arguments."""
+    """Return the path that was most likely meant, or None; `nowhere` has the arguments."""
     close = difflib.get_close_matches(wanted[wrong], siblings, 1)
     known = [steps for steps, _ in zip(paths, range(_MOST_KNOWN), strict=False) if steps]
     if close:
@@ -208,11 +208,11 @@ def format_children(steps: Sequence[str]) -> str:
 _FEW: Final = 12
 
 
-# Values that are to stand at places of a tree, passed down to its parts.
+# Requests for values at places of a tree, passed down to its parts.
 
 
 class Request(NamedTuple):
-    """One value that is to stand at a place."""
+    """A value to put at a path: the key as the user wrote it, its steps, and the value."""
 
     key: Any
     steps: Steps
@@ -220,7 +220,7 @@ class Request(NamedTuple):
 
 
 def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
-    """Return the values by path as requests."""
+    """Return a mapping from paths to values as requests; `whose` names the caller."""
     if not isinstance(asked, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{whose} takes a mapping from paths to values, got {got(asked)}")
     found = [Request(key, steps_of(key), value) for key, value in asked.items()]
@@ -234,13 +234,13 @@ def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
 
 
 def whole_request(requests: Sequence[Request], depth: int) -> Request | None:
-    """Return the request that ends here, for the whole value, if there is one."""
+    """Return the request whose path ends at this depth, for the whole value, or None."""
     here = [request for request in requests if len(request.steps) == depth]
     if here and len(requests) > 1:
         other = next(request for request in requests if request is not here[0])
         raise TreeError(
-            f"{_text_of(here[0])!r} and {_text_of(other)!r} meet: "
-            f"the one takes the place of the other\n  fix: leave one of them out"
+            f"{_text_of(here[0])!r} and {_text_of(other)!r} overlap: "
+            f"one would replace the other\n  fix: leave one of them out"
         )
     return here[0] if here else None
 
@@ -259,7 +259,7 @@ def group_by_part(
     paths: Iterable[Steps],
     statics: Sequence[str] = (),
 ) -> dict[int, list[Request]]:
-    """Group requests by the part, among those with these steps, that they lead into."""
+    """Group requests by the index of the part that their next step leads to."""
     found: dict[int, list[Request]] = {}
     for request in requests:
         step = request.steps[len(path)]

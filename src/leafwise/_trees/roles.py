@@ -1,4 +1,4 @@
-"""The roles of attributes, static or dynamic, of any pytree class; copies that differ in one."""
+"""Which attributes of any pytree class are static or dynamic; copies with one changed."""
 
 import copy
 import dataclasses
@@ -21,16 +21,16 @@ from leafwise._statics.key import KEY
 
 
 class _Sentinel(enum.Enum):
-    """What stands for a leaf: a flatten that copies its leaves returns it nevertheless."""
+    """A stand-in for a leaf; as an enum member, it survives a flatten that copies its leaves."""
 
     LEAF = "leaf"
 
 
 class FieldNames(NamedTuple):
-    """The names of attributes, by their role.
+    """The names of the static and dynamic attributes.
 
-    For a class that declares no fields, static ones are those that its constructor takes or that
-    are in the aux_data: others are caches.
+    For a class that declares no fields, an attribute is static if the constructor takes it or
+    if it is in the aux_data; any other attribute is a cache.
     """
 
     static: tuple[str, ...]
@@ -38,14 +38,14 @@ class FieldNames(NamedTuple):
 
 
 def field_order(instance: Any) -> list[str]:
-    """Return the attributes that an instance is declared to hold, in order."""
+    """Return the names of an instance's declared attributes, or of all it has, in order."""
     cls = type(instance)
     declared = declared_names(cls)
     if declared is not None:
         aside = {KEY, *compat.dropped_fields(cls)}
         return [name for name in declared if name not in aside]
     if isinstance(instance, enum.Enum):
-        return []  # what a member holds is Python's own
+        return []  # the attributes of a member are Python's own
     registered = registered_names(cls)
     if registered is not None:
         return [*registered[1], *registered[0]]
@@ -53,7 +53,7 @@ def field_order(instance: Any) -> list[str]:
 
 
 def undeclared(instance: Any) -> list[str]:
-    """Return what a dataclass holds beside its fields, such as what `__post_init__` stored."""
+    """Return the attributes of a dataclass that are not fields, e.g. set in `__post_init__`."""
     cls: Any = type(instance)
     if not dataclasses.is_dataclass(cls):
         return []
@@ -64,8 +64,8 @@ def undeclared(instance: Any) -> list[str]:
 def field_names_of(instance: Any) -> FieldNames:
     """Return the names of the static and of the dynamic attributes of an instance.
 
-    A class that leafwise did not register is flattened: an attribute is dynamic if an object
-    in its place becomes a leaf.
+    An instance of a class that leafwise did not register is flattened: an attribute is dynamic
+    if an object in its place becomes a leaf.
     """
     cls = type(instance)
     known = field_names(cls)
@@ -83,7 +83,7 @@ def field_names_of(instance: Any) -> FieldNames:
 
 @per_class
 def _parameters(cls: Any) -> frozenset[str]:
-    """Return what a constructor takes: an attribute of such a name is not a cache."""
+    """Return the parameter names of a constructor; an attribute with such a name is not a cache."""
     try:
         return frozenset(signature_of(cls).parameters)
     except (TypeError, ValueError):
@@ -93,7 +93,7 @@ def _parameters(cls: Any) -> frozenset[str]:
 def is_kept(instance: Any, name: str) -> bool:
     """Return whether an attribute is in the aux_data: unflatten restores it, or aux_data changes.
 
-    A class that raises for an object in its place has it there.
+    Also True if the class raises for the object put in the attribute's place.
     """
     if is_decorated(type(instance)):
         return name in field_names_of(instance).static
@@ -111,9 +111,9 @@ def is_kept(instance: Any, name: str) -> bool:
 
 
 def _is_held(instance: Any, name: str) -> bool:
-    """Return whether an attribute is there, and not of the class alone.
+    """Return whether an instance has an attribute itself, not only through its class.
 
-    Equinox passes over a default that a constructor left to the class.
+    Equinox ignores a default that the constructor did not assign.
     """
     if not hasattr(instance, name):
         return False
@@ -129,7 +129,7 @@ def _is_held(instance: Any, name: str) -> bool:
 
 def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
     mine = getattr(instance, name)
-    # Not into other attributes, which may be large; None may stand for what is static.
+    # Stop at other attributes, which may be large; but None can stand for a static.
     others = {id(value) for value in held if value is not mine and value is not None}
 
     def leaves_of(tree: Any) -> list[Any]:
@@ -137,25 +137,25 @@ def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
 
     try:
         leaves = leaves_of(exchange(instance, name, _Sentinel.LEAF))
-    except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
+    except Exception:  # noqa: BLE001  # a flatten that computes, or has a bug
         return _is_converted(instance, name)
     times = sum(leaf is _Sentinel.LEAF for leaf in leaves)
     if not times:
         return False
     try:
         own, whole = (len(leaves_of(tree)) for tree in (mine, instance))
-    except Exception:  # noqa: BLE001  # an instance that cannot be flattened, whose fields may be
+    except Exception:  # noqa: BLE001  # the instance cannot be flattened, though its field can
         return True
-    # Distrax decides by the value: numbers of Python are static, arrays and `object()` are not.
+    # Distrax decides by the value: Python numbers are static, arrays and `object()` are not.
     return len(leaves) == whole + times * (1 - own)
 
 
 _NUMBER: Final = np.float64(1536)
-"""Few instances hold it, and all dtypes of 16 bits and more can."""
+"""A value that few instances contain, and that every dtype of 16 bits or more can hold."""
 
 
 def _is_converted(instance: Any, name: str) -> bool:
-    """Return whether a number in place of each leaf of an attribute becomes a leaf, and no more."""
+    """Return whether a number put for each leaf of an attribute only changes the leaves."""
 
     def count(leaves: list[Any]) -> int:
         return sum(np.shape(leaf) == () and bool(leaf == _NUMBER) for leaf in leaves)
@@ -171,10 +171,10 @@ def _is_converted(instance: Any, name: str) -> bool:
 
 
 def exchange(base: Any, name: str, value: Any) -> Any:
-    """Return a copy with one other attribute; the constructor does not run.
+    """Return a copy with one attribute changed, without running the constructor.
 
-    A constructor may compute other fields from this one: these stay as they are, since
-    a retrace must be due to this field alone.
+    Fields that the constructor computes from this one stay as they are, since a retrace must
+    be due to this field alone.
     """
     cls = type(base)
     if is_decorated(cls):
@@ -192,9 +192,9 @@ def exchange(base: Any, name: str, value: Any) -> Any:
 
 
 def duplicate(base: Any) -> Any:
-    """Return a copy with the same attributes; no code of its class runs."""
+    """Return a copy with the same attributes, without running code of its class."""
     cls = type(base)
-    if native_base(cls) is not object:  # a dict, say, with content outside attributes
+    if native_base(cls) is not object:  # a dict, say, with contents outside attributes
         return copy.copy(base)
     instance = object.__new__(cls)
     in_dict = dict_of(base)
@@ -207,7 +207,7 @@ def duplicate(base: Any) -> Any:
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:
-    """Return the field, if its own converter and check alone decide on the stored value."""
+    """Return the field if only its own converter and validator determine the stored value."""
     if not is_decorated(cls):
         return None
     spec = spec_of(cls)

@@ -1,6 +1,6 @@
-"""`select`, a selection of leaves: by path, class, function, metadata, or a tree of bools.
+"""`select`, which selects leaves by path, class, function, metadata, or a tree of bools.
 
-With the masks, labels and two halves that are made from one.
+`mask`, `labels` and `partition` are built from a selection.
 """
 
 import dataclasses
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 class Selection:
-    """A selection of leaves, made by `select`, for any tree.
+    """A selection of leaves, made by `select`, that applies to any tree.
 
-    Selections are combined with ``&``, ``|`` and ``~``.
+    Combine selections with ``&``, ``|`` and ``~``.
     """
 
     __slots__ = ()
@@ -56,7 +56,7 @@ class Selection:
         return Not(self)
 
     def __bool__(self) -> bool:
-        """Refuse: ``and``, ``or`` and ``not`` would drop one of the selections."""
+        """Raise, because ``and``, ``or`` and ``not`` would drop one of the selections."""
         raise TypeError(
             f"{self!r} has no truth value\n  fix: combine selections with `&`, `|` and `~`"
         )
@@ -72,7 +72,7 @@ def _mark(flags: list[bool], part: Node | int, *, flag: bool = True) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AtPath(Selection):
-    """Selects what stands at a path, and below."""
+    """Selects the leaves at and below a path."""
 
     text: str
     steps: Steps
@@ -94,14 +94,14 @@ class AtPath(Selection):
         if isinstance(part, int):
             why = f"{name_in(flat.tree, path)} is a leaf, which has no parts"
         elif self.steps[wrong] in part.names:
-            why = f"{part.cls.__name__}{self.steps[wrong]} is static, so that it has no leaves"
+            why = f"{part.cls.__name__}{self.steps[wrong]} is static, so it has no leaves"
         else:
             why = f"{format_node(flat.tree, path, part.cls)}: {format_children(here)}"
         return nowhere(self.text, self.steps, wrong, why, siblings=here, paths=paths)
 
 
 class _Search:
-    """A search for everything that a pattern leads to."""
+    """A search for everything that a pattern matches."""
 
     def __init__(self, pattern: Steps, leaves: int) -> None:
         self.pattern = pattern
@@ -110,7 +110,7 @@ class _Search:
         self.furthest: tuple[int, Steps, Any] = (-1, (), None)
 
     def visit(self, part: Node | int, path: Steps, at: int) -> None:
-        """Continue from a node or leaf with the step at `at` in the pattern."""
+        """Continue from a node or leaf with step `at` of the pattern."""
         if at == len(self.pattern):
             self.hit = True
             _mark(self.flags, part)
@@ -137,7 +137,7 @@ class _Search:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfClass(Selection):
-    """Selects what stands in an instance of a class, and leaves of that type."""
+    """Selects all leaves in instances of a class, and leaves of that type."""
 
     kind: Any
 
@@ -155,7 +155,7 @@ class OfClass(Selection):
 def _answers(
     test: Callable[[Any], Any], leaves: list[Any], flat: FlatTree, start: int
 ) -> list[bool]:
-    """Return what a function returns for leaves, of which `start` is the place of the first."""
+    """Return a function's result for each leaf; `start` is the index of the first leaf."""
     answers: list[bool] = []
     name = _named(test)
     for place, leaf in enumerate(leaves, start):
@@ -175,9 +175,7 @@ def _named(thing: Any) -> str:
 
 def _as_bool(flag: Any, whence: str, flat: FlatTree, leaf: int) -> bool:
     if not isinstance(flag, bool | np.bool_):
-        raise TypeError(
-            f"{flat.name_of(leaf)}: {whence}: {got(flag)}, where True or False is wanted"
-        )
+        raise TypeError(f"{flat.name_of(leaf)}: {whence} {got(flag)}, expected True or False")
     return bool(flag)
 
 
@@ -212,13 +210,13 @@ class ByMetadata(Selection):
 
 
 def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
-    """Return the metadata of a class's fields, by the steps to them; empty where none has any."""
+    """Return the metadata of a class's fields, by step; fields without any are left out."""
     return {f".{field.name}": field.metadata for field in declared_fields(cls) if field.metadata}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LikeTree(Selection):
-    """Selects by a tree of bools, or of functions of a leaf, that is a prefix: one of them is."""
+    """Selects by a prefix of the tree whose leaves are bools or functions of a leaf."""
 
     prefix: Any
 
@@ -226,8 +224,8 @@ class LikeTree(Selection):
         return f"select({_named(self.prefix)})"
 
     def select(self, flat: FlatTree) -> list[bool]:
-        # A bound method of a pytree is a function and a tree. Only for a tree of its own type can
-        # it be a tree of bools.
+        # A bound method of a pytree is both a function and a tree. It can be a tree of bools only
+        # for a tree of its own type.
         if callable(self.prefix) and type(self.prefix) is not type(flat.tree):
             return _answers(self.prefix, flat.leaves, flat, 0)
         flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(self.prefix)
@@ -252,7 +250,7 @@ class LikeTree(Selection):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Joined(Selection):
-    """Selects what two conditions select, or what one of them does."""
+    """Selects the leaves that both of two conditions select, or that either does."""
 
     one: Selection
     other: Selection
@@ -268,7 +266,7 @@ class Joined(Selection):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Not(Selection):
-    """Selects what a condition does not."""
+    """Selects the leaves that a condition does not select."""
 
     one: Selection
 
@@ -281,29 +279,29 @@ class Not(Selection):
 
 
 def select(*conditions: Any, **metadata: Any) -> Selection:
-    """Select leaves of a tree: by path, by class, by a function, by fields' metadata.
+    """Select leaves of a tree: by path, by class, by a function, or by field metadata.
 
     Args:
         *conditions: Each is one of
 
-            - a path, as leafwise prints it: what stands there, and all below. ``*`` is any
-              one step, ``**`` any number of them: ``"layers[*].w"``, ``"**.bias"``.
-            - a class: all that stands in an instance of it, and leaves of that type.
-            - a function of one leaf that returns a bool, as `equinox.is_inexact_array`.
-            - a bool: everything, or nothing.
-            - a tree of bools and functions, a prefix of the tree, as `equinox.filter` takes.
+            - a path, as leafwise prints it: the leaves at and below it. ``*`` matches any
+              one step, ``**`` any number of steps: ``"layers[*].w"``, ``"**.bias"``.
+            - a class: all leaves in instances of it, and leaves of that type.
+            - a function of one leaf that returns a bool, such as `equinox.is_inexact_array`.
+            - a bool: all leaves, or none.
+            - a tree of bools and functions, a prefix of the tree, as in `equinox.filter`.
             - a selection.
-        **metadata: Entries of fields' metadata, as ``trainable=False``. The innermost field
-            on the way to a leaf that has such an entry decides; where none has, the leaf is
+        **metadata: Entries of field metadata, such as ``trainable=False``. The innermost field
+            on the path to a leaf that has such an entry decides; without one, the leaf is
             not selected.
 
     Returns:
-        The selection of the leaves that all of them select.
+        The selection of the leaves that meet all of these conditions.
 
     Raises:
-        PathError: A path cannot be read. When the selection is used: it leads nowhere in the
-            tree.
-        TypeError: There is no condition, or one that is none of these.
+        PathError: A path cannot be parsed or, when the selection is used, leads nowhere in
+            the tree.
+        TypeError: No condition was passed, or one of an unsupported type.
 
     Examples:
         >>> select("encoder", jax.Array) & ~select("encoder.layers[*].b")
@@ -331,22 +329,22 @@ def _condition(selector: Any) -> Selection:
         return LikeTree(selector)
     raise TypeError(
         f"leaves are selected by a path, a class, a function of a leaf, a bool or a tree of "
-        f"bools: got {got(selector)}"
+        f"bools, got {got(selector)}"
     )
 
 
 def mask(tree: T, where: Any) -> T:
     """Return a tree of the same structure with True at the selected leaves, False at others.
 
-    For `optax.masked`, ``optax.add_decayed_weights(mask=...)``, `equinox.partition`. Classes
-    keep their statics; no constructor, converter or check of a leafwise class runs.
+    For `optax.masked`, ``optax.add_decayed_weights(mask=...)``, `equinox.partition`. The statics
+    are kept. Leafwise constructors, converters and validators do not run.
 
     Args:
         tree: Any tree.
         where: A selection made by `select`, or anything that it takes.
 
     Returns:
-        A tree of bools. As a function of a tree alone: ``functools.partial(mask, where=...)``.
+        A tree of bools. For a function of the tree alone: ``functools.partial(mask, where=...)``.
 
     Raises:
         PathError: A path leads nowhere in the tree.
@@ -370,7 +368,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
     Args:
         tree: Any tree.
         groups: The selection of each label's leaves: ``{"head": select("head")}``.
-        default: The label of all other leaves; None if there are to be none.
+        default: The label of all other leaves; with None, a leaf without a label is an error.
 
     Returns:
         A tree of labels.
@@ -388,12 +386,12 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
     marks: list[Any] = [MISSING] * len(flat.leaves)
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
-            raise TypeError(f"labels: a label is a leaf, as a text is: got {got(label)}")
+            raise TypeError(f"labels: a label is a leaf, such as a string, got {got(label)}")
         for place, flag in enumerate(_condition(selection).select(flat)):
             if flag and marks[place] is not MISSING:
                 raise TreeError(
                     f"{flat.name_of(place)} has two labels, {marks[place]!r} and {label!r}\n"
-                    f"  fix: leave the leaves of one out of the other: `select(...) & ~select(...)`"
+                    f"  fix: exclude one selection from the other: `select(...) & ~select(...)`"
                 )
             marks[place] = label if flag else marks[place]
     left = [place for place, label in enumerate(marks) if label is MISSING]
@@ -407,11 +405,10 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
 
 
 def partition(tree: T, where: Any) -> tuple[T, T]:
-    """Split a tree into the selected leaves and the rest, each with None for the other's.
+    """Split a tree into the selected leaves and the rest, each with None for the other's leaves.
 
-    Both have the statics of the tree, so that a function of one part, under `jax.jit`, does
-    not retrace when the other changes. `combine` puts them together; `equinox.combine`
-    does, too.
+    Both have the statics of the tree. A function of one part, under `jax.jit`, does not
+    retrace when the other changes. `combine` joins them, as does `equinox.combine`.
 
     Args:
         tree: Any tree.

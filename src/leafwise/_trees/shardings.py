@@ -1,4 +1,4 @@
-"""`shardings`, what fields declare as a tree of shardings, and `shard`, which applies it."""
+"""`shardings`, a tree of the shardings that fields declare, and `shard`, which applies it."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 _MeshAxes: TypeAlias = str | Sequence[str] | None
 Rules: TypeAlias = Mapping[str, _MeshAxes] | Iterable[tuple[str, _MeshAxes]]
-"""Logical axis names, and the axes of the mesh that they stand for, the most important first."""
+"""Logical axis names and the mesh axes that they stand for, the most important first."""
 
 _Rules: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 _NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
-_make_spec: Any = PartitionSpec  # which has no types
+_make_spec: Any = PartitionSpec  # its constructor is not annotated
 _WHOLE: Final[PartitionSpec] = _make_spec()
 
 
@@ -42,33 +42,33 @@ def shardings(
     rules: Rules = (),
     default: PartitionSpec = _WHOLE,
 ) -> T:
-    """Return a tree with the sharding of each leaf, as the fields on the way to it declare.
+    """Return a tree with the sharding of each leaf, as declared by the fields on the path to it.
 
-    The innermost field on the way to a leaf that declares a sharding decides, as
-    ``field(sharding=PartitionSpec("data", None))``, or, in classes of other libraries, the entry
-    ``"sharding"`` of a field's metadata. The result is for `jax.device_put`, for
+    The innermost field that declares a sharding decides, as in
+    ``field(sharding=PartitionSpec("data", None))`` or, in classes of other libraries, in the
+    ``"sharding"`` entry of a field's metadata. The result is for `jax.device_put`, for
     ``in_shardings`` and ``out_shardings`` of `jax.jit`, and, with ``.spec`` of each leaf, for
     `jax.shard_map`. It has the statics of the tree.
 
     Args:
-        tree: Any tree of arrays, or of `jax.ShapeDtypeStruct`, as `jax.eval_shape` returns it.
-        mesh: The devices and their axes; by default the mesh that `jax.set_mesh` has set.
-        paths: Shardings by path, in place of those declared: a `PartitionSpec` or any
-            `jax.sharding.Sharding` for all that stands there. ``*`` in a path is any one step,
-            ``**`` any number. Of several that lead to a leaf, the last one counts.
-        rules: The axes of the mesh that logical names stand for, as in flax's
-            ``logical_to_mesh``: ``{"embed": None, "heads": "model"}`` or pairs of them. They
-            hold in order: where an axis of the mesh is taken by an earlier rule for the same
-            array, the next rule of the name counts, and without one the dimension is whole.
-        default: The sharding of leaves for which nothing is declared.
+        tree: Any tree of arrays, or of `jax.ShapeDtypeStruct`, as `jax.eval_shape` returns.
+        mesh: The devices and their axes; by default the mesh set by `jax.set_mesh`.
+        paths: Shardings by path, which override those declared: a `PartitionSpec` or any
+            `jax.sharding.Sharding` for everything at the path. ``*`` in a path matches any one
+            step, ``**`` any number. If several paths match a leaf, the last one wins.
+        rules: The mesh axes that logical names stand for, as in flax's
+            ``logical_to_mesh``: ``{"embed": None, "heads": "model"}`` or pairs. They apply
+            in order: if an earlier rule has used a mesh axis for the same array, the next rule
+            for the name applies, and without one the dimension is not partitioned.
+        default: The sharding of leaves without a declaration.
 
     Returns:
-        The tree, with a `jax.sharding.NamedSharding` in the place of each leaf.
+        The tree, with a `jax.sharding.NamedSharding` in place of each leaf.
 
     Raises:
-        TreeError: A spec has more entries than the array has dimensions, an axis that the
-            mesh has not, or one twice, or a dimension cannot be divided by its axes; or a leaf
-            is not an array, or there is no mesh. All leaves are named.
+        TreeError: A spec has more entries than the array has dimensions, an axis that is not
+            in the mesh, or the same axis twice; a dimension is not divisible by its axes; a leaf
+            is not an array; or there is no mesh. The message names all such leaves.
         PathError: A path leads nowhere.
         TypeError: An argument is of the wrong type.
 
@@ -85,14 +85,14 @@ def shardings(
     if mesh is None:
         raise TreeError(
             "there is no mesh to shard over\n"
-            "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
+            "  fix: pass one, as in `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
         )
     if not isinstance(mesh, Mesh | AbstractMesh):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
     if isinstance(tree, type):
         raise TypeError(
             f"shardings are for an instance, got the class {tree.__name__}\n"
-            f"  fix: take an abstract one: `jax.eval_shape({tree.__name__}, ...)`"
+            f"  fix: pass an abstract instance: `jax.eval_shape({tree.__name__}, ...)`"
         )
     pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
     axes_of_names = [(name, _names(axes)) for name, axes in pairs]
@@ -126,21 +126,21 @@ def shard(
     default: PartitionSpec = _WHOLE,
     timeout: float = 300.0,
 ) -> T:
-    """Put the leaves of a tree where their fields declare; see `shardings` for the arguments.
+    """Shard the leaves of a tree as its fields declare; see `shardings` for the arguments.
 
-    Arrays are moved by `jax.device_put`. Where a mesh spans processes, each of them calls this,
-    and gives all of every array; they are compared by their bits, for `timeout` seconds at most,
-    and each device gets its part. A `jax.ShapeDtypeStruct` gets the sharding, so that an abstract
-    instance tells a checkpoint where its arrays shall go. Inside a trace, the sharding of the
-    values is constrained, or, on an explicit mesh, changed.
+    Arrays are moved by `jax.device_put`. Where a mesh spans processes, every process calls this
+    with the whole of each array. The processes compare the arrays bit by bit, waiting at most
+    `timeout` seconds, and each device gets its part. A `jax.ShapeDtypeStruct` gets the sharding,
+    so an abstract instance tells a checkpoint library where to put the arrays. Inside a trace,
+    the sharding of the values is constrained or, on an explicit mesh, changed.
 
     Returns:
-        The tree, with the same values and statics. No constructor of a leafwise class runs.
+        The tree, with the same values and statics. Leafwise constructors do not run.
 
     Raises:
         TreeError: As in `shardings`.
-        DifferentProcessesError: The mesh spans processes, which have different values.
-        ProcessTimeoutError: The mesh spans processes, and some of them did not come in time.
+        DifferentProcessesError: The mesh spans processes that have different values.
+        ProcessTimeoutError: The mesh spans processes, and some did not call this in time.
         ValueError: The timeout is not positive.
         PathError: A path leads nowhere.
         TypeError: An argument is of the wrong type.
@@ -154,7 +154,7 @@ def shard(
     places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
     wanted: list[Any] = jax.tree_util.tree_leaves(places)
     flat = FlatTree(tree)
-    # While JAX traces, `device_put` leaves a constant where it is, if axes are not explicit.
+    # During tracing, `device_put` leaves a constant where it is, unless axes are explicit.
     traces = is_tracing()
     data = {
         place: leaf
@@ -162,7 +162,7 @@ def shard(
         if not (traces or is_tracer(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
     }
     far = {place: data.pop(place) for place in [*data] if not wanted[place].is_fully_addressable}
-    # All at once, which is faster.
+    # One call for all, which is faster.
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
     if far:
         arrays |= _spread(flat, far, wanted, timeout)
@@ -175,12 +175,12 @@ def shard(
 
 def _promise(leaf: Any, sharding: Any) -> Any:
     """Return a traced or abstract value with a sharding."""
-    jax_: Any = jax  # whose functions here have no types
+    jax_: Any = jax  # its functions used here are not annotated
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax_.ShapeDtypeStruct.update(leaf, sharding=sharding)
     axis_types = getattr(getattr(sharding, "mesh", None), "axis_types", ())
     if AxisType.Explicit in axis_types:
-        # `reshard` knows `jax.vmap`, but needs a mesh that is set.
+        # `reshard` works under `jax.vmap`, but needs a mesh that is set.
         move = jax_.device_put if current_mesh() is None else jax_.sharding.reshard
         return move(leaf, sharding)
     return jax_.lax.with_sharding_constraint(leaf, sharding)
@@ -189,23 +189,23 @@ def _promise(leaf: Any, sharding: Any) -> Any:
 def _spread(
     flat: FlatTree, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
 ) -> dict[int, Any]:
-    """Put leaves where not all devices are of this process; each process gives all of a leaf.
+    """Put leaves on devices of several processes; each process passes the whole of a leaf.
 
-    As `jax.device_put`, which compares such values, too. It takes neither keys nor NaNs nor what
-    was put on a device before, and names no leaf.
+    `jax.device_put` also compares such values, but it rejects keys, NaNs and arrays that are on
+    a device already, and its errors do not name the leaf.
     """
     here = {
         place: leaf for place, leaf in leaves.items() if getattr(leaf, "is_fully_addressable", True)
     }
     owners = {device.process_index for place in here for device in shardings[place].device_set}
-    if len(owners) == jax.process_count():  # else some process may not come here
+    if len(owners) == jax.process_count():  # else some process may not get here
         _check_equal({flat.name_of(place): leaf for place, leaf in here.items()}, timeout)
     return {place: put(leaf, shardings[place]) for place, leaf in leaves.items()}
 
 
 def put(leaf: Any, sharding: Any) -> Any:
-    """Put one leaf, of which each process has all or its part, without a comparison."""
-    # On devices of several processes, as a jitted step returned it
+    """Put one leaf, whole or a global array, on devices of several processes, unchecked."""
+    # A global array, on devices of several processes, as a jitted step returned it
     if not getattr(leaf, "is_fully_addressable", True):
         if not _is_key(leaf):
             return jax.device_put(leaf, sharding)
@@ -213,7 +213,7 @@ def put(leaf: Any, sharding: Any) -> Any:
         data = jax.device_put(jax.random.key_data(leaf), sharding)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
     aval: Any = jax.typeof(leaf)
-    if aval.weak_type:  # `0.1`, `jnp.asarray(0.1)`: no other function of JAX keeps that
+    if aval.weak_type:  # `0.1`, `jnp.asarray(0.1)`: no other function of JAX keeps the weak type
         scalar = leaf.item() if isinstance(leaf, jax.Array) and not leaf.ndim else leaf
         return jax.device_put(scalar, sharding)
     value = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf, aval.dtype)
@@ -232,8 +232,8 @@ def _check_equal(leaves: Mapping[str, Any], timeout: float) -> None:
     words = Words(
         "lw.shard",
         "does not call lw.shard for this mesh as often as the others",
-        "create all values from one seed in all processes, or take those of process 0: "
-        "`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
+        "create all values from the same seed in all processes, or use those of process 0: "
+        "`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  if each process "
         "has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`",
     )
     check_same(
@@ -258,7 +258,7 @@ def _described(leaf: Any) -> str:
     aval: Any = jax.typeof(leaf)
     data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
     digest = _digest(f"{aval} {data.dtype}".encode() + data.tobytes())
-    return f"{describe_array(aval)} of digest {digest}"
+    return f"{describe_array(aval)} with digest {digest}"
 
 
 def _digest(data: bytes) -> str:
@@ -270,13 +270,13 @@ def _is_key(leaf: Any) -> bool:
 
 
 class _Declaration(NamedTuple):
-    """What is declared for a part of a tree, and where: a spec, or a tree of them."""
+    """Where a sharding is declared, for messages, and the spec or tree of specs declared."""
 
     where: str
     spec: Any
 
     def part(self, step: str) -> "_Declaration":
-        """Return what is declared for one part of the value."""
+        """Return the declaration for one part of the value."""
         if isinstance(self.spec, PartitionSpec | Sharding):
             return self
         node = open_node(self.spec)
@@ -285,7 +285,7 @@ class _Declaration(NamedTuple):
 
 
 def _declared(flat: FlatTree, default: _Declaration) -> list[_Declaration]:
-    """Return what is declared for each leaf: by the innermost field on the way to it."""
+    """Return the declaration for each leaf: that of the innermost field on the path to it."""
     declarations = [default] * len(flat.leaves)
     todo = [(flat.root, default)]
     while todo:
@@ -303,7 +303,7 @@ def _declared(flat: FlatTree, default: _Declaration) -> list[_Declaration]:
 
 
 def _by_rules(spec: Any, rules: _Rules) -> Any:
-    """Return a spec of axes of the mesh, as flax's `logical_to_mesh_axes` does."""
+    """Return a spec with logical names replaced by mesh axes, as flax's `logical_to_mesh_axes`."""
     entries = _entries(spec)
     names = {name for entry in entries for name in _names(entry)}
     waiting = names.intersection(name for name, _ in rules)
@@ -311,7 +311,7 @@ def _by_rules(spec: Any, rules: _Rules) -> Any:
         return spec
     axes_of: dict[str, tuple[str, ...]] = dict.fromkeys(waiting, ())
     taken = names - waiting
-    # `{"embed": "data", "heads": "model"}`, of which "embed" is whole in `P("data", "embed")`
+    # `{"embed": "data", "heads": "model"}`: "embed" is not partitioned in `P("data", "embed")`
     for name, axes in rules:
         if name in waiting and taken.isdisjoint(axes):
             axes_of[name] = axes
@@ -326,7 +326,7 @@ def _by_rules(spec: Any, rules: _Rules) -> Any:
 
 
 def _entries(spec: Any) -> tuple[Any, ...]:
-    """Return the entries of a spec: JAX 0.12 refuses to iterate over one that is unreduced."""
+    """Return the entries of a spec; JAX 0.12 refuses to iterate over an unreduced one."""
     return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
 
 
@@ -343,14 +343,14 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
         aval: Any = jax.typeof(leaf)
     except Exception:  # noqa: BLE001  # whatever the type's own handler raises
         raise ValueError(
-            f"an array is wanted, got {got(leaf)}\n"
+            f"expected an array, got {got(leaf)}\n"
             f"  fix: make it static, or take it out with `lw.partition`"
         ) from None
     if isinstance(spec, Sharding):  # `paths={"w": SingleDeviceSharding(device)}`
         return spec
     if not isinstance(spec, PartitionSpec):  # `field(sharding={"w": P("data")})`, without a "b"
         what = "nothing for this part" if spec is MISSING else got(spec)
-        raise ValueError(f"a PartitionSpec is wanted, got {what}")  # noqa: TRY004
+        raise ValueError(f"expected a PartitionSpec, got {what}")  # noqa: TRY004
     spec_of_mesh = _by_rules(spec, rules)
     entries = len(_entries(spec_of_mesh))
     try:  # `P("data", None)` for a vector, or for 3 rows on 2 devices
@@ -358,8 +358,8 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
         if entries > len(aval.shape):
             raise ValueError(f"{entries} entries for {len(aval.shape)} dimensions")  # noqa: TRY301
         sharding.shard_shape(aval.shape)
-    except Exception as error:  # of several classes, as JAX raises it
-        by_rules = "" if spec_of_mesh == spec else f", by rules {spec_of_mesh}"
+    except Exception as error:  # JAX raises several classes
+        by_rules = "" if spec_of_mesh == spec else f", which the rules turn into {spec_of_mesh},"
         of_mesh = ", ".join(f"{name}: {size}" for name, size in mesh.shape.items())
         raise ValueError(
             f"{error}\n  got: {spec}{by_rules} for {describe_array(aval)} on a mesh ({of_mesh})"
@@ -368,7 +368,7 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
 
 
 def _format_problem(problem: tuple[str, str], paths: Sequence[str]) -> str:
-    """Return a line for all leaves that have one problem."""
+    """Return the message for all leaves that have the same problem."""
     where, text = problem
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{where}, at {paths[0]}{more}: {text}"

@@ -1,4 +1,4 @@
-"""`update` and `replace`: copies of a tree, or of an instance, with other values in some places."""
+"""`update` and `replace`: copies of a tree, or of an instance, with some values changed."""
 
 import collections
 import copy
@@ -38,32 +38,32 @@ Path = TypeVar("Path", bound=str | tuple[Any, ...])
 
 
 def update(tree: T, changes: Mapping[Path, Any]) -> T:
-    """Return a copy of a tree with other values at some places, static ones included.
+    """Return a copy of a tree with some values changed, including static ones.
 
-    Takes any tree, and leads into static values too: ``"config.depth"`` where ``config`` is a
-    static field that holds a frozen dataclass, a tuple, a `FrozenMapping` or a partial.
+    It takes any tree, and paths can lead into static values: ``"config.depth"`` where ``config``
+    is a static field with a frozen dataclass, a tuple, a `FrozenMapping` or a partial in it.
 
-    Every object on the way is rebuilt, from the inside out, with all changes at once, and
-    validated as `replace` does: a generated constructor runs, with converters, checks, and
-    the validation of statics. One written by hand does not run, and neither does one that
-    does not take the fields that change (``init=False``): the fields are set, the changed
-    ones converted and checked. For an equinox module ``__check_init__`` runs then, too. All
-    other objects stay the same objects.
+    Every object on the path is rebuilt, from the inside out, with all its changes at once, and
+    validated as in `replace`: a generated constructor runs, with converters, validators and the
+    validation of statics. A constructor written by hand does not run, nor does one that
+    does not take the changed fields (``init=False``): the fields are set, the changed
+    ones converted and validated, and for an equinox module ``__check_init__`` runs. All
+    other objects are reused.
 
     Args:
-        tree: Any tree; it stays as it is.
+        tree: Any tree; it is not modified.
         changes: The new values by path: ``"encoder.act"``, ``"layers[0].w"``,
-            ``"params['a b']"``, as leafwise prints them, or key paths of JAX.
+            ``"params['a b']"``, as leafwise prints them, or JAX key paths.
 
     Returns:
         The copy.
 
     Raises:
-        PathError: A path leads nowhere; the message has the nearest one.
-        TreeError: Two changes meet: one is at, or in, the place of the other.
+        PathError: A path leads nowhere; the message names the nearest one.
+        TreeError: Two changes overlap: one path is, or is part of, the other.
         TypeError: `changes` is not a mapping from paths, or an object cannot be copied.
-        Exception: What constructors, converters and checks raise, with a note that says
-            where.
+        Exception: Whatever constructors, converters and validators raise, with a note that
+            says where.
 
     Examples:
         >>> @pytree
@@ -85,7 +85,7 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
     places = group_by_part(
         requests, path, value, parts and parts.steps, tree=tree, paths=_paths(tree)
     )
-    if parts is None:  # then there is no request either: one that leads on would have raised
+    if parts is None:  # no requests either: `group_by_part` would have raised
         return value
     changes: dict[str, Any] = {}
     for place, inside in places.items():
@@ -99,7 +99,7 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
 
 
 def _paths(tree: Any) -> Iterator[Steps]:
-    """Yield the paths to all that can be changed, outer ones first."""
+    """Yield the paths to everything that can be changed, outer ones first."""
     todo: collections.deque[tuple[Steps, Any]] = collections.deque([((), tree)])
     while todo:
         path, value = todo.popleft()
@@ -112,16 +112,16 @@ def _paths(tree: Any) -> Iterator[Steps]:
 def replace(obj: T, /, **changes: Any) -> T:
     """Return a copy of an instance with some fields changed.
 
-    The constructor runs, as in `dataclasses.replace`: converters, checks and the
-    validation of statics included. A constructor that was written by hand may take other
-    arguments than fields, so it does not run: the fields are set, the changed ones converted
-    and checked, and the statics validated. The same holds for every equinox module, whose
-    ``__check_init__`` runs then. `leafwise.update` does this at any depth.
+    The constructor runs, as in `dataclasses.replace`, including converters, validators and the
+    validation of statics. A constructor written by hand may take arguments other than
+    fields, so it does not run: the fields are set, the changed ones converted
+    and validated, and the statics validated. The same holds for every equinox module, whose
+    ``__check_init__`` then runs. `leafwise.update` does this at any depth.
 
     Args:
         obj: An instance of a pytree class (or of any dataclass).
-        **changes: New values by field name. A type checker does not see a wrong name:
-            it is an error when this runs.
+        **changes: New values by field name. Type checkers do not catch a wrong name, which
+            raises at run time.
 
     Returns:
         An instance of the same class.
@@ -129,7 +129,7 @@ def replace(obj: T, /, **changes: Any) -> T:
     Raises:
         TypeError: A name is not a field, or `obj` is a class.
         ValueError: A field has ``init=False``, so the generated constructor does not
-            take it.
+            accept it.
 
     Examples:
         >>> @pytree
@@ -139,11 +139,11 @@ def replace(obj: T, /, **changes: Any) -> T:
         Params(lr=0.2)
     """
     if is_a(obj, type):
-        raise TypeError(f"replace() changes an instance, got the class {obj.__qualname__}")
+        raise TypeError(f"replace() takes an instance, got the class {obj.__qualname__}")
     cls = type(obj)
     if not dataclasses.is_dataclass(cls):
         raise TypeError(
-            f"replace() changes an instance of a pytree class or dataclass, got {got(obj)}"
+            f"replace() takes an instance of a pytree class or dataclass, got {got(obj)}"
         )
     changed: T
     if is_decorated(cls):
@@ -154,7 +154,7 @@ def replace(obj: T, /, **changes: Any) -> T:
             raise error.without_own_frames()  # noqa: B904  # the same error
         return changed
     check_names(obj, changes)
-    # Whether calling the class with its fields runs nothing but the constructor.
+    # Calling the class with its fields runs nothing but the generated constructor.
     if type(cls).__call__ is type.__call__ and has_generated_init(cls):
         changed = dataclasses.replace(cast("Any", obj), **changes)
         return changed
@@ -164,11 +164,11 @@ def replace(obj: T, /, **changes: Any) -> T:
     return changed
 
 
-# --------------------------------------------------------------- parts, and copies with others
+# ----------------------------------------------------------- parts, and copies with some changed
 
 
 class Parts(NamedTuple):
-    """The parts of one value."""
+    """The parts of one value, by step."""
 
     steps: tuple[str, ...]
     values: tuple[Any, ...]
@@ -176,7 +176,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(value: Any) -> Parts | None:
-    """Return the parts of a node, statics included, or of a static value; None for a leaf."""
+    """Return the parts of a node, including statics, or of a static value; None for a leaf."""
     kind: Any = type(value)
     if is_decorated(kind):
         fields = spec_of(kind).fields
@@ -194,7 +194,7 @@ def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
 
 
 def _plain_parts(value: Any) -> Parts | None:
-    """Return the parts of a value that is not a node: of a static value."""
+    """Return the parts of a static value that is not a node, or None without parts."""
     kind: Any = type(value)
     if kind is FrozenMapping:
         return _parts((f"[{key!r}]", item) for key, item in value.items())
@@ -207,7 +207,7 @@ def _plain_parts(value: Any) -> Parts | None:
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
-    """Return a copy of a value with other parts, all of them at once."""
+    """Return a copy of a value with some parts changed, all at once."""
     kind: Any = type(value)
     maker = _MAKERS.get(kind)
     if maker is not None:
@@ -222,7 +222,7 @@ def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any
 
 
 def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
-    """Return a copy that its own class makes; None if there is no such way."""
+    """Return a copy with some fields changed; None if JAX has to rebuild the node instead."""
     kind: Any = type(value)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return value._replace(**names)
@@ -245,11 +245,11 @@ def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
 
 @per_class
 def _parameters(kind: Any) -> dict[str, str]:
-    """Return the parameters of a constructor that can run again, by field; else none.
+    """Return the parameters of a constructor that can run again, by field; else an empty dict.
 
     It cannot run again if it was written by hand, since it may take anything; if it requires an
-    argument that is not a field, a `dataclasses.InitVar` without a default; or if a metaclass
-    does more than call it, as for equinox, which runs ``__check_init__`` after it.
+    argument that is not a field, such as a `dataclasses.InitVar` without a default; or if a
+    metaclass does more than call it, as in equinox, which then runs ``__check_init__``.
     """
     fields = declared_fields(kind)
     if is_decorated(kind):
@@ -274,10 +274,10 @@ def _parameters(kind: Any) -> dict[str, str]:
 def _with_children(
     value: Any, opened: tuple[Node, Sequence[Any]], changes: Mapping[str, Any]
 ) -> Any:
-    """Return a copy that JAX makes from other children, and set its new statics."""
+    """Return a copy that JAX unflattens from the new children, with the new statics set."""
     node, children = opened
-    # What equinox does at the end of every construction: convert, and check. A module with a key
-    # rebuilds it in its first check.
+    # Convert and check, as equinox does at the end of every construction. A module with a key
+    # rebuilds the key in its first check.
     fields = dataclasses.fields(node.cls) if dataclasses.is_dataclass(node.cls) else ()
     converters = {f".{field.name}": field.metadata.get("converter") for field in fields}
     new = {
@@ -302,7 +302,7 @@ def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:
-    mapping = copy.copy(value)  # keeps the default factory, and the order, which JAX would sort
+    mapping = copy.copy(value)  # keeps the default factory and the order; JAX would sort the keys
     for key in value:
         if f"[{key!r}]" in changes:
             mapping[key] = changes[f"[{key!r}]"]
