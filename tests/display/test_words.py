@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.kit.inside import (
     AuditRecord,
+    CapturesRecord,
+    StaleCaptureRecord,
     WrongRecord,
     annotation,
     annotations_of,
@@ -54,12 +56,16 @@ def test_what_ends_a_part_is_escaped() -> None:
 
 
 def test_each_finding_is_a_warning_at_its_line() -> None:
-    """A report has a line for each finding, and one for each call that the audit found."""
+    """A report has a line for each finding, stale capture and call that the audit found."""
     wrong = WrongRecord("churn.py:7", "step answered for `n=1`", 1)
-    given = replace(usual(), audit=AuditRecord(3, 0.0, [wrong]))
+    stale = StaleCaptureRecord("rate", "f", "", "0.5", "0.25", "churn.py:6")
+    captured = [CapturesRecord("f", 0, [], [stale])]
+    given = replace(usual(), audit=AuditRecord(3, 0.0, [wrong]), captures=captured)
     assert annotations_of(given).splitlines() == [
         "::warning file=churn.py,line=40,title=train_step retraced 2 times%2C 1.20 s::"
         "state.opt.lr (static): 0.1 -> 0.2%0Afix: make it an array",
+        "::warning file=churn.py,line=6,title=an old value was used::"
+        "f used rate = 0.5, which was 0.25 by then: pass it as an argument",
         "::warning file=churn.py,line=7,title=another program answered::step answered for `n=1`",
     ]
     assert annotations_of(report()) == ""

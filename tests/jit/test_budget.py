@@ -358,6 +358,6 @@ def test_what_runs_later_is_refused(block: Any) -> None:
 def test_a_class_is_refused(block: Any) -> None:
     """Decorated, it would be a function, of which nothing can be derived."""
     with pytest.raises(
-        TypeError, match="no class\\n  fix: open the block where it is used: with lw"
+        TypeError, match="not a class\\n  fix: open the block where it is used: with lw"
     ):
         block(type("Model", (), {}))

@@ -18,6 +18,7 @@ from leafwise._display.first_compiles import (
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._display.report import (
     AuditRecord,
+    CapturesRecord,
     EventKindText,
     EventRecord,
     FirstCompile,
@@ -27,6 +28,7 @@ from leafwise._display.report import (
     Report,
     Seconds,
     SiteRecord,
+    StaleCaptureRecord,
     WrongRecord,
     from_json,
     to_json,

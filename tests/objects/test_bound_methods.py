@@ -162,7 +162,7 @@ def test_what_has_no_hash() -> None:
 
     with pytest.raises(TypeError, match="unhashable type: 'Unhashable'") as caught:
         lw.jit(Unhashable())
-    assert "fix: equinox.filter_jit" in "".join(caught.value.__notes__)
+    assert "fix: use equinox.filter_jit" in "".join(caught.value.__notes__)
 
 
 def test_as_a_tree() -> None:

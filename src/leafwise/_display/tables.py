@@ -33,6 +33,7 @@ from leafwise._display.words import (
     paths_of,
     place,
     stale_lines,
+    stale_text,
 )
 
 MOST_FINDINGS: Final = 20
@@ -275,7 +276,7 @@ def _print_once_each(report: Report, console: Console) -> None:
 
 
 def annotations_of(report: Report) -> str:
-    """Return GitHub annotations for the findings and for the results of the audit."""
+    """Return GitHub annotations for findings, stale captures and the results of the audit."""
     lines: list[str] = []
     for finding in (*report.findings, *report.first[:MOST_FIRST]):
         title = finding.headline
@@ -283,8 +284,15 @@ def annotations_of(report: Report) -> str:
         text = "\n".join((*reasons, *(f"fix: {fix}" for fix in finding.fixes()))) or title
         where = (finding.site.file, finding.site.line) if finding.site else ("", 0)
         lines.append(annotation("warning", text, title, *where))
-    for wrong in report.audit.found if report.audit is not None else ():
-        file, _, number = wrong.call.rpartition(":")  # or "line not known"
+    calls = [
+        (stale.call, stale_text(captured.function, stale), "an old value was used")
+        for captured in report.captures
+        for stale in captured.stale
+    ]
+    wrong = report.audit.found if report.audit is not None else ()
+    calls += [(each.call, each.what, "another program answered") for each in wrong]
+    for call, what, title in calls:
+        file, _, number = call.rpartition(":")  # or "line not known"
         at = (file, int(number)) if file else ("", 0)
-        lines.append(annotation("warning", wrong.what, "another program answered", *at))
+        lines.append(annotation("warning", what, title, *at))
     return "\n".join(lines)

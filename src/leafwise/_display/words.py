@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from leafwise._display.report import CapturesRecord, SiteRecord
+    from leafwise._display.report import CapturesRecord, SiteRecord, StaleCaptureRecord
 
 # Control characters, which HTML and terminals obey or reject; marks that change the text
 # direction; halves of surrogate pairs, which UTF-8 cannot encode.
@@ -118,17 +118,22 @@ def captures_lines(captured: "CapturesRecord") -> Iterator[str]:
         )
 
 
+def stale_text(function: str, stale: "StaleCaptureRecord") -> str:
+    """Return what a call used of a capture that has changed since, and the fix."""
+    texts = stale.name, stale.before, stale.after
+    path, before, after = (cut(text, _LONGEST) for text in texts)
+    read = f" (read at {clean(stale.line)})" if stale.line else ""
+    return (
+        f"{clean(function)} used {path} = {before}, "
+        f"which was {after} by then{read}: pass it as an argument"
+    )
+
+
 def stale_lines(captured: "CapturesRecord") -> Iterator[str]:
     """Yield a line for each call that used an old value of a capture."""
-    name, calls = clean(captured.function), captured.stale
+    calls = captured.stale
     for stale in calls[:_MOST_ROWS]:
-        texts = stale.name, stale.before, stale.after
-        path, before, after = (cut(text, _LONGEST) for text in texts)
-        read = f" (read at {clean(stale.line)})" if stale.line else ""
-        yield (
-            f"stale: {clean(stale.call)}: {name} used {path} = {before}, "
-            f"which was {after} by then{read}: pass it as an argument"
-        )
+        yield f"stale: {clean(stale.call)}: {stale_text(captured.function, stale)}"
     if len(calls) > _MOST_ROWS:
         yield f"and {count(len(calls) - _MOST_ROWS, 'more stale call')}"
 

@@ -130,19 +130,22 @@ def of_argument(finding: StaticFinding) -> StaticFinding:
 def with_declaration(
     finding: StaticFinding, declaration: Callable[[str, str], str] | None
 ) -> StaticFinding:
-    """Return a finding that shows the new declaration of the field, where a fix changes it."""
+    """Return a finding that shows the new declaration of the field, where a fix changes it.
+
+    A fix for which there is no declaration is left out.
+    """
     name = field_of(finding.path)
 
-    def written(fix: StaticFix) -> StaticFix:
+    def written(fix: StaticFix) -> StaticFix | None:
         if fix.option is None:
             return fix
         code = f"{name}: Any = lw.static_field({fix.option})"
         if declaration is not None:
             with contextlib.suppress(Exception):  # the repr of a default is the user's own code
                 code = declaration(name, fix.option)
-        return StaticFix(f"{fix.text}: `{code}`", of_field=True)
+        return StaticFix(f"{fix.text}: `{code}`", of_field=True) if code else None
 
-    return finding._replace(fixes=tuple(map(written, finding.fixes)))
+    return finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
 
 
 def field_of(path: str) -> str:
