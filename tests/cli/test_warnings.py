@@ -35,7 +35,7 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     for words in (
         "ok, 1 warning",
         "warning: law static-types, Native.",
-        "equal treedefs, so that one program answers for both",
+        "equal treedefs, so that one program serves both",
         "fix: declare Native by `@lw.pytree`, with `",
         ": lw.Static[int] = ",
         "\n1 class, 1 law: 1 warning\n",
