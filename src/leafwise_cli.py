@@ -1,8 +1,7 @@
-"""The command ``leafwise``: its arguments.
+"""The arguments of the command ``leafwise``.
 
-Only some of the standard library is imported here, and `leafwise` without its parts, so that
-``leafwise --help`` answers at once. `leafwise.cli.main` is imported once the command line makes
-sense.
+Only the standard library and the lazy `leafwise` package are imported here, so that
+``leafwise --help`` answers at once. `leafwise.cli.main` is imported after parsing.
 """
 
 import argparse
@@ -25,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = _Parser(
         prog="leafwise",
-        description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
+        description="Tools for pytree dataclasses whose jit cache keys you can trust.",
     )
     parser.add_argument("--version", action="version", version=leafwise.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -46,14 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what its encoding lacks
+            stream.reconfigure(errors="backslashreplace")  # characters that its encoding lacks
     try:
         code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
         sys.stdout.flush()
-    except OSError as error:  # a full disk, or nobody reads on
-        if isinstance(error, BrokenPipeError):  # rich's has no number
+    except OSError as error:  # the disk is full, or the pipe was closed
+        if isinstance(error, BrokenPipeError):  # the one that rich raises has no errno
             discard(sys.stdout)
-            return 141  # as a shell has it
+            return 141  # 128 + SIGPIPE, as in a shell
         if error.errno is None:
             raise
         discard(sys.stdout)
@@ -62,13 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def discard(stream: TextIO) -> None:
-    """Send a stream nowhere: at exit Python flushes what is left, which would raise again."""
-    with contextlib.suppress(OSError):  # a stream of a test
+    """Redirect a stream to the null device, since the flush at exit would raise again."""
+    with contextlib.suppress(OSError):  # a test's stream has no fileno
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose `options` may stand in a file, which is the `origin` of the arguments."""
+    """A parser that names the file in its errors where options come from one (`origin`)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _with_settings(check: _Parser, arguments: list[str]) -> argparse.Namespace:
-    """Return the options, for which the settings of the project are the defaults."""
+    """Return the options of `check`, with the project's settings as defaults."""
     file, table = _settings(check)
     check.origin = f"{file}, [tool.leafwise]"
     check.set_defaults(**_defaults(check, table, file.parent))
@@ -99,8 +98,8 @@ def _with_settings(check: _Parser, arguments: list[str]) -> argparse.Namespace:
 
 
 def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
-    """Return the table of the nearest project, from the working directory up, that has one."""
-    import tomllib  # noqa: PLC0415  # for `leafwise check` alone
+    """Return the nearest ``pyproject.toml``, upwards, that has a leafwise table, and the table."""
+    import tomllib  # noqa: PLC0415  # only `leafwise check` needs it
 
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -110,7 +109,7 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
             tool: Any = tomllib.loads(text).get("tool", {}) if "leafwise" in text else {}
         except OSError:
             continue
-        except ValueError as error:  # no TOML, or no UTF-8
+        except ValueError as error:  # not TOML, or not UTF-8
             check.exit(2, f"{check.prog}: {file}: {error}\n")
         if "leafwise" in tool:
             return file, tool["leafwise"]
@@ -118,32 +117,32 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
 
 
 _SETTINGS: Final = {
-    "targets": (list, "a list of texts"),
+    "targets": (list, "a list of strings"),
     "strategies": (list, "a list of files"),
-    "without": (list, "a list of names of laws"),
+    "without": (list, "a list of law names"),
     "examples": (int, "a number"),
     "allow-unchecked": (bool, "true or false"),
 }
 
 
 def _defaults(check: _Parser, table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the defaults that a table stands for; files are found from where it stands."""
+    """Return the argparse defaults from a table whose paths are relative to `folder`."""
     for name, setting in table.items():
         if name not in _SETTINGS:
-            check.error(f"there is no {name!r}; there are {', '.join(_SETTINGS)}")
+            check.error(f"unknown setting {name!r}; the settings are {', '.join(_SETTINGS)}")
         kind, words = _SETTINGS[name]
         if type(setting) is not kind:
             check.error(f"{name} takes {words}, got {setting!r}")
     defaults = {name.replace("-", "_"): setting for name, setting in table.items()}
     if "examples" in table:
-        defaults["examples"] = str(table["examples"])  # which argparse reads as an argument
+        defaults["examples"] = str(table["examples"])  # argparse converts a string default
     for name in ("targets", "strategies"):
         defaults[name] = [_from(folder, text) for text in map(str, table.get(name, []))]
     return defaults
 
 
 def _from(folder: Path, text: str) -> str:
-    """Return a place as the working directory finds it, if a folder has a file of that name."""
+    """Return a target or file with the folder in front, if the folder has a file of that name."""
     is_elsewhere = (folder / text.partition(":")[0]).exists() and folder != Path.cwd()
     return str(folder / text) if is_elsewhere else text
 
@@ -151,36 +150,36 @@ def _from(folder: Path, text: str) -> str:
 def _add_check(commands: Any) -> _Parser:
     check: _Parser = commands.add_parser(
         "check",
-        help="find out whether your classes keep the laws of pytrees, and what retraces",
+        help="check that your classes keep the laws of pytrees, and which changes retrace",
         description=(
-            "Builds instances of every pytree class in the targets, of any library. Changes one "
-            "field at a time, calls a jitted function, and compares what JAX did with what was "
-            "predicted; then tries the laws of pytrees on many instances."
+            "Builds instances of every pytree class in the targets, from any library. Changes one "
+            "field at a time, calls a jitted function, and compares what JAX did with the "
+            "prediction; then tests the laws of pytrees on many instances."
         ),
         epilog=(
-            "Exit code: 0 nothing wrong, 1 something wrong, 2 usage, 3 something not checked, "
-            "130 after Ctrl-C. "
-            "What is unsound in another library's classes is a warning."
+            "Exit code: 0 nothing wrong, 1 something wrong, 2 usage error, "
+            "3 something not checked, 130 after Ctrl-C. "
+            "Known faults of other libraries' classes are warnings."
         ),
     )
     check.add_argument(
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="package, module, directory or file.py, with what is below it; or one's :Class",
+        help="package, module, directory or file.py, with everything below it; or one :Class of it",
     )
     add = check.add_option
-    add("--fields", action="store_true", help="change fields only; show each change")
-    add("--laws", action="store_true", help="try the laws only")
-    add("--field", action="append", metavar="NAME", default=[], help="change this field only")
-    # Which laws there are is known to leafwise alone, so that `leafwise.cli.main` refuses others.
-    add("--law", action="append", metavar="NAME", default=[], help="try this law only")
-    add("--without", action="append", metavar="LAW", default=[], help="do not try this law")
-    add("--examples", type=_positive, metavar="N", help="instances for each law (20)")
-    add("--seed", type=int, default=0, metavar="N", help="another one, other instances (0)")
-    add("--timeout", type=seconds, metavar="SECONDS", help="for each class, of CPU time (8)")
-    add("--warnings-as-errors", action="store_true", help="let warnings fail")
-    add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
+    add("--fields", action="store_true", help="only change fields, and show each change")
+    add("--laws", action="store_true", help="only test the laws")
+    add("--field", action="append", metavar="NAME", default=[], help="only change this field")
+    # `leafwise.cli.main` checks the names: the list of laws is not imported here.
+    add("--law", action="append", metavar="NAME", default=[], help="only test this law")
+    add("--without", action="append", metavar="LAW", default=[], help="do not test this law")
+    add("--examples", type=_positive, metavar="N", help="instances per law (default 20)")
+    add("--seed", type=int, default=0, metavar="N", help="random seed (default 0)")
+    add("--timeout", type=seconds, metavar="SECONDS", help="CPU seconds per class (default 8)")
+    add("--warnings-as-errors", action="store_true", help="fail on warnings")
+    add("--allow-unchecked", action="store_true", help="pass even if something was not checked")
     add("-v", "--verbose", action="store_true", help="show each change")
     add("-q", "--quiet", action="store_true", help="show only what is wrong")
     _add_outputs(add, "standard output")
@@ -188,12 +187,12 @@ def _add_check(commands: Any) -> _Parser:
 
 
 def _add_outputs(add: Callable[..., object], stream: str) -> None:
-    add("-o", "--output", metavar="FILE", type=_no_script, help=f"write there, not to {stream}")
-    formats = "github: annotations of GitHub Actions, one for each finding or difference"
+    add("-o", "--output", metavar="FILE", type=_no_script, help=f"write to FILE, not to {stream}")
+    formats = "github: GitHub Actions annotations, one for each finding or difference"
     add("--output-format", choices=("text", "json", "github"), default="text", help=formats)
 
 
-_TRY: Final = "run the script again with each fix that is an edit, and say what that saves"
+_TRY: Final = "rerun the script with each fix that is an edit, and report what it saves"
 
 
 def _positive(text: str) -> int:
@@ -203,7 +202,7 @@ def _positive(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read a number of seconds; argparse names this function where it is none."""
+    """Parse a number of seconds; argparse shows this function's name if ``float`` raises."""
     number = float(text)
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
@@ -216,32 +215,32 @@ def _add_explain(commands: Any) -> None:
         help="run a script and explain why JAX traced and compiled",
         usage="%(prog)s [options] (SCRIPT | NOTEBOOK | -m MODULE) [ARGUMENT ...]",
         description=(
-            "Runs a script unchanged, with every jax.jit under watch, and prints at the end "
-            "what was traced and compiled, the line that called, and the reason. "
-            "Options come before the script: what follows it is passed to it."
+            "Runs a script unchanged, watches every jax.jit, and prints at the end what was "
+            "traced and compiled, from which line, and why. "
+            "Options come before the script; what follows it is passed to the script."
         ),
-        epilog="Exit code: the script's own; 1 if that is 0 and there are more findings than "
-        "--fail-on allows; 2 if the script is not found, or a file cannot be written.",
+        epilog="Exit code: the script's own; 1 if that is 0 and --fail-on counts more findings "
+        "than allowed; 2 if the script is not found, or a file cannot be written.",
     )
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
     add = explain.add_option
-    add("--captures", action="store_true", help="also check what the jitted functions capture")
+    add("--captures", action="store_true", help="also list what jitted functions capture")
     add(
         "--audit",
         action="store_true",
-        help="also compare each call with the program that answers it, types and all",
+        help="also compare each call, types and captures included, with the program it ran",
     )
     _add_outputs(add, "standard error")
     add("-q", "--quiet", action="store_true", help="print no report")
-    add("--html", metavar="FILE", type=_no_script, help="also write it as one HTML page")
-    add("--progress", action="store_true", help="say in a pipe, too, what XLA compiles for long")
-    add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
-    add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
+    add("--html", metavar="FILE", type=_no_script, help="also write the report as an HTML page")
+    add("--progress", action="store_true", help="show slow compiles even if stderr is a pipe")
+    add("--fail-on", choices=("retrace", "recompile"), help="fail on findings with one")
+    add("--allow", metavar="N", type=int, default=0, help="how many of these to allow (default 0)")
     add("--try", dest="tries", action="store_true", help=_TRY)
-    add("--max-tries", type=_positive, default=5, metavar="N", help="the N costliest findings (5)")
+    add("--max-tries", type=_positive, default=5, metavar="N", help="findings to try (default 5)")
     add("--diff", action="store_true", help="also print the patch to standard output")
     add("--write", action="store_true", help="also apply the patch")
-    add("--force", action="store_true", help="to files with uncommitted changes, too")
+    add("--force", action="store_true", help="even to files with uncommitted changes")
     explain.set_defaults(ours=[f"--{name}" for name in explain.options])
     explain.add_argument(
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"
@@ -250,22 +249,22 @@ def _add_explain(commands: Any) -> None:
 
 
 def _no_script(name: str) -> str:
-    """Return the name of a file to write; one of a script was meant to be read or run."""
+    """Return the name of a file to write; refuse a script, given by mistake as the value."""
     if name.endswith((".py", ".ipynb")):
-        raise argparse.ArgumentTypeError(f"this would write over {name}: name a file to write")
+        raise argparse.ArgumentTypeError(f"this would overwrite {name}: name an output file")
     return name
 
 
 def _add_compare(commands: Any) -> None:
     compare: _Parser = commands.add_parser(
         "compare",
-        help="say why the second run of a script compiled other programs, or missed the cache",
+        help="explain why a second run compiled different programs, or missed the cache",
         description=(
             "Compares two reports of `leafwise explain --output-format json`: versions, "
-            "environment, flags and configuration, and of each program arguments, captures and "
-            "operations, and its key in JAX's persistent cache."
+            "environment, flags and configuration, and each program's arguments, captures, "
+            "operations and key in JAX's persistent cache."
         ),
-        epilog="Exit code: 0 nothing differs, 1 something differs, 2 usage.",
+        epilog="Exit code: 0 nothing differs, 1 something differs, 2 usage error.",
     )
     add = compare.add_argument
     add("first", metavar="RUN1.json", help="the first run")

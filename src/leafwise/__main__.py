@@ -1,4 +1,4 @@
-"""``python -m leafwise``, which is the command ``leafwise``."""
+"""``python -m leafwise`` runs the command ``leafwise``."""
 
 import sys
 

@@ -115,7 +115,7 @@ def test_no_class_takes_longer(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> 
     monkeypatch.setattr(run_module, "_SILENCE", 0.1)
     run = run_module.run_checks(FoundTargets([target], {}, []), options)
     (note,) = run.notes
-    says = r"here:Slow: laws were tried on \d+ instances?, as there was no time for others: "
+    says = r"here:Slow: laws were tested on \d+ instances?, as there was no time for others: "
     assert re.fullmatch(f"{says}`--timeout 2` takes longer", note)
     assert run.exit_code == 0
     assert "leafwise check: 1 of 1: here:Slow\n" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_the_script_is_run_as_python_runs_it(run: Runner) -> None:
     plain, explained = run.run(*arguments), run.explain(*arguments)
     assert plain.returncode == explained.returncode == 0
     assert explained.stdout == plain.stdout
-    assert "--html behind script.py is an option of the script" in explained.stderr
+    assert "--html after script.py is passed to the script" in explained.stderr
 
 
 @pytest.mark.nightly
@@ -127,7 +127,7 @@ def test_the_files(run: Runner) -> None:
         (["missing.py"], "there is no file missing.py"),
         (["-m", "no_such_module"], "no_such_module"),
         (["--html", ".", "script.py"], "cannot write ."),
-        (["-o", "script.py"], "argument -o/--output: this would write over script.py"),
+        (["-o", "script.py"], "argument -o/--output: this would overwrite script.py"),
     ],
     ids=["script", "module", "is a folder", "is the script"],
 )

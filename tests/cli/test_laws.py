@@ -116,7 +116,7 @@ def test_narrowed(
         (["--seed", "1.5"], "--seed: invalid int value: '1.5'"),
         (
             ["--law", "statictypes"],
-            "(did you mean 'static-types'?); there are round-trip, any-leaf",
+            "(did you mean 'static-types'?); the laws are round-trip, any-leaf",
         ),
         *((["--timeout", limit], "--timeout: ") for limit in ("0", "-1", "nan", "inf", "soon")),
     ],

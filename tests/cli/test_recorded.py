@@ -99,7 +99,7 @@ def test_a_gradient_that_is_jitted_at_each_call(explained: Explained) -> None:
 
     (found,) = explained(script)["findings"]
     assert (found["what"], found["fixes"]) == ("cost retraced 3 times", ["make it once"])
-    assert found["reasons"][0]["change"] == "`jax.jit(...)` is made again each time"
+    assert found["reasons"][0]["change"] == "`jax.jit(...)` creates a new function each time"
 
 
 def test_where_a_static_is_made(explained: Explained) -> None:

@@ -71,12 +71,12 @@ def test_what_may_stay_unchecked(write: Write, check: Check) -> None:
     [
         (
             "strict = true",
-            "there is no 'strict'; there are targets, strategies, without, examples, allow-un",
+            "unknown setting 'strict'; the settings are targets, strategies, without, examples,",
         ),
         ("examples = 0", "argument --examples: '0' is not a number, 1 or more"),
         ("examples = true", "examples takes a number, got True"),
         ("allow-unchecked = 'yes'", "allow-unchecked takes true or false, got 'yes'"),
-        ("targets = 'model'", "targets takes a list of texts, got 'model'"),
+        ("targets = 'model'", "targets takes a list of strings, got 'model'"),
         ("without = ['zzz']", "--without: there is no law 'zzz'"),
         ("examples =", "pyproject.toml"),
     ],

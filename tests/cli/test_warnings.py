@@ -35,7 +35,7 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     for words in (
         "ok, 1 warning",
         "warning: law static-types, Native.",
-        "equal treedefs, so that one program answers for both",
+        "equal treedefs, so that one program serves both",
         "fix: declare Native by `@lw.pytree`, with `",
         ": lw.Static[int] = ",
         "\n1 class, 1 law: 1 warning\n",
@@ -90,7 +90,7 @@ def test_faults_of_a_part() -> None:
     assert (law.verdict, report.passed, law.library) == (CheckVerdict.WARNING, True, "JAX")
     (warning,) = report.warnings
     assert warning.path == "HoldsOthers.inner[0].k"
-    assert f"one of {Inner.__module__}.Inner, not of HoldsOthers" in warning.message
+    assert f"in {Inner.__module__}.Inner, not in HoldsOthers" in warning.message
     assert "fix: declare Inner by `@lw.pytree`, with `k: lw.Static[int] = 2`" in (warning.message)
     assert not laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10, warnings_as_errors=True).passed
 

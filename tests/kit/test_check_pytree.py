@@ -187,7 +187,7 @@ def test_not_a_pytree_class() -> None:
 
 def test_no_such_law() -> None:
     """A law that does not exist is refused, and those that do are listed."""
-    every = f"; there are {', '.join(Law)}"
+    every = f"; the laws are {', '.join(Law)}"
     with pytest.raises(ValueError, match="did you mean") as caught:
         check_pytree(Params, laws=["roundtrip"])
     words = "laws: there is no law 'roundtrip' (did you mean 'round-trip'?)"
@@ -195,7 +195,7 @@ def test_no_such_law() -> None:
     with pytest.raises(ValueError, match="there are") as caught:
         check_pytree(Params, without="x")
     assert str(caught.value) == "without: there is no law 'x'" + every
-    with pytest.raises(ValueError, match="no law is named"):
+    with pytest.raises(ValueError, match="is empty; None means all laws"):
         check_pytree(Params, laws=[])
     with pytest.raises(TypeError, match="laws takes names of laws, got 3"):
         check_pytree(Params, laws=3)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def test_the_longer_claim_counts() -> None:
 @pytest.mark.slow
 def test_claims_that_cannot_be_tested() -> None:
     """A claim about nothing, or one for which no other value is found, is not passed."""
-    names = r"reuse_on: nothing is at 'acct' \(did you mean 'act'\?\); there is w, lr, n, act"
+    names = r"reuse_on: nothing is at 'acct' \(did you mean 'act'\?\); choose from w, lr, n, act"
     with pytest.raises(ValueError, match=names) as caught:
         check_recompilation(params, reuse_on="acct", settings=FEW)
     assert len(caught.traceback.filter(caught)) == 1, "pytest shows the user's line alone"
@@ -149,10 +149,10 @@ def test_bad_input() -> None:
     with pytest.raises(TypeError, match=r"decorates a function, got 3"):
         recompiles_only_on("x")(3)  # type: ignore[arg-type]
     with pytest.raises(
-        ValueError, match=r"no parameter \(did you mean 'part'\?\); there is part, n"
+        ValueError, match=r"not name a parameter \(did you mean 'part'\?\); choose from part, n"
     ):
         recompiles_only_on("parts.a")(lambda part, n: part * n)
-    with pytest.raises(CannotBuildError, match=r"\.p: there is no annotation\n  fix: write one"):
+    with pytest.raises(CannotBuildError, match=r"\.p: it has no annotation\n  fix: write one"):
         recompiles_only_on("p")(lambda p, n: p * n).check()
     with pytest.raises(TypeError, match=r"required keyword-only argument: 'x'"):
         recompiles_only_on("x")(named).check()

@@ -1,4 +1,4 @@
-"""One class after the other, its fields and its laws: for `leafwise check` and for pytest."""
+"""Checking the fields and laws of classes, for `leafwise check` and for pytest."""
 
 import contextlib
 import dataclasses
@@ -51,12 +51,12 @@ SECONDS: Final = 8.0
 _WIDTH: Final = 200
 
 WarningKey = tuple[str, str]
-"""A law and the library, or the part, of which a warning says that it does not keep it."""
+"""A law (or an empty text), and the library or class that a warning says does not keep it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckOptions:
-    """What is to be checked, and how."""
+    """What to check, and how."""
 
     laws: tuple[Law, ...] = tuple(Law)
     fields: bool = True
@@ -69,23 +69,23 @@ class CheckOptions:
 
     @property
     def left(self) -> float:
-        """How many CPU seconds are left for the class: always some, as no clock runs for none."""
+        """The CPU seconds left for the class, at least 0.1: a timer of 0 never fires."""
         return max(self.until - time.process_time(), 0.1)
 
     @property
     def half(self) -> float:
-        """At what CPU time half of them is over, which is what changes, laws and searches have."""
+        """The CPU time at which half of them are over: the limit for changes, laws and searches."""
         return time.process_time() + self.left / 2
 
     @property
     def drawing(self) -> Any:
-        """How instances are drawn."""
+        """The Hypothesis settings and the seed to draw instances with."""
         settings = hypothesis.settings(max_examples=self.examples, derandomize=False)
         return {"settings": settings, "seed": self.seed}
 
     @property
     def timeout_message(self) -> str:
-        """What is said of what there was no time for."""
+        """The message for a class or law that ran out of time."""
         return f"took longer than {self.seconds:g} seconds"
 
 
@@ -98,11 +98,11 @@ def run_checks(
     *,
     on_result: Callable[[ClassResult], None] = lambda _: None,
 ) -> CheckRun:
-    """Check all classes, with progress on a terminal's standard error.
+    """Check all classes, and show progress if standard error is a terminal.
 
-    After Ctrl-C, the results so far are returned.
+    Ctrl-C stops it, and the results so far are returned.
     """
-    # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
+    # Not `console.is_terminal`, which FORCE_COLOR sets for any file.
     visible = sys.stderr.isatty()
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     results: list[ClassResult] = []
@@ -113,7 +113,7 @@ def run_checks(
 
         def add(result: ClassResult) -> None:
             results.append(result)
-            status.stop()  # it would be in between
+            status.stop()  # or it would be between the lines
             on_result(result)
             status.start()
 
@@ -129,7 +129,7 @@ def run_checks(
             interrupted = True
         finally:
             is_done.set()
-    if not interrupted and not any(result.error for result in results):  # it may have the field
+    if not interrupted and not any(result.error for result in results):  # which may have the field
         names = dict.fromkeys(name for result in results for name in result.fields)
         for name in options.only:
             if name not in names:
@@ -141,17 +141,17 @@ def run_checks(
 
 
 _SILENCE: Final = 10.0
-"""After how many seconds by the clock the class under work is named, where no terminal shows it."""
+"""Seconds between two lines that name the class being checked, where no terminal shows it."""
 
 
 def _name_class(status: Status, is_done: threading.Event) -> None:
-    """Write to standard error, every few seconds, which class is under work."""
+    """Write the class being checked to standard error every few seconds."""
     while not is_done.wait(_SILENCE):
         sys.stderr.write(f"leafwise check: {status.status}\n")
 
 
 def _late(result: ClassResult) -> str:
-    """Return what there was no time for."""
+    """Return the fields and laws of a class that ran out of time, as text."""
     fields = [row.field for row in result.rows if row.note == NO_TIME]
     texts = {f"laws were {law.message}" for law in result.laws if NO_TIME in law.message}
     texts |= {f"not changed: {cut(', '.join(fields), _WIDTH)}"} if fields else set()
@@ -159,14 +159,14 @@ def _late(result: ClassResult) -> str:
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
-    """Return the laws of these names; all laws for no names."""
+    """Return the laws with these names, or all laws without names."""
     try:
         chosen, left_out = chosen_laws("--law", names), chosen_laws("--without", without)
     except ValueError as error:
         raise UsageError(str(error)) from error
     laws = tuple(law for law in chosen or Law if law not in left_out)
     if not laws:
-        raise UsageError("--without: no law is left to try; to change fields only, write --fields")
+        raise UsageError("--without: no law is left to test; to only change fields, write --fields")
     return laws
 
 
@@ -178,7 +178,7 @@ def check_class(
 ) -> ClassResult:
     """Check one class.
 
-    What it warns of is added to the known warnings, and marked if it is among them.
+    Its warnings are added to `known`; those already in it are marked as repeated.
     """
     cls = target.cls
     options = dataclasses.replace(options, until=time.process_time() + options.seconds)
@@ -191,7 +191,7 @@ def check_class(
         line=line,
     )
     known = set() if known is None else known
-    # What a class warns of, it warns of for each value that we draw.
+    # A class that warns would warn for each drawn value.
     with warnings.catch_warnings(action="ignore"):
         example, problem, is_refused = _build(target, options)
         if example is None:
@@ -199,13 +199,13 @@ def check_class(
         result = dataclasses.replace(result, instance=short_repr(example.base, _WIDTH))
         if not problem or is_refused:
             result = dataclasses.replace(result, fields=tuple(field_order(example.base)))
-        if is_refused:  # JAX cannot flatten it, or unflatten it, or with tracers
+        if is_refused:  # JAX cannot flatten or unflatten it, perhaps only with tracers
             few = dataclasses.replace(options, laws=(Law.ROUND_TRIP, Law.TRANSFORMATIONS))
             tried = try_laws(st.just(example.base), few, example.base)
             if broken := [law for law in tried if law.verdict.is_bad]:
                 return dataclasses.replace(result, laws=tuple(broken[:1]))
         if problem:
-            # Only what is known to be no argument of a jitted function is left out.
+            # Left out only if it is known not to be an argument of jitted functions.
             if target.optional:
                 return dataclasses.replace(result, left_out=problem)
             return dataclasses.replace(result, error=problem)
@@ -224,7 +224,7 @@ def check_class(
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
-    """Return what changes instances, why they cannot be checked, and whether that is a fault."""
+    """Return an example of a class, why it cannot be checked, and whether that is a fault."""
     cls: Any = target.cls
     example: Example | None = None
     is_refused = False
@@ -257,14 +257,14 @@ def _as_error(result: Any) -> Any:
 
 
 def warning_key(result: LawResult) -> WarningKey | None:
-    """Return what a warning says of every class of a library; None for one that names a field."""
+    """Return the key of a warning about a whole library or class; None if it concerns a field."""
     if result.law in (Law.AUX_DATA_HASH, Law.COPIES) and "." in result.path:
         return None
     return result.law if result.library in LIBRARIES else "", result.library
 
 
 def _marked(laws: list[LawResult], known: set[WarningKey]) -> Iterator[LawResult]:
-    """Yield laws, with a mark on the warnings that say of a library, or a part, what is known."""
+    """Yield results of laws, with the warnings whose key is known marked as repeated."""
     for law in laws:
         key = warning_key(law) if law.verdict is CheckVerdict.WARNING else None
         yield dataclasses.replace(law, is_repeated=key in known)
@@ -274,9 +274,9 @@ def _marked(laws: list[LawResult], known: set[WarningKey]) -> Iterator[LawResult
 def try_laws(
     cls: Any, options: CheckOptions, base: Any, known: Container[WarningKey | None] = ()
 ) -> list[LawResult]:
-    """Try laws on the same instances, and find the smallest that breaks each.
+    """Test laws on the same instances, and find the smallest instance that breaks each.
 
-    For what the library does not promise, and a known warning has said, none is searched.
+    A law that the library does not promise, with a warning that is known, is not searched.
     """
     strategy, failures, note = _first_failures(cls, options, base)
     results = {law: LawResult(str(law), CheckVerdict.OK, message=note) for law in options.laws}
@@ -286,7 +286,7 @@ def try_laws(
         if warning_key(first) in known and is_unpromised(cls, law, first.message):
             results[law] = first
             continue
-        # What breaks on the simplest instance need not be searched for among others.
+        # A law that breaks on the simplest instance needs no search.
         for source in (st.just(base), strategy):
             smallest: BaseException | None = failure
             with contextlib.suppress(TooLong), time_limit(options.left):
@@ -301,14 +301,14 @@ def try_laws(
 def _first_failures(
     cls: Any, options: CheckOptions, base: Any
 ) -> tuple[Any, dict[Law, BaseException], str]:
-    """Return what instances are drawn from, what each broken law raised, and a note."""
+    """Return the strategy that worked, the error of each broken law, and a note."""
     strategy, note = cls, ""
     failures: dict[Law, BaseException] = {}
     done: set[Law] = set()
     while laws := [law for law in options.laws if law not in done]:
         tried: list[Law] = []
         try:
-            with time_limit(0.75 * options.left):  # a law that does not end leaves some to others
+            with time_limit(0.75 * options.left):  # a law that never ends leaves time for others
                 late = try_each(
                     strategy,
                     laws,
@@ -320,12 +320,12 @@ def _first_failures(
             note = late or note
             break
         except CannotBuildError:
-            strategy, note = st.just(base), "tried on one instance, as no others were found"
-        except TooLong as error:  # this law may be at fault, or the strategy
+            strategy, note = st.just(base), "tested on one instance, as no others were found"
+        except TooLong as error:  # due to this law, or to the strategy
             last = [law for law in tried[-1:] if tried.count(law) == 1] if tried else laws
             failures |= dict.fromkeys(last, error)
-            done |= {*tried, *last}  # the others on one instance at least
-            note = f"tried on few instances, as {NO_TIME}"
+            done |= {*tried, *last}  # the others run on one instance at least
+            note = f"tested on few instances, as {NO_TIME}"
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # user code
@@ -334,12 +334,12 @@ def _first_failures(
 
 
 def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> LawResult:
-    """Return how a law turned out that raised an error."""
+    """Return the result for a law that raised an error."""
     if isinstance(error, TooLong):
         return LawResult(str(law), CheckVerdict.NOT_CHECKED, message=options.timeout_message)
     if not isinstance(error, LawViolation):
         verdict, message = verdict_of(error), format_error(without_notes(error))
-        if verdict is CheckVerdict.NOT_CHECKED:  # an error of ours, or inside Hypothesis
+        if verdict is CheckVerdict.NOT_CHECKED:  # our own error, or one inside Hypothesis
             message = cut(message.partition("\n")[0], _WIDTH)
         return LawResult(str(law), verdict, message=message)
     message = without_addresses(error.message)
@@ -349,7 +349,7 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
     if not is_of_part and not is_known:
         return LawResult(str(law), CheckVerdict.VIOLATION, error.path, message)
     if is_of_part:
-        message += f"\n  the fault is one of {public_name(owner)}, not of {cls.__name__}"
+        message += f"\n  the fault is in {public_name(owner)}, not in {cls.__name__}"
     library = library_of(owner) if is_known else public_name(owner)
     return LawResult(str(law), CheckVerdict.WARNING, error.path, message, library)
 
@@ -357,22 +357,22 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
 # ------------------------------------------------------------------------ limited time
 
 
-class TooLong(BaseException):  # not an Exception, which a user's code may catch
-    """What was to be done in a limited time was not."""
+class TooLong(BaseException):  # not an Exception, which user code may catch
+    """A time limit was exceeded."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Generator[None, None, None]:
-    """Raise `TooLong` in the block after some CPU seconds, where the system can interrupt it."""
+    """Raise `TooLong` in the block after some CPU seconds, on systems with timer signals."""
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not hasattr(signal, "setitimer") or seconds == math.inf:
         yield
         return
     clocks = [
         (signal.ITIMER_PROF, signal.SIGPROF, seconds),
-        (signal.ITIMER_REAL, signal.SIGALRM, 10 * seconds),  # which a block may wait for something
+        (signal.ITIMER_REAL, signal.SIGALRM, 10 * seconds),  # if the block sleeps or waits
     ]
-    # Another clock is somebody else's, such as that of pytest-timeout.
+    # A timer that is already set belongs to other code, such as pytest-timeout.
     clocks = [clock for clock in clocks if not signal.getitimer(clock[0])[0]]
 
     def give_up(*_: object) -> None:
@@ -380,7 +380,7 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
 
     before = [(number, signal.signal(number, give_up)) for _, number, _ in clocks]
     for clock, _, limit in clocks:
-        signal.setitimer(clock, limit, 1.0)  # again, if somebody has caught it
+        signal.setitimer(clock, limit, 1.0)  # again, in case it was caught
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Each field changed alone: which edits are made, and the rows that tell of them."""
+"""Changing each field alone: the edits that are made, and a row for each."""
 
 import enum
 import itertools
@@ -59,7 +59,7 @@ from leafwise.testing.strategies._leaves import is_numeric
 
 
 class Example:
-    """The simplest instance of a class, and where it can be changed."""
+    """The simplest instance of a class, and the positions where it can be changed."""
 
     def __init__(self, cls: Any) -> None:
         self.cls = cls
@@ -73,7 +73,7 @@ class Example:
             plans = [InstancePlan(cls, FieldContext(cls)) for _ in range(2)]
             strategies = [plans[0].with_arguments(plain=True), plans[1].with_arguments()]
             if all(parameter.make_default is None for parameter in plans[0].parameters):
-                del strategies[1]  # they are the same arguments
+                del strategies[1]  # the arguments are the same
         self._arguments, instance = _first_found(strategies)
         self.base = rebuilt(instance)
 
@@ -84,12 +84,12 @@ class Example:
 
     @cached_property
     def probe(self) -> SubjectProbe:
-        """Jitted functions that know the instance."""
+        """Jitted functions that were called with the instance."""
         return SubjectProbe(for_jit(self.base))
 
 
 def _first_found(strategies: list[Any]) -> Any:
-    """Return what the first of some strategies finds, with something in each field if possible."""
+    """Return an instance from the first strategy that has one, if possible without empty fields."""
     refused: Exception = LookupError()
     for strategy, filled in itertools.product(strategies, (True, False)):
         try:
@@ -100,37 +100,37 @@ def _first_found(strategies: list[Any]) -> Any:
 
 
 _FEW: Final = 20
-"""How many instances are made before one is taken that has no number in some field."""
+"""How many instances are drawn before one with an empty field is accepted."""
 
 
 def _has_leaves(drawn: tuple[Any, Any]) -> bool:
-    """Return whether there is a number in each dynamic field of an instance."""
+    """Return whether each dynamic field of an instance has a numeric leaf."""
     _, instance = drawn
     fields = (getattr(instance, name) for name in field_names_of(instance).dynamic)
     return all(any(map(is_numeric, jax.tree_util.tree_leaves(field))) for field in fields)
 
 
 def untraceable(example: Example) -> str:
-    """Return what is wrong with leaves that no jitted function would take."""
+    """Return why jitted functions do not accept an instance's leaves; empty if they do."""
     try:
-        example.probe  # noqa: B018  # its function is called
+        example.probe  # noqa: B018  # calls its function
     except Exception:
         for position in example.positions:
             if position.role is not Role.LEAF or is_numeric(position.value):
                 continue
             try:
                 SubjectProbe(position.value)
-            except Exception:  # noqa: BLE001  # JAX has several for it
+            except Exception:  # noqa: BLE001  # JAX raises several types
                 leaf, where = position.value, position.path
                 owner = owner_at(example.base, where)
                 while is_installed_module(type(owner).__module__) and "." in where:
-                    where = where.rpartition(".")[0]  # of an optimizer, the field of the user's
+                    where = where.rpartition(".")[0]  # the user's field that holds an optimizer
                     owner = owner_at(example.base, where)
                 name = where.rpartition(".")[2].partition("[")[0]
                 fix = _fix_of_untraceable(owner, name, leaf)
                 return without_addresses(
                     f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
-                    f"function takes the class\n  fix: {fix}"
+                    f"function accepts the class\n  fix: {fix}"
                 )
         raise
     base = for_jit(example.base)
@@ -141,7 +141,7 @@ def untraceable(example: Example) -> str:
 
 
 def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
-    """Return what to do about a leaf that no jitted function takes."""
+    """Return the fix for a leaf that no jitted function accepts."""
     cls = type(leaf)
     if has_mutable_state(leaf):
         is_own = not is_installed_module(cls.__module__)
@@ -159,7 +159,7 @@ def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
 def check_fields(
     example: Example, only: Collection[str] = (), until: float = math.inf
 ) -> Iterator[FieldChange]:
-    """Change each field alone, or only some, until some CPU time, and count what JAX does."""
+    """Change each field alone, or only some, until a CPU time, and count traces and compiles."""
     names = field_names_of(example.base)
     for name in field_order(example.base):
         if only and name not in only:
@@ -174,16 +174,16 @@ def check_fields(
                     yield FieldChange(name, static, *edit)
                 else:
                     yield observe(example, edit, static=static)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on
             verdict = verdict_of(error)
             yield FieldChange(name, static, "", "", verdict=verdict, note=format_error(error))
 
 
 def for_jit(tree: Any) -> Any:
-    """Return what a jitted function is given: of equinox's modules, the leaves it can take.
+    """Return a tree for a jitted function: modules of equinox keep only the leaves JAX accepts.
 
-    Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX. A
-    tree without modules is returned as it is.
+    Their functions and strings are leaves, too, which `equinox.filter_jit` hides from JAX. A
+    tree without modules is returned unchanged.
     """
 
     def is_module(node: Any) -> bool:
@@ -210,7 +210,7 @@ def _label(kind: EditKind) -> str:
 
 
 def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
-    """Call a jitted function that knows the instance with the edited one."""
+    """Call a jitted function that was called with the instance with the edited one."""
     kind = _label(edit.kind)
     if _is_hidden(example.base, edit):
         return FieldChange(edit.path, static, kind, edit.change)
@@ -242,7 +242,7 @@ def _judge(
 
 
 def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
-    """Return whether a change is one of leaves that `for_jit` takes away."""
+    """Return whether a change is only of leaves that `for_jit` removes."""
     if edit.kind is not EditKind.CONTAINER or for_jit(base) is base:
         return False
     return not all(map(is_numeric, jax.tree_util.tree_leaves((edit.before, edit.after))))
@@ -252,21 +252,21 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
 
 
 FieldEdit = Edit[Any] | tuple[str, str]
-"""An edit of one field; in place of one that cannot be made its kind, and why."""
+"""An edit of one field, or, if it cannot be made, its kind and why."""
 
 
 def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
-    """Yield another value of a static, and an equal one of another type."""
+    """Yield the edits of a static to another value, and to an equal value of another type."""
     position = next((position for position in example.positions if position.path == name), None)
     if position is None or position.make is None:
         is_new = position is None
-        why = "computed, and in no program" if is_new else "not a parameter of the constructor"
+        why = "computed, not in the treedef" if is_new else "not a parameter of the constructor"
         yield "value", _NOT_CHANGED if parameter_for(example.cls, name) else why
         return
 
     def is_other(edit: Edit[Any]) -> bool:
         distinct = is_distinct(edit.before, edit.after)
-        # Of the same content are functions that a constructor makes each time.
+        # Functions that a constructor creates each time have the same content.
         if distinct is None or is_distinct(edit.before, edit.after, "content") is False:
             before: Any = jax.tree_util.tree_structure(example.base)
             distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
@@ -288,12 +288,12 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
 
 
 _REFUSED: Final = ": the class refuses it"
-_NOT_CHANGED: Final = "the constructor stores something else than it was given"
+_NOT_CHANGED: Final = "the constructor does not store what it is given"
 _LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
 
 def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
-    """Yield edits of the first leaf in a field that holds numbers."""
+    """Yield the edits of the first numeric leaf in a field."""
     inside = [position for position in example.positions if is_below(position.path, [name])]
     leaves = (leaf._replace(path=name) for leaf in inside if leaf.role is Role.LEAF)
     position = next((leaf for leaf in leaves if is_numeric(leaf.value)), None)
@@ -306,7 +306,7 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     options = options_of([position for position in inside if position.path == name], [kind])
     before: Any = jax.tree_util.tree_structure(getattr(example.base, name))
 
-    def is_other(edit: Edit[Any]) -> bool:  # a flatten may decide by the value what is a leaf
+    def is_other(edit: Edit[Any]) -> bool:  # flatten may decide by value what is a leaf
         return bool(before != jax.tree_util.tree_structure(getattr(edit.edited, name)))
 
     try:

@@ -1,4 +1,4 @@
-"""The reports of `leafwise check`: text for people, and annotations of GitHub."""
+"""The reports of `leafwise check`: text, and GitHub annotations."""
 
 import ast
 import contextlib
@@ -24,12 +24,12 @@ _STYLES: Final = {
     CheckVerdict.SKIPPED: "dim",
 }
 _MANY: Final = 20
-"""Of more classes, those that are right are only counted."""
+"""With more classes, those without a problem are only counted."""
 _COLUMNS: Final = {"fields": 6, "changes": 7, "laws": 5}
 
 
 class CheckPrinter:
-    """Prints each class when it is done, and at the end what is wrong with each."""
+    """Prints each class when it is done, and all problems at the end."""
 
     def __init__(self, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
         self._console = console
@@ -39,11 +39,11 @@ class CheckPrinter:
         self._lines = 0
 
     def start(self, names: list[str]) -> None:
-        """Prepare for classes of these names: their columns have one width from the beginning."""
+        """Set the width of the column of names, which are those of all classes."""
         self._names = names
 
     def add(self, result: ClassResult) -> None:
-        """Print a class; of many, those that are not right."""
+        """Print a class; if there are many, only one with a problem."""
         is_right = result.passed and not result.warnings
         if self._quiet or (is_right and not self._verbose and len(self._names) > _MANY):
             return
@@ -54,7 +54,7 @@ class CheckPrinter:
         self._console.file.flush()
 
     def finish(self, run: CheckRun) -> None:
-        """Print what is wrong with each class, notes, and a summary."""
+        """Print the problems of each class, the notes, and a summary."""
         if self._verbose and any(result.laws for result in run.classes):
             for result in run.classes:
                 self._print_line(result)
@@ -81,7 +81,7 @@ class CheckPrinter:
             lines += _warned(result, shown)
         if lines and not titled:
             self._print_title(result)
-        for line in lines:  # however long: they are copied, and read by programs
+        for line in lines:  # unwrapped: they are copied, and read by programs
             self._console.print(line, soft_wrap=True)
         if lines:
             self._console.print()
@@ -100,7 +100,7 @@ class CheckPrinter:
         self._console.print(table)
 
     def _print_title(self, result: ClassResult) -> None:
-        # Texts, as markup would read brackets and emoji codes in what users wrote.
+        # `Text`, since markup would interpret brackets and emoji codes in names and values.
         self._console.print(Text.assemble((result.name, "bold"), "  ", (result.instance, "dim")))
 
     def _print_class(self, result: ClassResult, rows: Sequence[FieldChange]) -> None:
@@ -149,7 +149,7 @@ def _table_of_changes(rows: Sequence[FieldChange]) -> Table:
 
 
 def _numbers(result: ClassResult) -> tuple[str, str, str]:
-    """Return how many fields, changes and laws a class has."""
+    """Return the counts of fields, changes and laws of a class, as text."""
     if result.error or result.left_out:
         return "-", "-", "-"
     kept = sum(law.verdict is CheckVerdict.OK for law in result.laws)
@@ -158,7 +158,7 @@ def _numbers(result: ClassResult) -> tuple[str, str, str]:
 
 
 def _outcome(result: ClassResult) -> Text:
-    """Return in a few words how a class turned out."""
+    """Return the outcome of a class in a few words."""
     if result.error:
         return Text("not checked", _STYLES[CheckVerdict.NOT_CHECKED])
     if result.left_out:
@@ -175,11 +175,11 @@ def _outcome(result: ClassResult) -> Text:
 
 
 def _counted(results: Sequence[ClassResult]) -> list[tuple[str, str]]:
-    """Return what is not right in some classes, counted, each with its style."""
+    """Return the counts of what is wrong or unchecked in some classes, each with its style."""
     changes = [row.verdict for result in results for row in result.rows]
     laws = [law.verdict for result in results for law in result.laws]
     unchecked = [result.is_module for result in results if result.error]
-    # Changes of fields count where no law is tried.
+    # Changes of fields count where no law is tested.
     fields_alone = [row.verdict for result in results if not result.laws for row in result.rows]
     warned = fields_alone.count(CheckVerdict.WARNING)
     warned += sum(len(result.warnings) for result in results)
@@ -200,7 +200,7 @@ def _counted(results: Sequence[ClassResult]) -> list[tuple[str, str]]:
 
 
 def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
-    """Return one line: how many classes, changes and laws, and how they turned out."""
+    """Return one line: the numbers of classes, changes and laws, and their outcome."""
     rows = sum(len(result.tried) for result in run.classes)
     laws = sum(len(result.laws) for result in run.classes)
     classes = sum(not result.is_module for result in run.classes)
@@ -223,7 +223,7 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
 
 
 def _faults(result: ClassResult) -> list[list[LawResult]]:
-    """Return the laws that are broken or not checked, those of one fault together."""
+    """Return the laws that are broken or not checked, grouped by fault."""
     groups: list[list[LawResult]] = []
     for law in sorted(result.laws, key=lambda law: not _breaks_all(law)):
         group = next((group for group in groups if _explains(group[0], law)), None)
@@ -235,7 +235,7 @@ def _faults(result: ClassResult) -> list[list[LawResult]]:
 
 
 def _explains(first: LawResult, other: LawResult) -> bool:
-    """Return whether two broken laws are one fault: of one field, or with one message."""
+    """Return whether two broken laws have the same cause: one field, or one message."""
     if first.verdict is other.verdict and first.message == other.message:
         return True
     if CheckVerdict.NOT_CHECKED in (first.verdict, other.verdict):
@@ -244,13 +244,13 @@ def _explains(first: LawResult, other: LawResult) -> bool:
 
 
 def _breaks_all(law: LawResult) -> bool:
-    """Return whether a law is broken without which no other holds."""
+    """Return whether a law is broken that all others depend on."""
     is_basic = law.law in ("round-trip", "identity-map", "treedef-equality")
     return is_basic and law.verdict is CheckVerdict.VIOLATION
 
 
 def _broken(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
-    """Yield each fault: the first law that it breaks in full, and the names of the others."""
+    """Yield each fault: the first broken law in full, and the names of the others."""
     for first, *others in _faults(result):
         same = [first, *(law for law in others if law.message == first.message)]
         word = "broken" if first.verdict is CheckVerdict.VIOLATION else str(first.verdict)
@@ -267,7 +267,7 @@ def _broken(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[
 
 
 def _warned(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
-    """Yield the warnings that no fault explains; in full the first of each library."""
+    """Yield the warnings that no fault explains, the first of each library in full."""
     explained = [law for fault in _faults(result) for law in fault]
     for warning in result.warnings:
         if warning in explained:
@@ -291,7 +291,7 @@ def _in_full(title: tuple[str, str], law: LawResult) -> Iterator[Text]:
 
 
 def as_github(run: CheckRun) -> str:
-    """Return a run as annotations of GitHub Actions: one for each finding."""
+    """Return a run as GitHub Actions annotations, one for each finding."""
     unchecked = "notice" if run.allow_unchecked else "error"
     lines: list[str] = []
     for result in run.classes:
@@ -305,7 +305,7 @@ def as_github(run: CheckRun) -> str:
 
 
 def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str]]:
-    """Yield what is shown beside the code: verdict, title, text, and path of the field."""
+    """Yield the annotations of a class: verdict, title, text, and path of the field."""
     if result.error:
         yield CheckVerdict.NOT_CHECKED, "", result.error, ""
     for row in result.rows:
@@ -319,7 +319,7 @@ def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str
 
 
 def _field_line(result: ClassResult, path: str) -> int:
-    """Return the line that declares a field of the class; that of the class if it does not."""
+    """Return the line that declares a field, or the line of the class if none does."""
     name = re.sub(r"^[^.]*\.(\w+).*", r"\1", path)
     with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
         for node in ast.walk(ast.parse(Path(result.file).read_text(encoding="utf-8"))):
@@ -336,11 +336,11 @@ def _field_line(result: ClassResult, path: str) -> int:
 
 
 def make_console(file: TextIO) -> Console:
-    """Return the console for reports; wide where no terminal sets a width."""
+    """Return the console for reports, wide unless a terminal sets its width."""
     return _Console(file=file, width=None if file.isatty() else 120, emoji=False)
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise it on: rich would end the process."""
+        """Raise the error again: rich would exit the process."""
         raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""What a check finds out, as values: text, JSON and annotations are made of them."""
+"""The results of a check, as values that text, JSON and annotations are made from."""
 
 import dataclasses
 import enum
@@ -14,12 +14,12 @@ from leafwise.testing._format import users_frames
 
 
 class CheckVerdict(enum.StrEnum):
-    """How a change or a law turned out.
+    """The outcome of a change or a law.
 
-    ``ok``: as predicted and as promised. ``mismatch``: JAX did something else than
-    predicted. ``violation``: as predicted, but not as promised; of a law: broken.
-    ``warning``: the same, where the class's library is known for it. ``error``: the
-    class raised. ``not checked``: we raised, or there was not enough time. ``skipped``:
+    ``ok``: as predicted and as promised. ``mismatch``: JAX did something other than
+    predicted. ``violation``: as predicted, but not as promised; for a law: broken.
+    ``warning``: a violation that the class's library is known for. ``error``: the
+    class raised. ``not checked``: leafwise raised, or ran out of time. ``skipped``:
     there is no such change.
     """
 
@@ -33,25 +33,25 @@ class CheckVerdict(enum.StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether a class with this verdict fails."""
+        """Whether this verdict makes a class fail."""
         return self in (CheckVerdict.MISMATCH, CheckVerdict.VIOLATION, CheckVerdict.ERROR)
 
     @property
     def is_reported(self) -> bool:
-        """Whether each one is shown: what is bad, and what could not be checked."""
+        """Whether it is always shown: a failure, or something that could not be checked."""
         return self.is_bad or self is CheckVerdict.NOT_CHECKED
 
 
 def verdict_of(error: BaseException) -> CheckVerdict:
-    """Return ``error`` if the class raised, or JAX for it, and ``not checked`` if we did."""
+    """Return ``error`` if the class raised, or JAX did for it; ``not checked`` if we did."""
     if users_frames(error):
         return CheckVerdict.ERROR
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    # JAX removes its own frames, and leaves a note that says so.
+    # JAX removes its own frames and adds a note that says so.
     notes = "".join(getattr(error, "__notes__", ()))
     removed = "JAX has removed its internal frames" in notes
     by_jax = removed or any(frame.filename.startswith(_JAX) for frame in last)
-    too_deep = isinstance(error, RecursionError | MemoryError)  # wherever it was noticed
+    too_deep = isinstance(error, RecursionError | MemoryError)  # whichever frame raised it
     return CheckVerdict.ERROR if by_jax and not too_deep else CheckVerdict.NOT_CHECKED
 
 
@@ -60,7 +60,7 @@ _JAX: Final = str(Path(jax.__file__).parent)
 
 @dataclasses.dataclass(frozen=True)
 class FieldChange:
-    """How one change of one field turned out."""
+    """The outcome of one change of one field."""
 
     field: str
     static: bool
@@ -75,19 +75,19 @@ class FieldChange:
 
 @dataclasses.dataclass(frozen=True)
 class LawResult:
-    """How one law turned out."""
+    """The outcome of one law."""
 
     law: str
     verdict: CheckVerdict
     path: str = ""
     message: str = ""
-    library: str = ""  # which does not promise the law, or the class of the part that breaks it
-    is_repeated: bool = False  # an earlier class has shown that the library does not keep it
+    library: str = ""  # that does not promise the law, or the class of the part that breaks it
+    is_repeated: bool = False  # an earlier class had the same warning for the library
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassResult:
-    """How one class turned out, or a module that could not be imported."""
+    """The outcome of one class, or of a module that could not be imported."""
 
     name: str
     instance: str = ""
@@ -95,16 +95,16 @@ class ClassResult:
     error: str = ""
     laws: tuple[LawResult, ...] = ()
     library: str = ""
-    flattened_by: str = ""  # the base whose `tree_flatten` it has, if that is not its own
+    flattened_by: str = ""  # the base that it inherits `tree_flatten` from
     fields: tuple[str, ...] = ()
-    left_out: str = ""  # why it was passed over, which is not a fault
+    left_out: str = ""  # why it was skipped without a fault
     file: str = ""
     line: int = 0
     is_module: bool = False
 
     @property
     def passed(self) -> bool:
-        """Whether all was checked, and nothing is wrong with the class."""
+        """Whether everything was checked, and nothing is wrong with the class."""
         return not self.failed and not self.unchecked
 
     @property
@@ -123,19 +123,19 @@ class ClassResult:
 
     @property
     def tried(self) -> tuple[FieldChange, ...]:
-        """The changes that were made: all rows but the skipped ones."""
+        """The changes that were made: all rows except skipped ones."""
         return tuple(row for row in self.rows if row.verdict is not CheckVerdict.SKIPPED)
 
     @property
     def warnings(self) -> tuple[LawResult, ...]:
-        """The laws that its library does not keep, as far as no earlier class has shown them."""
+        """The warnings about its library, except those that an earlier class had."""
         warned = [law for law in self.laws if law.verdict is CheckVerdict.WARNING]
         return tuple(law for law in warned if not law.is_repeated)
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckRun:
-    """How all classes turned out."""
+    """The outcome of all classes."""
 
     classes: tuple[ClassResult, ...]
     notes: tuple[str, ...] = ()
@@ -144,9 +144,9 @@ class CheckRun:
 
     @property
     def exit_code(self) -> int:
-        """What the command ends with."""
+        """The exit code of the command."""
         if self.interrupted:
-            return 130  # as a shell has it
+            return 130  # 128 + SIGINT, as in a shell
         if any(result.failed for result in self.classes):
             return 1
         unchecked = any(result.unchecked for result in self.classes)
@@ -154,7 +154,7 @@ class CheckRun:
 
 
 def as_json(run: CheckRun) -> str:
-    """Return a run as JSON text: its fields, and those of what it holds, by their names."""
+    """Return a run as JSON: its dataclass fields by name, recursively."""
     head = {
         "version": 4,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""From a command-line target to the pytree classes in it."""
+"""Finding the pytree classes in command-line targets."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ from leafwise.testing.strategies._constructor import is_abstract
 
 
 class UsageError(Exception):
-    """The command line asks for something that is not there."""
+    """The command line names something that does not exist, or is invalid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CheckTarget:
 
 @dataclasses.dataclass
 class FoundTargets:
-    """What the targets of a command line are."""
+    """The classes of the targets, and what could not be imported."""
 
     targets: list[CheckTarget]
     unloaded: dict[str, str]
@@ -48,9 +48,9 @@ class FoundTargets:
 def find_targets(texts: list[str]) -> FoundTargets:
     """Find the pytree classes of all targets.
 
-    A package has the classes that it shows of its own modules, and those of all modules below
-    it; a directory those of all Python files in it and below. Tests, ``__main__`` and what only
-    installs or configures a project are left aside.
+    A package has the classes that it exports from its own modules, and those of all modules below
+    it; a directory has those of all Python files in and below it. Tests, ``__main__`` and files
+    that only install or configure a project are left out.
     """
     by_class: dict[type, CheckTarget] = {}
     unloaded: dict[str, str] = {}
@@ -74,7 +74,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
             notes.append(f"{text}: no pytree class is defined in it")
         for target in targets:
             known = by_class.setdefault(target.cls, target)
-            if known.optional and not target.optional:  # named as well
+            if known.optional and not target.optional:  # also named by a target
                 by_class[target.cls] = target
     if not by_class and not unloaded:
         fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
@@ -83,9 +83,9 @@ def find_targets(texts: list[str]) -> FoundTargets:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the place of a target and the class that is named in it, or an empty text."""
-    place, colon, wanted = text.replace("::", ":").rpartition(":")  # pytest has two
-    # A colon in a path ("C:\\models.py") is no separator.
+    """Split a target into its place and the class that it names, or an empty text."""
+    place, colon, wanted = text.replace("::", ":").rpartition(":")  # pytest writes two
+    # The colon in "C:\\models.py" is part of the path.
     if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
         return text, ""
     if colon and not wanted:
@@ -109,9 +109,9 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
 
 
 def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
-    """Yield the classes that a module defines or registers, nested ones included.
+    """Yield the classes that a module defines or registers, including nested ones.
 
-    A package defines what its own modules do, as far as it shows it.
+    For a package this includes what it exports from its own modules.
     """
     is_package = hasattr(module, "__path__")
 
@@ -141,7 +141,7 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
 def _modules(
     place: str, failed: dict[str, BaseException]
 ) -> Iterator[tuple[types.ModuleType, str]]:
-    """Yield the modules of a place, with what each is called; add to those that failed."""
+    """Yield the modules of a place, each with its display name; add import errors to `failed`."""
     folder = Path(place)
     if place and folder.is_dir() and (_is_path(place) or not _is_package(place)):
         loads = {
@@ -155,20 +155,20 @@ def _modules(
         names = [f"{place}.{name}" for name in inner]
         loads = {name: functools.partial(importlib.import_module, name) for name in names}
     for name, load in loads.items():
-        if any(name.startswith(f"{package}.") for package in failed):  # so what is below it fails
+        if any(name.startswith(f"{package}.") for package in failed):  # its submodules fail, too
             continue
         try:
             module = load()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # the user's own code
+        except BaseException as error:  # noqa: BLE001  # user code
             failed[name] = error
         else:
             yield module, name
 
 
 def _names_below(package: types.ModuleType) -> Iterator[str]:
-    """Yield the modules below a package, those in folders without ``__init__`` as well."""
+    """Yield the names of the modules below a package, also in folders without ``__init__``."""
     for root in map(Path, getattr(package, "__path__", ())):
         for path in _files_below(root):
             parts = path.relative_to(root).with_suffix("").parts
@@ -182,10 +182,10 @@ _NO_SOURCE: Final = {"build", "dist", "node_modules", "site-packages"}
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the Python files in a folder and below, those that can be imported."""
+    """Yield the Python files in and below a folder that can be imported."""
     entries = folder.iterdir() if folder.is_dir() else ()
     for path in sorted(entries, key=lambda path: (path.is_dir(), path.name)):
-        name = path.stem  # of tests, or of what runs a program when it is imported
+        name = path.stem  # tests, or files that run a program when imported
         if name in _ASIDE or name.startswith(("test_", ".")) or name.endswith("_test"):
             continue
         if path.is_dir():
@@ -197,18 +197,18 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _is_note(error: BaseException, place: str) -> bool:
-    """Return whether a module cannot be imported here and is not to blame.
+    """Return whether an import error is not a fault of the module.
 
-    It exits, defines flags that its neighbours have, or lacks an extra that is not installed.
+    The module exits, redefines flags of another module, or lacks an optional dependency.
     """
     if isinstance(error, SystemExit) or type(error).__name__ == "DuplicateFlagError":
         return True
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     behind = error.__cause__ or error.__context__
     if name is None and isinstance(error, ImportError) and behind:
-        return _is_note(behind, place)  # a package may say in its own words what is missing
+        return _is_note(behind, place)  # a package may word it itself
     top = (name or "").partition(".")[0]
-    known = getattr(sys.modules.get(top), "__file__", None)  # None, too: of `google.colab`
+    known = getattr(sys.modules.get(top), "__file__", None)  # also None, as for `google.colab`
     if not top or known or top == place.partition(".")[0]:
         return False
     return not any(Path(place, f"{top}{end}").exists() for end in ("", ".py"))
@@ -220,15 +220,15 @@ def _is_path(place: str) -> bool:
 
 
 def _is_package(name: str) -> bool:
-    """Return whether a name is one of a package with an ``__init__``, and not only of a folder."""
+    """Return whether a name is that of a package with an ``__init__``, and not just a folder."""
     if not name.isidentifier() or name in sys.stdlib_module_names:
-        return False  # nobody means `code` or `types` of Python by the name of a folder
+        return False  # `code` or `types` means the user's folder, not Python's module
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
 
 
 def load_module(place: str) -> types.ModuleType:
-    """Import a module by its name, or a file."""
+    """Import a module by name, or a file by path."""
     if not place:
         raise UsageError("an empty target: name a module, module:Class, a file or a directory")
     try:
@@ -245,9 +245,9 @@ def load_module(place: str) -> types.ModuleType:
 
 
 def _raised(error: BaseException) -> str:
-    """Return what an import raised, and the last line that is no library's, if there is one."""
+    """Return the error of an import, and the user's line that raised it, if known."""
     text = f"importing it raised {type(error).__name__}: {message_of(error)}"
-    if isinstance(error, SyntaxError):  # says where by itself
+    if isinstance(error, SyntaxError):  # its message has the place
         return text
     frames = users_frames(error)
     own = [frame for frame in frames if "-packages" not in frame.filename]
@@ -257,7 +257,7 @@ def _raised(error: BaseException) -> str:
 
 
 def _load_file(path: Path) -> types.ModuleType:
-    """Import a file: as the module of a package, if it is in one."""
+    """Import a file, as a module of its package if it is in one."""
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
     path = path.resolve()
@@ -274,7 +274,7 @@ def _load_first(path: Path, top: Path) -> str:
     name = top.stem
     known = getattr(sys.modules.get(name), "__file__", None) or ""
     if name in sys.modules and Path(known).resolve() != path:
-        # Another module has the name.
+        # Another module already has the name.
         name = f"{name}_{zlib.crc32(os.fsencode(path)):08x}"
     if name in sys.modules:
         return name
@@ -282,7 +282,7 @@ def _load_first(path: Path, top: Path) -> str:
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: not a Python file")
-    if str(top.parent) not in sys.path:  # where it looks for modules when it is run
+    if str(top.parent) not in sys.path:  # as when the file is run
         sys.path.insert(0, str(top.parent))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -298,14 +298,14 @@ def _load_first(path: Path, top: Path) -> str:
 
 
 def is_node(value: Any) -> bool:
-    """Return whether a value is a class whose instances JAX flattens, and not one of Python's."""
+    """Return whether a value is a class that JAX flattens, other than Python's containers."""
     if not is_a(value, type) or value.__module__ in ("builtins", "collections"):
         return False
     return is_own(value) or bool(is_tree_node(value))
 
 
 def flattened_by(cls: type) -> str:
-    """Return the base whose ``tree_flatten`` a class has; empty if it has its own, or none."""
+    """Return the base that a class inherits ``tree_flatten`` from, or an empty text."""
     for base in cls.__mro__:
         if "tree_flatten" in vars(base):
             return "" if base is cls else base.__qualname__
@@ -313,7 +313,7 @@ def flattened_by(cls: type) -> str:
 
 
 def source_location(cls: type) -> tuple[str, int]:
-    """Return the file and the line where a class is defined; ``("", 0)`` if that is not known."""
+    """Return the file and the line where a class is defined; ``("", 0)`` if unknown."""
     try:
         file = inspect.getsourcefile(cls)
         line = inspect.getsourcelines(cls)[1]

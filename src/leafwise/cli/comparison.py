@@ -1,7 +1,7 @@
-"""How two runs of a script differ: what `leafwise compare` finds in two reports.
+"""`leafwise compare`: how two runs of a script differ, from their reports.
 
-Programs of the same function are matched, first those that are equal. What all programs of a
-process have in common is compared once.
+Programs of the same function are matched, equal ones first. What all programs of a process
+share is compared once.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ _SILENT: Final = (
     *("jax_log_", "jax_logging_", "jax_debug_log", "jax_explain_cache", "jax_dump_ir"),
     *("jax_traceback_", "jax_tracer_error", "jax_pprint", "jax_include_debug_info"),
 )
-"""The beginnings of options, and of variables, that only change what JAX says."""
+"""Prefixes of options and environment variables that only change what JAX logs or prints."""
 
 _CACHE: Final = (
     *("jax_compilation_cache", "jax_enable_compilation_cache", "jax_persistent_cache"),
     "jax_raise_persistent_cache",
 )
-"""The beginnings of options that decide what the persistent cache has, and no program."""
+"""Prefixes of options that change the contents of the persistent cache, but no program."""
 
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _UNSET: Final = "(not set)"
@@ -41,7 +41,7 @@ _WRITE_REPORT: Final = "leafwise explain --output-format json"
 
 
 class RunError(Exception):
-    """A file is not a report that can be compared."""
+    """A file is not a report, or not one that can be compared."""
 
     def __init__(self, problem: str, file: str) -> None:
         super().__init__(f"{problem}\n  fix: {_WRITE_REPORT} -o {file} SCRIPT")
@@ -56,7 +56,7 @@ class RunDifference(NamedTuple):
     after: str
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return it as text, such as ``version of jax: 0.7.0 -> 0.8.0``."""
         return f"{_WORDS.get(self.kind, '')}{self.path}: {self.before} -> {self.after}"
 
 
@@ -75,7 +75,7 @@ class Comparison:
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which `json.dumps` takes."""
+        """Return it as plain values that `json.dumps` accepts."""
         causes = [
             {**cause._asdict(), "programs": list(map(_label, programs))}
             for cause, programs in self.causes.items()
@@ -85,7 +85,7 @@ class Comparison:
 
 @dataclasses.dataclass
 class RecordedRun:
-    """What is compared of a report."""
+    """The parts of a report that are compared."""
 
     processes: list[ProcessRecord]
     programs: list[ProgramRecord]
@@ -93,10 +93,10 @@ class RecordedRun:
 
 
 def read_run(file: str) -> RecordedRun:
-    """Return what is compared of a report that `leafwise explain` wrote as JSON."""
+    """Read a JSON report of `leafwise explain`."""
     try:
         record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # no such file, cut off
+    except (OSError, ValueError) as error:  # missing, or truncated
         raise RunError(f"cannot read {file}: {error}", file) from error
     other = f"{file} is not a report of leafwise explain in layout {VERSION}"
     if not isinstance(record, dict) or record.get("version") != VERSION:
@@ -106,13 +106,13 @@ def read_run(file: str) -> RecordedRun:
     try:
         lists = {name: record[name] for name in ("processes", "programs", "events")}
         run: RecordedRun = from_json(RecordedRun, lists)
-    except (KeyError, TypeError, ValueError) as error:  # a field that is not there, or another one
+    except (KeyError, TypeError, ValueError) as error:  # a field is missing or unknown
         raise RunError(f"{other}: {error}", file) from error
     return run
 
 
 def compare(first: str, second: str) -> Comparison:
-    """Compare two files."""
+    """Compare the reports in two files."""
     comparer = _Comparer(read_run(first), read_run(second))
     programs, differing = comparer.compare()
     notes = [f"{why}: {_listed(names)}" for why, names in comparer.notes.items()]
@@ -131,7 +131,7 @@ class _Comparer:
         self.notes: dict[str, list[str]] = {}
 
     def compare(self) -> tuple[int, int]:
-        """Return how many programs the second run has, and how many are not as before."""
+        """Return how many programs the second run has, and how many of them differ."""
         pairs, alone = _matched(self._one.programs, self._other.programs)
         differing = 0
         for before, after in pairs:
@@ -149,20 +149,20 @@ class _Comparer:
         self.causes.setdefault(cause, []).append(program)
 
     def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
-        """Yield why the second run made another program, or missed the persistent cache."""
+        """Yield why the second run compiled a different program, or missed the persistent cache."""
         one, other = before.program, after.program
         own = list(_inputs(before, after))
         if one is not None and other is not None:
             has_option = any(cause.kind == "option" for cause in own)
             is_other = has_option or one.digest != other.digest
-        else:  # in a version of JAX whose programs cannot be read
+        else:  # this version of JAX does not let us read programs
             is_other = bool(own)
         if is_other:
             yield from self._of_run
             decisive = [cause for cause in own if cause.kind not in {"order", "config"}]
             yield from (cause for cause in own if cause.kind != "order" or not decisive)
             of_jax = [cause for cause in self._of_run if cause[:2] in _OF_JAX]
-            if not (decisive or of_jax):  # else other operations say nothing more
+            if not (decisive or of_jax):  # or the operations add nothing
                 yield from self._of_operations(before, after)
         elif before.key and after.key and before.key != after.key:
             yield from self._of_run
@@ -179,7 +179,7 @@ class _Comparer:
                 yield RunDifference("missed", "the persistent cache", before.cache, after.cache)
 
     def _why_another(self, program: ProgramRecord) -> str:
-        """Return that a program was compiled, and what differs from the one before it."""
+        """Return "compiled", or "compiled again" with what differs from the previous program."""
         same = [other for other in self._other.programs if _function(other) == _function(program)]
         earlier = same[: same.index(program)]
         causes = _inputs(earlier[-1], program) if earlier else ()
@@ -189,7 +189,7 @@ class _Comparer:
     def _of_operations(
         self, before: ProgramRecord, after: ProgramRecord
     ) -> Iterator[RunDifference]:
-        """Yield the first operations that differ, and what was traced before them."""
+        """Yield the first operations that differ, and the first trace before them that does."""
         if before.program is None or after.program is None:
             return
         one, other = unpacked(before.program), unpacked(after.program)
@@ -215,7 +215,7 @@ class _Comparer:
         yield from self._history(before, after)
 
     def _history(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
-        """Yield the first trace before a program that the other run did not make there."""
+        """Yield the first trace before a program at which the two runs diverge."""
         traces = [
             [
                 f"{event.name} ({event.defined or 'of JAX'})"
@@ -247,10 +247,10 @@ _ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
 def _matched(
     ones: list[ProgramRecord], others: list[ProgramRecord]
 ) -> tuple[list[tuple[ProgramRecord, ProgramRecord]], list[tuple[int, ProgramRecord]]]:
-    """Return programs in pairs, in the order of the second run, and those of one run only.
+    """Return pairs of programs, in the order of the second run, and the programs without a partner.
 
-    Of one function, equal programs belong together, then those of equal arguments, and then those
-    that come in the same place.
+    Within a function, equal programs are paired first, then those with equal arguments, then the
+    rest in order.
     """
     pairs: dict[int, ProgramRecord] = {}
     left = dict(enumerate(ones))
@@ -289,7 +289,7 @@ def _listed(names: Iterable[str]) -> str:
 def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[RunDifference]:
     """Yield the differences that all programs share."""
     shared = one.config.keys() & other.config.keys()
-    # A variable that sets an option says it all.
+    # Not also the option that a variable sets.
     changed = one.environment.items() ^ other.environment.items()
     named = {name.lower() for name, _ in changed}
     tables: list[dict[str, Mapping[str, Any]]] = [
@@ -319,7 +319,7 @@ def _is_of_cache(cause: RunDifference) -> bool:
 
 
 def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]:
-    """Yield what differs in the arguments of two programs, in their captures and options."""
+    """Yield the differences in arguments, captures and options between two programs."""
     yield from _described("argument", one.arguments, other.arguments)
     yield from _described("capture", one.captures, other.captures)
     for change in _changes(one.config, other.config):
@@ -355,7 +355,7 @@ def _operation(operation: Operation | None) -> str:
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """Return a comparison as lines: each cause once, with the programs that it concerns."""
+    """Return a comparison as text: each cause once, with the programs it affects."""
     programs = count(comparison.programs, "program", "programs")
     if not comparison.causes:
         text = f"nothing differs, in {programs}"
@@ -373,7 +373,7 @@ def format_comparison(comparison: Comparison) -> str:
 
 
 def annotations_of(comparison: Comparison) -> str:
-    """Return the lines that GitHub shows beside the code: one for each cause."""
+    """Return GitHub Actions annotations, one for each cause."""
     lines: list[str] = []
     for cause, programs in comparison.causes.items():
         text = "\n".join(_cause_lines(cause, programs, comparison.programs))

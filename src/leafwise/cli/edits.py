@@ -1,7 +1,7 @@
-"""The edits that carry out the fixes of a finding, where its call is known exactly; their patch.
+"""Edits that apply the fixes of a finding whose call is known exactly, and their patch.
 
-Each act of a fix is a function, and none of them guesses: where a name is bound twice, or taken,
-there is no edit. Whether an edit helps is then tried.
+Each act of a fix is a function, and none of them guesses: if a name is bound twice, or already
+taken, there is no edit. Whether an edit helps is tried afterwards.
 """
 
 import ast
@@ -27,7 +27,7 @@ from leafwise.cli.notebook import cells_of
 
 
 class Code:
-    """A file of Python, or the cells of a notebook as one: its text in UTF-8, and its tree."""
+    """A Python file, or all cells of a notebook joined: its text in UTF-8, and its AST."""
 
     def __init__(self, path: str) -> None:
         self.path, self.data = path, Path(path).read_bytes()
@@ -36,21 +36,21 @@ class Code:
         self.is_notebook = path.endswith(".ipynb")
         if self.is_notebook:
             text = BETWEEN.decode().join(source for _, source in cells_of(Path(path)))
-        self.text = text.encode()  # in which `ast` counts columns
-        self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # without magics
+        self.text = text.encode()  # `ast` counts columns in UTF-8 bytes
+        self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # magics become comments
         self.nodes = list(ast.walk(self.tree))
         self.starts = [0, *itertools.accumulate(map(len, self.text.splitlines(keepends=True)))]
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
-        self.defined: dict[str, str] = {}  # by edits
+        self.defined: dict[str, str] = {}  # names that edits define
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield what is around a node, from the inside."""
+        """Yield the ancestors of a node, the innermost first."""
         while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
 
     def span(self, node: Any) -> tuple[int, int]:
-        """Return where a node begins and ends."""
+        """Return the start and end of a node, as offsets into the text."""
         start, end = self.starts[node.lineno - 1], self.starts[node.end_lineno - 1]
         return start + node.col_offset, end + node.end_col_offset
 
@@ -60,11 +60,11 @@ class Code:
         return self.text[start:end].decode()
 
     def replaced(self, node: ast.AST, text: str) -> "Replacement":
-        """Return the edit that puts a text in the place of a node."""
+        """Return the edit that replaces a node by a text."""
         return Replacement(self, *self.span(node), text)
 
     def file_with(self, text: bytes) -> str:
-        """Return the file with another text; of a notebook only the cells that differ change."""
+        """Return the file with a new text; in a notebook only the cells that differ change."""
         if not self.is_notebook:
             return text.decode()
         data = self.data.decode(self.encoding)
@@ -79,11 +79,11 @@ class Code:
 
 
 BETWEEN: Final = b"\n\f\n"
-"""What stands between two cells."""
+"""The separator between two cells."""
 
 
 class Replacement(NamedTuple):
-    """Characters of a file that a text replaces."""
+    """A range of a file's text, and what replaces it."""
 
     code: Code
     start: int
@@ -93,7 +93,7 @@ class Replacement(NamedTuple):
 
 @functools.cache
 def code_of(path: str) -> Code | None:
-    """Return the code of a file, named whole; None for one that is not to edit."""
+    """Return the code of a file by its absolute path; None if it is not to be edited."""
     with contextlib.suppress(OSError, SyntaxError, ValueError):
         return Code(path) if is_users_file(path) else None
     return None
@@ -109,7 +109,7 @@ _PARTS: Final = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | a
 
 
 class FindingCode(NamedTuple):
-    """A finding, in the code of its line: of a notebook, in that of all cells."""
+    """A finding, and the code of the file or notebook that it is in."""
 
     finding: Finding
     script: str
@@ -117,7 +117,7 @@ class FindingCode(NamedTuple):
     above: int
 
     def calls(self, act: Act) -> Iterator[tuple[ProgramEvents, ast.Call, Reason]]:
-        """Yield programs and their calls, with each reason whose fix does this."""
+        """Yield each program and its call with each reason whose fix has this act."""
         calls = (node for node in self.code.nodes if isinstance(node, ast.Call))
         for call, program in itertools.product(calls, self.finding.programs):
             start, end = call.lineno - self.above, (call.end_lineno or 0) - self.above
@@ -126,14 +126,14 @@ class FindingCode(NamedTuple):
                 yield from ((program, call, reason) for reason in reasons)
 
     def earlier_calls(self, call: ast.Call, place: str) -> Iterator[tuple[Code, ast.Call]]:
-        """Yield the calls of the same function at the line of the earlier call."""
+        """Yield the calls of the same function at a place, that of the earlier call."""
         for code, node, line in _nodes_of(place, self.script):
             is_same = isinstance(node, ast.Call) and ast.dump(node.func) == ast.dump(call.func)
             if is_same and node.lineno <= line <= (node.end_lineno or 0):
                 yield code, node
 
     def argument(self, program: ProgramEvents, call: ast.Call, name: str) -> ast.expr | None:
-        """Return what a call gives for a parameter of the program's function."""
+        """Return the argument that a call passes for a parameter of the program's function."""
         for keyword in call.keywords:
             if keyword.arg == name:
                 return keyword.value
@@ -146,7 +146,7 @@ class FindingCode(NamedTuple):
         return None
 
     def definitions(self, program: ProgramEvents) -> Iterator[tuple[Code, Any]]:
-        """Yield the functions that begin where the program's does."""
+        """Yield the definitions that begin at the line of the program's function."""
         for code, node, line in _nodes_of(program.first.defined, self.script):
             first: Any = next(iter(getattr(node, "decorator_list", ())), node)
             if isinstance(node, _FUNCTIONS) and first.lineno == line:
@@ -154,7 +154,7 @@ class FindingCode(NamedTuple):
 
 
 def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
-    """Yield the nodes of the file of a place, each with its line in there."""
+    """Yield the nodes of a place's file, each with the line of the place in that file."""
     file, _, line = place.rpartition(":")
     code, above = _located(file, script)
     if code is not None:
@@ -162,12 +162,12 @@ def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
 
 
 def _parameters(function: Any) -> list[str]:
-    """Return the names of what a function takes by position."""
+    """Return the names of a function's positional parameters."""
     return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
 def _located(file: str, script: str) -> tuple[Code | None, int]:
-    """Return the code of a file, or of the notebook of a cell, and how many lines are above."""
+    """Return the code of a file, or of a cell's notebook, and how many lines precede the cell."""
     name = re.fullmatch(r"Cell In\[(\d+)\]", file)
     code = code_of(os.path.abspath(script if name else file)) if file else None  # noqa: PTH100
     cells = code.text.split(BETWEEN)[: int(name[1]) - 1] if name and code is not None else ()
@@ -184,7 +184,7 @@ def _convert(place: FindingCode) -> Iterator[Replacement]:
         for code, node, function in calls:
             argument = place.argument(program, node, reason.path)
             has_jnp = any(getattr(part, "asname", "") == "jnp" for part in code.nodes)
-            # Before Python 3.12 what is in an f-string is elsewhere.
+            # Before Python 3.12, nodes in an f-string have wrong columns.
             is_elsewhere = any(isinstance(holder, ast.JoinedStr) for holder in code.up(node))
             is_known = bool(function) and (has_jnp or "jnp" not in function)
             if is_known and argument is not None and not is_elsewhere:
@@ -195,11 +195,11 @@ def _convert(place: FindingCode) -> Iterator[Replacement]:
 
 
 _WHOLE: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-"""What an attribute can be taken of, as it stands."""
+"""Nodes that need no parentheses before ``.name``."""
 
 
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
-    """Make a lambda, a partial or a `jax.jit` of a function before the loops around it."""
+    """Move a lambda, a partial or a `jax.jit` of a function in front of the enclosing loops."""
     code = place.code
     for program, call, reason in place.calls(Act.DEFINE_ONCE):
         name, target = reason.path, place.argument(program, call, reason.path)
@@ -216,19 +216,19 @@ def _define_once(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _moved(code: Code, name: str) -> Iterator[Replacement]:
-    """Yield the edits that move the only definition of a function before the loops around it."""
+    """Yield the edits that move a function's only definition in front of the enclosing loops."""
     stored = (node for node in code.nodes if isinstance(getattr(node, "ctx", None), ast.Store))
     nodes = [next(code.up(target)) for target in stored if getattr(target, "id", "") == name]
     nodes += [node for node in code.nodes if name in map(vars(node).get, _BINDING)]
     node: Any = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], ast.stmt) else None
-    value = getattr(node, "value", node)  # else it is a `def`
+    value = getattr(node, "value", node)  # a `def` has no value
     if not _makes_function(value) or len(getattr(node, "targets", "f")) > 1:
         return
     loop = _outermost(code, node, free_names(value) - {getattr(value, "name", "")})
     first = [*getattr(node, "decorator_list", []), node][0]
     start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
     text = code.text[start:end].decode()
-    # Not two statements in a line, nor a text of several lines, which is not to lose an indent.
+    # Neither two statements on a line, nor a multi-line string, which would lose its indent.
     if loop is not None and not re.search(r"""(?m);|\"{3}|'{3}|\\$""", text):
         before, width = code.starts[loop.lineno - 1], node.col_offset - loop.col_offset
         yield Replacement(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
@@ -236,12 +236,12 @@ def _moved(code: Code, name: str) -> Iterator[Replacement]:
 
 
 def _makes_function(node: ast.AST | None) -> bool:
-    """Return whether a node makes a function, which may as well be made once."""
+    """Return whether a node creates a function that could as well be created once."""
     return isinstance(node, ast.Lambda | ast.Call | ast.FunctionDef) and _is_plain(node)
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Return whether a node is of names, constants and what makes functions of them."""
+    """Return whether a node has only names, constants, and calls that make functions of them."""
     if isinstance(node, ast.Lambda | ast.FunctionDef):
         decorators = getattr(node, "decorator_list", ())
         is_plain = all(map(_wraps, decorators)) and all(map(_is_plain, decorators))
@@ -260,20 +260,20 @@ _WRAPPERS: Final = (
     *("jit", "partial", "grad", "value_and_grad", "vmap", "checkpoint", "remat", "hessian"),
     *("jacfwd", "jacrev", "filter_jit", "filter_grad", "filter_value_and_grad", "filter_vmap"),
 )
-"""What makes a function of a function, and does nothing else."""
+"""Calls that only turn a function into another function."""
 
 
 def _named_before(
     code: Code, node: ast.expr, value: ast.expr, definition: str, use: str
 ) -> Iterator[Replacement]:
-    """Yield the edits that name a value before the loops, and use it in the place of a node."""
+    """Yield the edits that define a name in front of the loops, and use it instead of a node."""
     name = definition.partition(" = ")[0].removeprefix("import jax; ")
     loop = _outermost(code, node, free_names(value))
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
     taken = free_names(code.tree).union(*map(_bound_in, functions))
     if loop is None or not name.isidentifier() or name in taken:
         return
-    if code.defined.setdefault(name, definition) == definition:  # else by another edit
+    if code.defined.setdefault(name, definition) == definition:  # or another edit has defined it
         start, _ = code.span(loop)
         indent = code.text[start - loop.col_offset : start].decode()
         newline = "\r\n" if b"\r\n" in code.text else "\n"
@@ -282,8 +282,8 @@ def _named_before(
 
 
 def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
-    """Return the outermost loop around a node in which no name is bound that it reads."""
-    for other in code.nodes:  # what is bound elsewhere
+    """Return the outermost enclosing loop that binds none of the names that a node reads."""
+    for other in code.nodes:  # names bound in other scopes
         if isinstance(other, ast.Global | ast.Nonlocal) and not reads.isdisjoint(other.names):
             return None
     loop: _Loop | None = None
@@ -297,7 +297,7 @@ def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
 
 
 def _bound_in(node: ast.AST) -> set[str]:
-    """Return the names that are bound in a node, or whose values it changes in place."""
+    """Return the names that a node binds, or whose values it changes in place."""
     names: set[Any] = set()
     for part in ast.walk(node):
         if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del):
@@ -316,7 +316,7 @@ def _root(node: ast.AST) -> str:
 
 
 def _jit_once(place: FindingCode) -> Iterator[Replacement]:
-    """Define the `jax.jit` of a call of a package before the loops around the call."""
+    """Wrap a call into a package in `jax.jit`, defined in front of the enclosing loops."""
     for _, call, reason in place.calls(Act.JIT_ONCE):
         definition, use = reason.fix.code
         jit: Any = ast.parse(definition.partition(" = ")[2], mode="eval").body
@@ -325,7 +325,7 @@ def _jit_once(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
-    """Make a static field of a class of the user's dynamic, if no other has its name."""
+    """Make a static field of a user's class dynamic, if no other field has its name."""
     for reason in (reason for program in place.finding.programs for reason in program.reasons):
         holder, _, name = reason.path.rpartition(".")
         if holder and reason.fix.act is Act.MAKE_DYNAMIC:
@@ -341,7 +341,7 @@ def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _drop_static(place: FindingCode) -> Iterator[Replacement]:
-    """Leave an argument out of ``static_argnames=`` and ``static_argnums=``."""
+    """Remove an argument from ``static_argnames=`` and ``static_argnums=``."""
     for program in place.finding.programs:
         names = {reason.path for reason in program.reasons if reason.fix.act is Act.MAKE_DYNAMIC}
         for home, function in place.definitions(program):
@@ -355,7 +355,7 @@ def _drop_static(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _is_jit_of(function: Any, call: Any) -> bool:
-    """Return whether a call decorates a function, or has it as its first argument."""
+    """Return whether a call decorates a function, or takes it as its first argument."""
     first = next(iter(call.args), None)
     is_named = getattr(first, "id", "") == getattr(function, "name", None)
     return is_named or first is function or call in getattr(function, "decorator_list", ())
@@ -374,18 +374,18 @@ def _elements_left_out(code: Code, keyword: Any, dropped: set[Any]) -> Iterator[
 
 
 def _left_out(code: Code, keyword: ast.keyword) -> Replacement:
-    """Return the edit that leaves an argument out of a call."""
+    """Return the edit that removes a keyword argument from a call."""
     call: Any = next(code.up(keyword))
     parts = sorted(map(code.span, (call.func, *call.args, *call.keywords)))
     start, end = code.span(keyword)
     before = max(part_end for _, part_end in parts if part_end <= start)
-    if before == code.span(call.func)[1]:  # it is the first one
+    if before == code.span(call.func)[1]:  # it is the first argument
         before, end = start, min((other for other, _ in parts if other > start), default=end)
     return Replacement(code, before, end, "")
 
 
 def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
-    """Leave ``unroll=`` out of the only call on the line that has it."""
+    """Remove ``unroll=`` from the only call on the line that has it."""
     code, line = place.code, place.finding.site.line if place.finding.site is not None else 0
     if not any(fix.act is Act.ROLL for fix in place.finding.fixes()):
         return
@@ -397,7 +397,7 @@ def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _near(code: Code) -> Iterator[Code]:
-    """Return a code and those of the user's modules that it imports from."""
+    """Yield a file's code, and that of the user's modules that it imports."""
     imports = (node for node in code.nodes if isinstance(node, ast.ImportFrom) and node.module)
     names = {str(node.module).replace(".", "/") for node in imports}
     files = (f"{folder}/{name}.py" for folder in Path(code.path).parents[:2] for name in names)
@@ -413,13 +413,13 @@ _DYNAMIC: Final = (
     (r"\bstatic_field\(", "field("),
     (r"^(\w+\s*:\s*)[\w.]*\bStatic\[([^=]*)\]", r"\1\2"),
 )
-"""How fields are marked static in leafwise, equinox, flax and JAX, and what they are without."""
+"""How leafwise, equinox, flax and JAX mark static fields, and the replacements."""
 
 _ACTS: Final = (_convert, _define_once, _jit_once, _make_dynamic, _drop_static, _leave_out_unroll)
 
 
 def edits_for(finding: Finding, script: str) -> list[Replacement]:
-    """Return the edits that carry out the fixes of a finding; none where nothing is certain."""
+    """Return the edits that apply the fixes of a finding; empty unless they are certain."""
     code, above = _located(finding.site.file if finding.site is not None else "", script)
     if code is None:
         return []
@@ -431,7 +431,7 @@ def edits_for(finding: Finding, script: str) -> list[Replacement]:
 
 
 def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:
-    """Return the text of files with edits; what overlaps one behind it is left out."""
+    """Return the text of each file after the edits, except those that overlap a later one."""
     files: dict[Code, bytes] = {}
     reached: dict[Code, int] = {}
     for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end), reverse=True):
@@ -443,7 +443,7 @@ def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:
 
 
 def diff(files: Mapping[Code, bytes]) -> bytes:
-    """Return a unified diff of files, which `git apply` takes."""
+    """Return a unified diff of files for `git apply`."""
     lines: list[bytes] = []
     for code, text in files.items():
         name = Path(os.path.relpath(code.path)).as_posix().encode()
@@ -455,7 +455,7 @@ def diff(files: Mapping[Code, bytes]) -> bytes:
 
 
 def shown(files: Mapping[Code, bytes]) -> list[str]:
-    """Return the changed lines of files, with what stands between them."""
+    """Return the changed lines of files, with the lines between them."""
     lines: list[str] = []
     for code, text in files.items():
         old, new = (data.decode().replace("\r", "").split("\n") for data in (code.text, text))
@@ -466,10 +466,10 @@ def shown(files: Mapping[Code, bytes]) -> list[str]:
 
 
 def uncommitted(files: Iterable[str]) -> str:
-    """Return why files are not to be written: git could not bring one back."""
+    """Return why files must not be written: one has changes that git could not restore."""
     for path in map(Path, files):
         git = ["git", "-C", f"{path.parent}", "status", "--porcelain", "--ignored", "--", path.name]
-        with contextlib.suppress(OSError):  # there is no git
+        with contextlib.suppress(OSError):  # git is not installed
             done = subprocess.run(git, check=False, capture_output=True)  # noqa: S603
             if not (done.returncode or done.stdout):
                 continue

@@ -1,7 +1,7 @@
-"""Running a script, as `python` would, in a process of its own; the report comes afterwards.
+"""Running a script, as `python` would, in a process of its own, and reporting on it.
 
-This process keeps what the script's processes recorded, waits, and writes the report. It loads no
-JAX, and the script has no part in any of that: however it ends, its records are there.
+This process waits for the script, reads the records of its processes, and writes the report. It
+does not import JAX. However the script ends, its records are kept.
 """
 
 import contextlib
@@ -40,12 +40,12 @@ class Script(NamedTuple):
 
     @property
     def is_records(self) -> bool:
-        """Whether it is a folder of records, and nothing is to be run."""
+        """Whether it is a folder of records, so that nothing is run."""
         return not self.is_module and any(recorded.files_in(Path(self.name)))
 
     @property
     def command(self) -> list[str]:
-        """The command line behind ``python``."""
+        """The arguments after ``python``."""
         runner = ["-m", notebook.__name__] if self.is_notebook else ["-m"] * self.is_module
         return [*runner, self.name, *self.arguments]
 
@@ -55,17 +55,17 @@ class Script(NamedTuple):
 
 
 _STARTS: Final = "leafwise-explain.pth"
-"""What lets each process of the script begin to record: Python reads it in ``site-packages``."""
+"""The file in ``site-packages`` that starts recording when Python starts."""
 
 
 def problem(target: Script) -> str | None:
-    """Return why a target cannot be run, if that is known beforehand."""
+    """Return why a target cannot be run, or None."""
     if target.is_records:
         return None
     if not any(Path(folder, _STARTS).exists() for folder in sys.path):
         return f"this Python does not find {_STARTS}: pip install leafwise"
     if target.is_module:
-        package = target.name.partition(".")[0]  # what is below it is found once that has run
+        package = target.name.partition(".")[0]  # running it may decide where its submodules are
         here = str(Path.cwd())
         sys.path.insert(0, here)
         try:
@@ -110,7 +110,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
 
 
 def read(folder: Path) -> Report:
-    """Return the report on what processes with ``LEAFWISE_EXPLAIN`` recorded in a folder."""
+    """Return the report from a folder of records, which ``LEAFWISE_EXPLAIN`` named."""
     processes = recorded.read(folder)
     began = min((start for process in processes for start in process.every("began")), default=0.0)
     programs = dict.fromkeys(line for process in processes for line in process.every("command"))
@@ -133,14 +133,14 @@ def _reason(code: int, errors: Sequence[str]) -> str:
 
 
 def _options() -> list[str]:
-    """Return the options of this interpreter, but those that keep it to itself."""
+    """Return the options of this interpreter, except those that isolate it."""
     flags: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()  # as in multiprocessing
     unbuffered = ["-u"] if getattr(sys.stdout, "write_through", False) else []
     return [*(flag for flag in flags if flag not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
 
 class CompileProgress:
-    """Says what XLA is compiling, where that takes long: no Python code of the script runs then."""
+    """Prints what XLA is compiling if that takes long; the script runs no Python code meanwhile."""
 
     def __init__(self, folder: Path, began: float, *, is_shown: bool) -> None:
         self._folder, self._began = folder, began
@@ -149,7 +149,7 @@ class CompileProgress:
             threading.Thread(target=self._show, daemon=True).start()
 
     def compiles(self) -> list[FirstFinding]:
-        """Return the compiles that XLA is at, as far as they are large."""
+        """Return a finding for each large compile that is in progress."""
         events: list[EventRecord] = []
         for process in recorded.read(self._folder):
             events += recorded.unfinished(process, process.name, self._began, time.time())
@@ -159,7 +159,7 @@ class CompileProgress:
         """Write a line after ten seconds in one compile, and again after a minute."""
         due = _PATIENCE
         while not self.ended.wait(1.0):
-            # Nothing is recorded during a compile.
+            # No record is written during a compile.
             times = [file.stat().st_mtime for file in recorded.files_in(self._folder)]
             seconds = time.time() - max(times, default=math.inf)
             due = due if seconds >= _PATIENCE else _PATIENCE
@@ -169,7 +169,7 @@ class CompileProgress:
                 sys.stderr.write(f"leafwise explain: {text}\n")
 
     def interrupt(self) -> bool:
-        """Say what XLA is compiling when Ctrl-C is pressed; return whether it is."""
+        """Print what XLA is compiling, after Ctrl-C; return whether it is compiling."""
         compiles = self.compiles()
         for finding in compiles:
             lines = [f"{place(finding.site)}  {finding.text}", finding.headline]
@@ -182,16 +182,16 @@ class CompileProgress:
 
 _PATIENCE: Final = 10.0
 _LATER: Final = 60.0
-"""After so many seconds in one compile a line says so, and again after so many."""
+"""Seconds in one compile before the first line about it, and between further ones."""
 
 
 def _run(
     command: list[str], limit: float | None, progress: CompileProgress, **options: Any
 ) -> tuple[int, int]:
-    """Run a command; return its process number and how it ended.
+    """Run a command; return its process id and exit code.
 
-    Ctrl-C reaches it from the terminal, and SIGTERM, which this process alone has got, by us. In a
-    compile Ctrl-C reaches no Python code: then the second one ends the command.
+    The terminal sends Ctrl-C to both processes; SIGTERM is passed on. During a compile, Python code
+    cannot handle Ctrl-C: then the second one ends the command.
     """
     process: subprocess.Popen[bytes] | None = None
     is_warned = is_ended = False
@@ -200,14 +200,14 @@ def _run(
         nonlocal is_warned, is_ended
         if process is None:
             return
-        was_warned, is_warned = is_warned, True  # it may be pressed again before this is done
+        was_warned, is_warned = is_warned, True  # it may be pressed again meanwhile
         if number == signal.SIGTERM or (was_warned and progress.compiles()):
             is_ended = number == signal.SIGINT
             process.terminate()
         else:
             is_warned = progress.interrupt()
 
-    # A handler is not inherited, unlike a signal that is ignored: one that is stays so.
+    # A child inherits ignored signals but not handlers: what is ignored stays ignored.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number, handler in before.items():

@@ -11,7 +11,7 @@ _loaded: "list[Explainer]" = []
 
 
 def load(shell: Any) -> None:
-    """Add the magics, and follow every function that is given to `jax.jit` from now on."""
+    """Add the magics, and record every function that is passed to `jax.jit` from now on."""
     if not _loaded:
         _loaded.append(Explainer(shell))
         _loaded[0].recorder.start()
@@ -27,19 +27,19 @@ def unload(shell: Any) -> None:
 
 
 class Explainer:
-    """The magics, with what JAX does while they run a cell or a line."""
+    """The magics, and the records of what JAX does while they run a cell or line."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.recorder = Recorder(self._write)
-        self.records: list[dict[str, Any]] | None = None  # between cells
+        self.records: list[dict[str, Any]] | None = None  # None between cells
 
     def _write(self, **record: Any) -> None:
         if self.records is not None:
             self.records.append(record)
 
     def explain(self, line: str, cell: str | None = None) -> None:
-        """Run a cell, or the rest of a line, and say what JAX traced and compiled, and why."""
+        """Run a cell, or the rest of a line, and print what JAX traced and compiled, and why."""
         from rich.console import Console  # noqa: PLC0415
 
         from leafwise._display import tables  # noqa: PLC0415
@@ -52,12 +52,12 @@ class Explainer:
         self.recorder.forget()
         self.records, began = [], time.time()
         try:
-            # A line for that of the magic, so that the others have the numbers of the cell.
+            # A line in place of the magic's, which keeps the line numbers of the cell.
             code = line if cell is None else f"# %%explain\n{cell}"
             result = self.shell.run_cell(code, store_history=False)
         finally:
             records, self.records = self.records, None
-        # IPython takes what a magic runs for a cell of the next number.
+        # IPython gives code that a magic runs the number of the next cell.
         names.update(dict.fromkeys(set(names) - known, number))
         process = Process(0, records)
         report = make_report([process], process, f"Cell In[{number}]", began)

@@ -1,7 +1,7 @@
-"""What runs the commands; `leafwise_cli` parses their arguments and calls these.
+"""The commands: `leafwise_cli` parses their arguments and calls these functions.
 
-Each imports what it needs when it runs: `leafwise explain` gets by without Hypothesis, and a
-script should find as little loaded as possible.
+Each imports what it needs when it runs: `leafwise explain` needs no Hypothesis, and should
+import as little as possible before a script.
 """
 
 import argparse
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 def check(options: argparse.Namespace) -> int:
     """Check classes, print a report, and return the exit code."""
-    # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
-    # the variable when it is imported, as JAX does.
+    # Hypothesis stores tables on disk: not in the working directory. Both it and JAX read
+    # these variables when imported.
     storage = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(storage))
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # no program runs often
-    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # takes seconds after a deep recursion
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # programs run only once or twice
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # slow after a deep recursion
     from leafwise.cli import (  # noqa: PLC0415
         check_classes,
         check_report,
@@ -48,17 +48,17 @@ def check(options: argparse.Namespace) -> int:
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)  # as `python -m` does
     try:
-        # Standard output is for the report: what modules and constructors print is not.
+        # Standard output is for the report, not for what modules and constructors print.
         with contextlib.redirect_stdout(sys.stderr):
             chosen = _check_options(options)
             targets = check_targets.find_targets(options.targets)
-            for place in options.strategies:  # which imports the classes
+            for place in options.strategies:  # these import the classes
                 check_targets.load_module(place)
             printer.start([*targets.unloaded, *(target.name for target in targets.targets)])
             run = check_classes.run_checks(targets, chosen, on_result=printer.add)
     except check_targets.UsageError as error:
         return _refuse("check", str(error))
-    except KeyboardInterrupt:  # while modules were imported
+    except KeyboardInterrupt:  # while importing modules
         run = check_result.CheckRun((), interrupted=True)
     run = dataclasses.replace(run, allow_unchecked=options.allow_unchecked)
     if form == "text":
@@ -72,7 +72,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
-    """Return what is to be checked: fields and laws, unless one alone is named."""
+    """Return what to check: fields and laws, unless the options name only one of them."""
     from leafwise.cli import check_classes  # noqa: PLC0415
 
     fields = options.fields or bool(options.field)
@@ -105,8 +105,9 @@ def explain(options: argparse.Namespace) -> int:
     if problem:
         return _refuse("explain", problem)
     if ours := [text for text in options.arguments if text.partition("=")[0] in options.ours]:
-        text = f"{ours[0]} behind {script.name} is an option of the script"
-        print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
+        text = f"{ours[0]} after {script.name} is passed to the script: "
+        text += "to pass it to leafwise, put it before the script"
+        print(f"leafwise explain: {text}", file=sys.stderr)
     wanted = {"captures": options.captures, "audit": options.audit}
     wanted["programs"] = options.output_format == "json"
     wanted["progress"] = options.progress or sys.stderr.isatty()
@@ -126,7 +127,7 @@ def explain(options: argparse.Namespace) -> int:
         try:
             _print_report(report, sys.stderr, options.output_format)
             sys.stderr.flush()
-        except (BrokenPipeError, SystemExit):  # rich turns the one into the other
+        except (BrokenPipeError, SystemExit):  # rich raises SystemExit for a broken pipe
             leafwise_cli.discard(sys.stderr)
     code = code or _failed(report, options)
     if report.docs:
@@ -135,7 +136,7 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
-    """Return 1 if there are more findings than are allowed, which it prints."""
+    """Return 1, and print the findings, if there are more than allowed; else 0."""
     from leafwise._display.words import count, place  # noqa: PLC0415
 
     counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
@@ -153,7 +154,7 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Compare two runs, print what differs, and return whether something does."""
+    """Compare two runs, print the differences, and return the exit code."""
     from leafwise.cli import comparison  # noqa: PLC0415
 
     if problem := _unwritable(options.output):
@@ -195,7 +196,7 @@ def _refuse(command: str, problem: str) -> int:
 
 
 def _unwritable(*names: str | None) -> str | None:
-    """Return what is wrong with a file that cannot be written, before anything slow has run."""
+    """Return why a file cannot be written, before anything slow runs; None if all can."""
     for name in filter(None, names):
         file = Path(name).resolve()
         if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():

@@ -1,8 +1,8 @@
-"""Running the cells of a notebook, in order and in one namespace, as a script.
+"""``python -m leafwise.cli.notebook``: running the cells of a notebook in order, as a script.
 
-By IPython if it is there, which knows magics; as plain Python otherwise. Each cell is a file of its
-own for tracebacks and reports: ``train.ipynb[3]`` is the cell that Jupyter numbers ``[3]`` when it
-runs all of them. It is run by ``python -m leafwise.cli.notebook``.
+IPython runs them if it is installed, with magics; otherwise they run as plain Python. In tracebacks
+and reports each cell is a file: ``train.ipynb[3]`` is the cell that Jupyter numbers ``[3]`` when
+all cells are run.
 """
 
 import functools
@@ -20,7 +20,7 @@ import leafwise_explain
 
 
 def cells_of(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names and sources of code cells; ValueError if it is not a notebook."""
+    """Yield name and source of each code cell; raise ValueError if the file is not a notebook."""
     try:
         changed = leafwise_explain.changed.get(os.path.abspath(file))  # noqa: PTH100
         notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def problem(file: Path) -> str | None:
-    """Return why a notebook cannot be run, if that is known beforehand."""
+    """Return why a notebook cannot be run, or None."""
     try:
         cells = list(cells_of(file))
     except ValueError as error:
@@ -54,7 +54,7 @@ def problem(file: Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a notebook, in its folder as Jupyter does; return an exit code."""
+    """Run a notebook in its folder, as Jupyter does; return an exit code."""
     file = Path(arguments[0]).resolve()
     sys.argv[:] = arguments
     os.chdir(file.parent)

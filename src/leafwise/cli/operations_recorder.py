@@ -1,7 +1,7 @@
-"""What XLA gets to compile, in a process of a script: which lines its operations are from.
+"""Recording, in a process of a script, which lines the operations of a program come from.
 
-A large program is written down before its compile, which may take so long that the process is
-ended: then nothing else of it would be there.
+A large program is recorded before its compile, which may take so long that the process is
+killed: then this is the only record of it.
 """
 
 import ast
@@ -33,16 +33,16 @@ from leafwise._objects.call_site import Site
 from leafwise.errors import message_of
 
 _SMALL: Final = 0.01
-"""A program that was lowered in fewer seconds is too small to be read, which takes up to a quarter
-as long as the lowering."""
+"""A program that was lowered in fewer seconds is not read. Reading takes up to a quarter of the
+time of the lowering."""
 
 _MANY: Final = 1000
-"""A program of so many operations is written down before its compile."""
+"""A program with at least this many operations is recorded before its compile."""
 
 
 @dataclasses.dataclass
 class _Program(threading.local):
-    """The program that a thread is at."""
+    """The program that a thread is compiling."""
 
     seconds: float = 0.0
     lowered: tuple[Event, EventRecord] | None = None
@@ -50,7 +50,7 @@ class _Program(threading.local):
 
 
 class OperationsRecorder:
-    """Reads programs before they are compiled, and tells what their operations are from."""
+    """Reads programs before they are compiled, and records where their operations come from."""
 
     def __init__(self, write: Callable[..., None]) -> None:
         self._write = write
@@ -61,7 +61,7 @@ class OperationsRecorder:
         stop_listening_to_compiles(self._read)
 
     def note(self, event: Event, record: EventRecord) -> None:
-        """Take an event of this thread; that of a long compile gets its operations."""
+        """Handle an event of this thread; add operations to the record of a long compile."""
         here = self._here
         here.seconds += event.seconds
         if event.kind is EventKind.LOWERING and event.seconds >= _SMALL:
@@ -75,7 +75,7 @@ class OperationsRecorder:
             here.seconds, here.lowered, here.describe = 0.0, None, None
 
     def _read(self, compiled: Compile) -> None:
-        """Read a program on the thread that is about to compile it; a large one is written down."""
+        """Read a program on the thread that is about to compile it; record a large one at once."""
         here = self._here
         if here.lowered is None or here.describe is not None:
             return
@@ -94,12 +94,12 @@ class OperationsRecorder:
     def _writing_faults(self, name: str) -> Generator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001  # the script goes on
+        except Exception as error:  # noqa: BLE001  # the script must go on
             self._write(fault=f"{name}: {type(error).__name__}: {message_of(error)}")
 
 
 def _describe(operations: Operations, event: Event, record: EventRecord) -> FirstCompile:
-    """Return what there is to say of a program; no file is read before."""
+    """Return the description of a program; only this reads source files."""
     first = describe_operations(operations)
     for origin in first.origins:
         if origin.kind == "constants":
@@ -111,7 +111,7 @@ def _describe(operations: Operations, event: Event, record: EventRecord) -> Firs
 
 
 def _site_of(large: Sequence[Capture]) -> SiteRecord | None:
-    """Return the only line that binds the first name, or else that where it is first read."""
+    """Return the only line that binds the first name, or else the line that first reads it."""
     if not large:
         return None
     where, name = large[0].where, large[0].name.partition(".")[0]

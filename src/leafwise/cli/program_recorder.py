@@ -1,7 +1,7 @@
-"""What a report as JSON keeps of each program, so that two runs can be compared.
+"""Records of programs for the JSON report, which `leafwise compare` reads.
 
-All is text and numbers, as in `recorder`. Nothing is kept that is not listed here: of the
-environment the variables that JAX and XLA read, of arrays their shapes and digests.
+They hold text and numbers only, as in `recorder`: of the environment, the variables that JAX
+and XLA read; of arrays, shapes and digests.
 """
 
 import base64
@@ -44,18 +44,18 @@ from leafwise._trees.leaves import LeafRecorder
 from leafwise.errors import message_of
 
 _MOST_BYTES: Final = 4 << 20
-"""So large a program may be, compressed; of larger ones no operation is kept."""
+"""The largest compressed size of a program whose operations are recorded."""
 
 _MOST_ARRAY: Final = 64 << 20
-"""So many bytes of captured arrays are read for a program; of others, shape and dtype."""
+"""How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
 
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
-"""Options whose names have this in them are left out."""
+"""Options whose names contain one of these are left out."""
 
 
 class ProgramRecorder:
-    """Records programs: what each was made from, and its operations."""
+    """Records what each program was made from, and its operations."""
 
     def __init__(self, write: Callable[..., None]) -> None:
         self._write = write
@@ -63,7 +63,7 @@ class ProgramRecorder:
         self._config: dict[str, Any] | None = None
 
     def start(self) -> None:
-        """Begin to read programs before they are compiled."""
+        """Start reading programs before they are compiled."""
         listen_to_compiles(self._read)
 
     def stop(self) -> None:
@@ -81,12 +81,12 @@ class ProgramRecorder:
         self._here.seconds = time.perf_counter() - began
 
     def seconds(self) -> float:
-        """Return how much of the compile that this thread has just ended was our own work."""
+        """Return how many seconds of this thread's last compile were spent here."""
         seconds: float = getattr(self._here, "seconds", 0.0)
         return seconds
 
     def record(self, event: Event) -> None:
-        """Write the record of a program that was compiled, on the thread where it was."""
+        """Write the record of a compiled program, on the thread that compiled it."""
         program, key = getattr(self._here, "read", (None, None))
         self._here.read, self._here.seconds = (None, None), 0.0
         if self._config is None:
@@ -116,13 +116,13 @@ class ProgramRecorder:
             if event.fun is not None and not event.eager:
                 record.captures, refused = _captures(event.fun)
                 record.refused |= refused
-        except Exception as error:  # noqa: BLE001  # the user's own code; the rest is of use
+        except Exception as error:  # noqa: BLE001  # user code; the rest is still useful
             record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
         self._write(program=to_json(record))
 
 
 def _process(config: dict[str, Any]) -> ProcessRecord:
-    """Return what counts for all programs of this process."""
+    """Return what all programs of this process share: versions, environment, configuration."""
     packages = ("jax", "jaxlib", "numpy", "leafwise")
     return ProcessRecord(
         versions={
@@ -141,7 +141,7 @@ def _process(config: dict[str, Any]) -> ProcessRecord:
 
 
 def _config(trace: Any = None) -> dict[str, Any]:
-    """Return JAX's configuration, with what a block has set for the trace."""
+    """Return JAX's configuration, including what context managers set for the trace."""
     values: Any = jax.config
     options: dict[str, Any] = {**values.values, **dict(trace_config() if trace is None else trace)}
     return {
@@ -155,7 +155,7 @@ def _config(trace: Any = None) -> dict[str, Any]:
 
 
 def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
-    """Return what a function captures, by path, and what of it could not be read."""
+    """Return a function's captures by path, and why some could not be read."""
     record: Record = {}
     refused = dict[str, str]()
     to_leaf = LeafRecorder()
@@ -178,7 +178,7 @@ def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
         try:
             reader = DigestReader(in_order=True)
             described = describe_tree(capture.value, large_array, reader, name)
-        except Exception as error:  # noqa: BLE001  # deleted arrays, the user's own code
+        except Exception as error:  # noqa: BLE001  # deleted arrays, user code
             refused[name] = f"{type(error).__name__}: {message_of(error)}"
             continue
         record |= described.record
@@ -193,7 +193,7 @@ _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
 
 
 def packed(program: LoweredProgram) -> LoweredRecord:
-    """Return the record of a program, its operations compressed; of a large one none."""
+    """Return the record of a program with its operations compressed, or none if they are large."""
     lines = "\n".join(operation.text for operation in program.operations)
     digest = hashlib.sha256(lines.encode()).hexdigest()
     record = program.to_json()
@@ -203,7 +203,7 @@ def packed(program: LoweredProgram) -> LoweredRecord:
 
 
 def unpacked(record: LoweredRecord) -> LoweredProgram | None:
-    """Return the program of which `packed` has made this; None if it was too large."""
+    """Return the program from a record that `packed` made; None if it was too large."""
     if not record.packed:
         return None
     operations = json.loads(zlib.decompress(base64.b64decode(record.packed)))

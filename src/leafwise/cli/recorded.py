@@ -1,4 +1,4 @@
-"""The report on a script, from the records that its processes left. Needs no JAX."""
+"""The report on a script, made from the records of its processes. Does not import JAX."""
 
 import json
 import platform
@@ -28,7 +28,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 VERSION: Final = 1
-"""Of the layout of the report as JSON: another one once a key is gone or means something else."""
+"""The version of the JSON layout; it changes when a key is removed or changes its meaning."""
 
 
 class Process(NamedTuple):
@@ -36,20 +36,20 @@ class Process(NamedTuple):
 
     pid: int
     records: list[Record]
-    name: str = ""  # by its rank or its number
+    name: str = ""  # its rank or process id
 
     def every(self, key: str) -> Iterable[Any]:
-        """Yield each record of a kind."""
+        """Return the values of a key, from the records that have it."""
         return (record[key] for record in self.records if key in record)
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Return the files of records in a folder."""
+    """Return the record files in a folder."""
     return folder.glob("rank*-[0-9]*.jsonl")
 
 
 def read(folder: Path) -> list[Process]:
-    """Return what the processes recorded that wrote to a folder."""
+    """Return the processes that recorded in a folder."""
     processes: list[Process] = []
     files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
     ranks = Counter(file.stem.partition("-")[0] for file in files)
@@ -58,7 +58,7 @@ def read(folder: Path) -> list[Process]:
         for line in file.read_bytes().splitlines():
             try:
                 records.append(json.loads(line))
-            except ValueError:  # the process was killed as it wrote
+            except ValueError:  # the process was killed while writing
                 break
         rank, _, pid = file.stem.partition("-")
         name = f"rank {rank[4:]}" if ranks[rank] == 1 else f"process {pid}"
@@ -69,9 +69,9 @@ def read(folder: Path) -> list[Process]:
 def make_report(
     processes: Sequence[Process], main: Process | None, program: str, began: float, end: float = 0.0
 ) -> Report:
-    """Return the report on a script, which has neither its duration nor its end yet.
+    """Return the report on a script, without its duration and how it ended.
 
-    What was being compiled until the time at which the script ended counts up to then.
+    A compile that never finished counts until the script ended.
     """
     events: list[EventRecord] = []
     for process in processes:
@@ -112,7 +112,7 @@ def make_report(
 
 
 def unfinished(process: Process, name: str, began: float, end: float) -> Iterator[EventRecord]:
-    """Yield the compiles that a process was at, at a time or when it was ended from outside."""
+    """Yield the compiles of a process that were in progress at its end, or at a time."""
     pending: dict[str, Record] = {}
     for record in process.records:
         if "compiling" in record:
@@ -128,7 +128,7 @@ def unfinished(process: Process, name: str, began: float, end: float) -> Iterato
 
 
 def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord:
-    """Return an event whose paths are short, and which says the process."""
+    """Return the record of an event, with short paths and the name of its process."""
     event: EventRecord = from_json(EventRecord, record)
     event.start = max(0.0, event.start - began)
     event.process = process
@@ -145,7 +145,7 @@ def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord
 def _programs(
     processes: Sequence[Process], began: float
 ) -> tuple[list[ProcessRecord], list[ProgramRecord]]:
-    """Return what counts for all programs of each process, and the programs in order of time."""
+    """Return the shared facts of each process, and all programs in order of time."""
     of_processes: list[ProcessRecord] = []
     programs: list[ProgramRecord] = []
     for process in processes:
@@ -159,7 +159,7 @@ def _programs(
 
 
 def _audit(processes: Sequence[Process]) -> AuditRecord | None:
-    """Return what the audit found: each call site and value once, with how often."""
+    """Return the findings of the audit: each call site and value once, with its count."""
     wrong = Counter[tuple[str, str]]()
     for process in processes:
         records = process.every("wrong")
@@ -175,7 +175,7 @@ def _audit(processes: Sequence[Process]) -> AuditRecord | None:
 
 
 def _captures(processes: Sequence[Process]) -> list[CapturesRecord]:
-    """Return what each function captured when last traced: those with stale calls first."""
+    """Return the captures of each function's last trace, functions with stale calls first."""
     last: dict[tuple[str, int, int], CapturesRecord] = {}
     stale_calls: dict[tuple[int, int], list[StaleCaptureRecord]] = {}
     for process in processes:

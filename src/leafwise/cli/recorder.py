@@ -1,7 +1,7 @@
 """Recording what JAX does, and why, in a process of a script: one record for each event.
 
-A record is made while the event is there, and holds text and numbers only: nothing of the script
-lives longer. `leafwise.cli.recorded` reads the records.
+A record is made during the event, and holds text and numbers only, so that no object of the
+script is kept alive. `leafwise.cli.recorded` reads the records.
 """
 
 import atexit
@@ -56,12 +56,12 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.operations_recorder import OperationsRecorder
 
 Write: TypeAlias = Callable[..., None]
-"""What takes a record, as keyword arguments."""
+"""Writes a record, given as keyword arguments."""
 
 
 def start(folder: str, write_in: Callable[..., None]) -> None:
-    """Record all that JAX does in this process, in a folder that has the command's options."""
-    file = Path(folder, "options.json")  # of the command
+    """Record everything JAX does in this process, in the folder that the command has made."""
+    file = Path(folder, "options.json")  # the command's options
     options = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
@@ -79,22 +79,22 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
 
 
 def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
-    """Note when the process ended, and by which error: Python has printed it, and keeps it."""
+    """Record when the process ended, and with which error, from ``sys.last_exc``."""
     if os.getpid() != process:
         return
     recorder.note_audit()
     write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
-        with contextlib.suppress(Exception):  # its text is the user's own code
+        with contextlib.suppress(Exception):  # its `__str__` is user code
             text = f"{type(error).__name__}: {error}"
-            lines = re.match(r"(?:.*:\n)*.*", text)  # "The error was:" has it on the next line
+            lines = re.match(r"(?:.*:\n)*.*", text)  # also the line after "The error was:"
             docs = section_for(error)
             write(error=" ".join(lines[0].split()) if lines else text, docs=docs)
 
 
 class Recorder(CaptureChecks):
-    """Records events, and for the functions of `jax.jit` why they happened and what is stale."""
+    """Records events, and for functions of `jax.jit` why they happened and what is stale."""
 
     def __init__(
         self,
@@ -126,9 +126,9 @@ class Recorder(CaptureChecks):
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin: from now on each call of a jitted function is compared with earlier ones."""
+        """Start: from now on each call of a jitted function is compared with earlier ones."""
         namespace: Any = jax
-        install_trace_context()  # before the script has compiled anything
+        install_trace_context()  # before the script compiles anything
         follow_functions(on=True)
         if self._checks_calls:
             namespace.jit = self._checked_jit()
@@ -141,7 +141,7 @@ class Recorder(CaptureChecks):
             self._programs.start()
 
     def stop(self) -> None:
-        """End, and put `jax.jit` back."""
+        """Stop, and restore `jax.jit`."""
         unwatch_events(self._record)
         self._operations.stop()
         if self._programs is not None:
@@ -154,18 +154,18 @@ class Recorder(CaptureChecks):
         namespace.jit = self._original
 
     def forget(self) -> None:
-        """Begin again, as in a forked process."""
+        """Forget the programs recorded so far, as in a forked process."""
         self._known.clear()
         self._left_out = {}
 
     def _note_wrong(self, text: str, site: Site | None) -> None:
         key = f"{site.file}:{site.line}" if site is not None else "", text
         self._wrong[key] += 1
-        if self._wrong[key] == 1:  # in a loop it is the same call again
+        if self._wrong[key] == 1:  # not again for each iteration of a loop
             self._write(wrong={"call": key[0], "what": text, "times": 1})
 
     def note_audit(self) -> None:
-        """Note how many calls were compared, how long that took, and how often what was wrong."""
+        """Record how many calls were compared, how long that took, and how often each was wrong."""
         if self._audit is None:
             return
         for (call, text), times in self._wrong.items():
@@ -186,9 +186,9 @@ class Recorder(CaptureChecks):
         return checked
 
     def _record(self, event: Event) -> None:
-        """Record an event; what goes wrong here does not reach the script."""
+        """Record an event; an error in here never reaches the script."""
         if event.is_inner and event.kind is EventKind.TRACE and event.program is not None:
-            return  # JAX reports no such trace: it is a part of the one around it
+            return  # JAX does not report this trace, which is part of the enclosing one
         try:
             with ignore_events():
                 is_compile = event.kind is EventKind.COMPILE
@@ -204,13 +204,13 @@ class Recorder(CaptureChecks):
                     self._write(left_out=lost)
                 if self._programs is not None and is_compile:
                     self._programs.record(event)
-        except Exception as error:  # noqa: BLE001  # the user's own code, or a fault of ours
+        except Exception as error:  # noqa: BLE001  # user code, or a bug in leafwise
             self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
 
     def _event(self, event: Event) -> EventRecord:
-        """Return a record; what is said of a program is on its first event."""
+        """Return the record of an event; the first event of a program has its explanation."""
         site, why, program = event.site, event.explanation, event.program
-        # Where JAX does not show the call, it is the name that says so.
+        # Without a call, the name shows what JAX was doing.
         is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
         record = EventRecord(
@@ -226,7 +226,7 @@ class Recorder(CaptureChecks):
             defined=f"{file}:{line}" if file else "",
             miss=event.miss,
         )
-        if why is not None and program is not None and not program.ran:  # it repeats nothing
+        if why is not None and program is not None and not program.ran:  # it never ran before
             record.explanation = dataclasses.replace(why, nearest=None)
         frame = user_frame(inspect.currentframe())
         if why is not None and why.nearest is not None:
@@ -254,7 +254,7 @@ class Recorder(CaptureChecks):
     def _note_lines(
         self, record: EventRecord, why: Explanation, frame: types.FrameType | None
     ) -> None:
-        """Note the lines, besides its own, that a program which is made again may count for."""
+        """Add the lines, besides its own, to which a recompiled program may be attributed."""
         for reason in why.reasons:
             if reason.cause is Cause.CLEARED_BY_CALL:
                 record.culprit = _site(reason.details)
@@ -264,14 +264,14 @@ class Recorder(CaptureChecks):
             record.callers = list(_callers(frame))
 
     def _note_recreated(self, event: Event, record: EventRecord, program: ProgramEntry) -> None:
-        """Note whether a function is called for the first time whose like was called before."""
+        """Add whether a new function has the same code as one that was called before."""
         plain, owner = _plain(event.fun), getattr(event.fun, "__self__", None)
         code = getattr(plain, "__code__", None)
         if code is None or not record.defined or event.fun is None:
             return
         key: Any = _definition_of(event.fun), program.role
         of_line = *key, event.site
-        with contextlib.suppress(TypeError):  # a static without a hash
+        with contextlib.suppress(TypeError):  # an unhashable static
             key = *key, program.place
         both = (plain,) if plain is event.fun else (event.fun, plain)
         its, shapes = [SeenFunction(function) for function in both], _shapes(program)
@@ -287,7 +287,7 @@ class Recorder(CaptureChecks):
             if not changes:
                 record.recreated = "transformed again"
                 make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
-                advice = Advice("`jax.jit(...)` is made again each time", make_once)
+                advice = Advice("`jax.jit(...)` creates a new function each time", make_once)
         elif "<" not in code.co_qualname and owner is None:
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
@@ -296,11 +296,11 @@ class Recorder(CaptureChecks):
         elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
-        if not is_users_file(code.co_filename):  # the user cannot define it elsewhere
+        if not is_users_file(code.co_filename):  # the user cannot change it
             of_owner = f"a method of another `{type(owner).__name__}`"
             advice = Advice(advice.change if owner is None else of_owner)
         if resized := _resized(earlier, shapes):
-            record.recreated = "new"  # it may be meant to be called for two sizes
+            record.recreated = "new"  # it may be intended for two sizes
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
         record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts), *resized))
 
@@ -313,7 +313,7 @@ class Recorder(CaptureChecks):
             self._write(captures=to_json(record), owner=code_id(event.fun))
 
     def note(self, owner: int, stale: list[StaleCapture]) -> None:
-        """Record what a call found stale, each once."""
+        """Record the stale captures that a call found, each once."""
         if self._audit is not None:
             self._audit.add_stale(stale)
         for capture in stale if self._lists_captures else ():
@@ -328,7 +328,7 @@ _site = functools.cache(SiteRecord.of)
 
 
 def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
-    """Yield the user's lines around that of a frame, the innermost first."""
+    """Yield the lines in user code that called a frame, the innermost first."""
     while frame is not None and (frame := user_frame(frame.f_back)) is not None:
         if (record := _site(site_of(frame))) is not None:
             yield record
@@ -339,7 +339,7 @@ def _is_in_cell(code: types.CodeType) -> bool:
 
 
 def _definition_of(fun: Any) -> Any:
-    """Return what functions of one definition have in common; each run of a cell is a new file."""
+    """Return a key shared by all functions of a definition, also if its cell is run again."""
     code: types.CodeType | None = getattr(fun, "__code__", None)
     if code is None or "<" in code.co_qualname or not _is_in_cell(code):
         return definition_of(fun)
@@ -352,7 +352,7 @@ def _shapes(program: ProgramEntry) -> dict[str, Any]:
 
 
 def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason]:
-    """Return the arrays of two calls that are of another shape."""
+    """Return a reason for each array whose shape differs between two calls."""
     facts = ReasonKind.SHAPE, Outcome.RETRACE
     return [
         Reason(path, *facts, before[path], shape, Cause.SHAPE)
@@ -362,7 +362,7 @@ def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason
 
 
 def _plain(fun: Any) -> Any:
-    """Return the function that was written, under partials and decorators."""
+    """Return the function in the source, without partials and decorators."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     return inspect.unwrap(fun)

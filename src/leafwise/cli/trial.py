@@ -1,4 +1,4 @@
-"""Trying fixes: the script runs again with each edit, and what it and JAX do is compared."""
+"""Trying fixes: rerun the script with each edit, and compare its output and what JAX does."""
 
 import argparse
 import contextlib
@@ -27,16 +27,16 @@ from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, show
 from leafwise.cli.explain_script import Script, run
 
 _LONGEST: Final = 3
-"""A run is ended after so many times the seconds of the first."""
+"""A run is ended after this many times the duration of the first."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM")
 _Edited: TypeAlias = tuple[tuple[Replacement, ...], list[Finding]]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
-    """Return why a script cannot be run again and again, if that is known beforehand."""
+    """Return why a script cannot be rerun; empty if it can."""
     if script.is_records:
-        return f"--try runs a script, and {script.name} has records"
+        return f"--try runs a script, and {script.name} is a folder of records"
     file = Path(script.name)
     if script.is_module or not file.is_file():
         return ""
@@ -51,9 +51,9 @@ _INPUT: Final = re.compile(r"(?<![\w.])input\(|\bsys\.stdin\b")
 def run_and_try(
     script: Script, wanted: dict[str, Any], options: argparse.Namespace
 ) -> tuple[Report, int]:
-    """Run a script and try fixes, print or apply the patch; return the report and an exit code."""
+    """Run a script, try fixes, print or apply the patch; return the report and an exit code."""
     trials = Trials(script, wanted)
-    # Standard output is for the patch.
+    # Standard output is reserved for the patch.
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
     output.flush()
@@ -73,15 +73,15 @@ def run_and_try(
 
 
 class Trials:
-    """A script's first run, and its runs with edits."""
+    """A script's first run, and the reruns with edits."""
 
     def __init__(self, script: Script, wanted: dict[str, Any]) -> None:
         self._script = script
         self.report, self.printed = self._run(wanted)
 
     def try_fixes(self, most: int) -> dict[Code, bytes]:
-        """Try the costliest findings with an edit, note it in the report; return the new files."""
-        with warnings.catch_warnings(action="ignore"):  # the user's code has shown them
+        """Try the costliest findings that have an edit, update the report; return the new files."""
+        with warnings.catch_warnings(action="ignore"):  # the first run has shown them
             every: dict[tuple[Replacement, ...], list[Finding]] = {}
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
                 edits = edits_for(finding, self._script.name)
@@ -95,7 +95,7 @@ class Trials:
             runs = count(number, "time")
             text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
             sys.stderr.write(f"leafwise explain: {text}\n")
-        confirmed: list[tuple[list[_Edited], TriedRecord, Report]] = []  # the best first
+        confirmed: list[tuple[list[_Edited], TriedRecord, Report]] = []  # the most effective first
         with contextlib.suppress(KeyboardInterrupt):
             for edited in chosen:
                 tried, report = self._tried(edited)
@@ -119,7 +119,7 @@ class Trials:
         return applied(edit for edits, _ in kept for edit in edits)
 
     def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
-        """Run the script with the edits of some findings, and compare the whole program."""
+        """Run the script with the edits of some findings, and compare it with the first run."""
         files = applied(edit for edits, _ in every for edit in edits)
         report, printed = self._try(files)
         findings = [finding for _, several in every for finding in several]
@@ -145,7 +145,7 @@ class Trials:
         return TriedRecord(verdict, edit, before, after, saved, report.seconds), report
 
     def _second_run(self, variables: dict[str, str]) -> float:
-        """Return the seconds of a second run with JAX's cache on disk."""
+        """Return the seconds of a second run with JAX's persistent cache."""
         with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
             environment = variables | {CACHE_FOLDER: folder}
             self._try({}, environment=environment)
@@ -153,11 +153,11 @@ class Trials:
 
     @cached_property
     def _output_varies(self) -> bool:
-        """Whether two runs without an edit print different things."""
+        """Whether two runs without edits differ in their output."""
         return self._try({})[1] != self.printed
 
     def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
-        """Run the script with other files; its errors were shown by the first run."""
+        """Run the script with changed files and hide its errors, which the first run has shown."""
         changed = {code.path: code.file_with(text) for code, text in files.items()}
         options = {"changed": changed, "limit": _LONGEST * self.report.seconds, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
@@ -174,7 +174,7 @@ class Trials:
 
 
 def _agree(one: bytes, other: bytes) -> bool:
-    """Return whether two outputs are the same but for the last digits of numbers."""
+    """Return whether two outputs agree up to the last digits of numbers."""
     before, after = (map(float, _NUMBER.findall(output)) for output in (one, other))
     is_close = functools.partial(math.isclose, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
     words = [_NUMBER.sub(b"0.", output).split() for output in (one, other)]
@@ -186,11 +186,11 @@ _ROUNDING: Final = 1e-5
 
 
 def _cause(finding: Finding) -> tuple[str, list[tuple[str, str]]]:
-    """Return what a finding is known by in another run."""
+    """Return a key that identifies a finding across runs."""
     return finding.what, [(reason.path, reason.change) for reason, _ in finding.reasons()]
 
 
 def _again(report: Report) -> int:
-    """Return how many programs JAX made again."""
+    """Return how many programs JAX retraced or recompiled."""
     every = (*report.findings, *findings(report.events, small=True))
     return sum(len(finding.programs) for finding in every)

@@ -1,15 +1,15 @@
 """Property tests for pytree classes of any library: which laws they keep, and what retraces.
 
-The functions below and `strategies` are public; files that are not have an underscore.
+The functions below and `strategies` are public; private files have an underscore.
 
-- `_check`: `check_pytree`, which tries the laws on drawn instances (`_laws`). Start here.
+- `_check`: `check_pytree`, which tests the laws on drawn instances (`_laws`). Start here.
 - `_recompilation` and `_only_on`: claims about which changes retrace, tested on JAX itself
-  (`_subject` is the jitted function, and what it counted).
+  (`_subject` calls the jitted function and counts).
 - `strategies`: instances of any class, and edits of one place at a time.
-- `_budget_markers`: what the markers and the fixture of the pytest plugin do with JAX.
+- `_budget_markers`: the budgets and the log of the pytest plugin's markers and fixture.
 - `_format`: values as text in messages.
 
-`cli` runs the same laws and edits from the command line.
+`leafwise.cli` runs the same laws and edits from the command line.
 """
 
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what is asked for."""
+    """Load a public name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_extra(f"leafwise.testing.{_MODULES[name]}", "testing", "hypothesis")
@@ -44,7 +44,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return all names, those that are not loaded yet included."""
+    """Return all names, including those not loaded yet."""
     return sorted({*globals(), *_MODULES})
 
 

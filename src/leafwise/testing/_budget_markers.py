@@ -1,4 +1,4 @@
-"""What is watched while one test runs: its budgets, and the log of `leafwise_traces`."""
+"""The budgets of a test's markers, and the log of the fixture `leafwise_traces`."""
 
 import contextlib
 import difflib
@@ -17,7 +17,7 @@ Most = int | None
 
 
 class Limit(NamedTuple):
-    """What one marker allows the tests of its node."""
+    """What one marker allows."""
 
     nodeid: str
     allowed: dict[str, Most]
@@ -26,14 +26,14 @@ class Limit(NamedTuple):
 
 
 class UnknownNameError(AssertionError):
-    """A marker names a function that is written in another way."""
+    """A marker misspells the name of a function."""
 
 
 @contextlib.contextmanager
 def budgets_of(
     marks: list[tuple[str, pytest.Mark]], on_error: Callable[[AssertionError], None]
 ) -> Generator[None, None, None]:
-    """Hold a test to its budgets; if it fails itself, that is what is reported."""
+    """Enforce a test's budgets; if the test itself fails, its own error is reported."""
     running: list[tuple[Budget, list[Limit]]] = []
     for group in _groups(marks):
         allowed = {events: limit.allowed[events] for events, limit in group.items()}
@@ -55,20 +55,20 @@ def budgets_of(
 
 
 def _groups(marks: list[tuple[str, pytest.Mark]]) -> list[dict[str, Limit]]:
-    """Return what holds, by what it counts: of each kind of event that of the closest marker."""
+    """Group the limits by the functions they count; the closest marker wins for each event."""
     groups: dict[object, dict[str, Limit]] = {}
     for nodeid, mark in marks:
         limit = _limit_of(nodeid, mark)
         group = groups.setdefault(id(limit.of) if callable(limit.of) else limit.of, {})
         for events in limit.allowed:
-            # A marker on top of another, or on a parameter set, comes behind it.
+            # The marker above another one, or on a parameter set, comes later.
             if group.setdefault(events, limit).nodeid == nodeid:
                 group[events] = limit
     return [*groups.values()]
 
 
 def _over(running: list[tuple[Budget, list[Limit]]]) -> RetraceError | None:
-    """Stop counting, and return what is over the budgets."""
+    """Stop counting, and return an error if a budget was exceeded."""
     messages: list[str] = []
     explanations: list[Any] = []
     for counter, limits in running:
@@ -81,12 +81,12 @@ def _over(running: list[tuple[Budget, list[Limit]]]) -> RetraceError | None:
 
 
 def leafwise_budget(*, traces: Most = None, compiles: Most = None, of: Of = None) -> Budget:
-    """Return the budget of markers; an operation of JAX itself counts if they name it."""
+    """Return the budget of a marker; JAX's own operations count only if it names them."""
     return budget(traces=traces, compiles=compiles, of=of, eager=callable(of))
 
 
 def _limit_of(nodeid: str, mark: pytest.Mark) -> Limit:
-    """Return what one marker allows; TypeError if it is written in another way."""
+    """Return the limit from a marker; raise TypeError if its arguments are wrong."""
     named = [f"{name}={_name_of(value)}" for name, value in mark.kwargs.items()]
     marker = f"@pytest.mark.{mark.name}({', '.join([*map(_name_of, mark.args), *named])})"
     allowed = dict(mark.kwargs)
@@ -110,9 +110,9 @@ _TRACED: Final[set[str]] = set()
 
 
 def _misspelt(events: Iterable[Event], limits: list[Limit]) -> UnknownNameError | None:
-    """Return an error for a name that is not, but nearly, that of a function that was traced.
+    """Return an error if a marker's name is close to, but not, the name of a traced function.
 
-    A function that is warm, or is rightly not called, has no events, so that other names pass.
+    Other unknown names pass: a function with a cache hit, or that is not called, has no events.
     """
     for event in events:
         qualified = getattr(event.fun, "__qualname__", None)
@@ -131,7 +131,7 @@ def _misspelt(events: Iterable[Event], limits: list[Limit]) -> UnknownNameError 
 
 @contextlib.contextmanager
 def watching(log: Log) -> Generator[None, None, None]:
-    """Add to a log what happens in a block."""
+    """Add the events in a block to a log."""
     watch_events(log.add)
     try:
         yield
@@ -143,7 +143,7 @@ _MOST = 50
 
 
 def text_of(log: Log) -> str:
-    """Return a log as a section of a test's report."""
+    """Return the text of a log for a test's report."""
     text = [str(log).split("\n")[0]]
     text += ["  " + str(event).replace("\n", "\n  ") for event in log.events[:_MOST]]
     if len(log) > _MOST:

@@ -48,23 +48,23 @@ def check_pytree(
 ) -> None:
     """Check that a pytree class, of any library, keeps the laws of pytrees.
 
-    Instances are drawn by Hypothesis; where a law is broken, the smallest instance that
-    breaks it is shown. A law that says nothing about a class (there are no statics, it
-    cannot be pickled by name, its leaves are not numbers) passes.
+    Hypothesis draws the instances; if a law is broken, the smallest instance that breaks it
+    is shown. A law that does not apply to a class passes: it has no statics, cannot be
+    pickled by name, or its leaves are not numbers.
 
     Args:
         cls_or_strategy: The class, or a strategy for its instances.
-        laws: The laws to check; None for all of them.
+        laws: The laws to check; None for all.
         without: Laws to leave out, such as those that another library does not keep.
-        settings: Hypothesis' settings; the profile in force if None. Some laws get a share
-            of `max_examples`.
-        seed: Of the draws; what the settings say if None.
+        settings: Hypothesis' settings; None for the current profile. Some laws use only a
+            share of `max_examples`.
+        seed: The seed of the draws; None to leave it to the settings.
 
     Raises:
-        LawViolation: A law is broken; of several, the first.
-        CannotBuildError: No instance can be made; it says which field, and what to give.
-        TypeError: It is neither a class nor a strategy, or `laws` are not names.
-        ValueError: There is no such law (the message lists them all), or none at all.
+        LawViolation: A law is broken; the first one if there are several.
+        CannotBuildError: No instance can be made; the message names the field and the fix.
+        TypeError: `cls_or_strategy` is neither a class nor a strategy, or `laws` are not names.
+        ValueError: A law is unknown (the message lists all laws), or `laws` is empty.
 
     Warns:
         UserWarning: A static compares by identity, so that each copy of an instance retraces.
@@ -79,7 +79,7 @@ def check_pytree(
     left_out = chosen_laws("without", without)
     chosen = list(Law) if laws is None else chosen_laws("laws", laws)
     if not chosen:
-        raise ValueError("check_pytree(laws=...): no law is named; None means all")
+        raise ValueError("check_pytree(laws=...) is empty; None means all laws")
     for law in (law for law in chosen if law not in left_out):
         test = _TESTS[law]
         try:
@@ -91,7 +91,7 @@ def check_pytree(
 
 
 def try_each(cls_or_strategy: Any, laws: Collection[Law], **options: Any) -> str:
-    """Try laws on the same instances, as `try_laws` is told, and return its note."""
+    """Test laws on the same instances, with the options of `try_laws`, and return its note."""
     strategy = strategy_of(cls_or_strategy, "check_pytree")
     return try_laws({law: test for law, test in _TESTS.items() if law in laws}, strategy, **options)
 
@@ -99,9 +99,9 @@ def try_each(cls_or_strategy: Any, laws: Collection[Law], **options: Any) -> str
 def smallest_failure(
     cls_or_strategy: Any, law: Law, error: BaseException, **options: Any
 ) -> BaseException | None:
-    """Return what the smallest instance raises that breaks a law; `error` if none is found.
+    """Return the error from the smallest instance that breaks a law; `error` if none is found.
 
-    An error of Hypothesis, as of a class that answers differently each time, is none of the law.
+    Return None if Hypothesis raises, as for a class that is not deterministic.
     """
     if not isinstance(error, Exception | SystemExit | GeneratorExit):
         return error  # out of time
@@ -109,13 +109,13 @@ def smallest_failure(
     strategy = strategy_of(cls_or_strategy, "check_pytree")
     try:
         run_law(law, strategy, test.check, share=test.share, **options)
-    except (Exception, SystemExit, GeneratorExit) as failure:  # noqa: BLE001  # the user's own code
+    except (Exception, SystemExit, GeneratorExit) as failure:  # noqa: BLE001  # user code
         return failure
     return None if isinstance(error, hypothesis.errors.HypothesisException) else error
 
 
 def chosen_laws(option: str, laws: Any) -> list[Law]:
-    """Return the laws that are named, in their order."""
+    """Return the laws with these names, in the order of `Law`."""
     names: Any = [laws] if isinstance(laws, str) else laws
     if not isinstance(names, Iterable):
         raise TypeError(f"{option} takes names of laws, got {got(laws)}")
@@ -124,6 +124,6 @@ def chosen_laws(option: str, laws: Any) -> list[Law]:
         if name not in set(Law):
             near = difflib.get_close_matches(str(name), list(Law), 1, 0.5)
             hint = f" (did you mean {str(near[0])!r}?)" if near else ""
-            unknown = f"there is no law {name!r}{hint}; there are {', '.join(Law)}"
+            unknown = f"there is no law {name!r}{hint}; the laws are {', '.join(Law)}"
             raise ValueError(f"{option}: {unknown}")
     return [law for law in Law if law in names]

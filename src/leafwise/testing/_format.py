@@ -1,4 +1,4 @@
-"""Texts for values and errors that are the same in every process."""
+"""Text for values and errors that is the same in every process."""
 
 import os
 import re
@@ -26,12 +26,12 @@ def short_repr(value: object, width: int = 30) -> str:
 
 def cut(text: str, width: int) -> str:
     """Return a text without addresses and cut to a width."""
-    text = without_addresses(text)  # first: half an address would not be recognised
+    text = without_addresses(text)  # first: a cut address would not be recognised
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def format_change(before: str, after: str) -> str:
-    """Return ``2 -> 3``; of two objects whose texts are equal, the second is "another"."""
+    """Return ``2 -> 3``, or ``x -> another`` for two objects with the same text."""
     return f"{before} -> {after}" if before != after else f"{before} -> another"
 
 
@@ -49,7 +49,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def format_leaf(leaf: Any) -> str:
-    """Return ``float32[3]`` for an array, with its element if it has one; else the value."""
+    """Return ``float32[3]`` for an array, with the value if it has one element; else the value."""
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return short_repr(leaf)
     text = describe_array(leaf) + (" weak" if getattr(leaf, "weak_type", False) else "")
@@ -66,7 +66,7 @@ _STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the frames of an error that are not ours, Hypothesis', JAX's or Python's."""
+    """Return the frames of an error in user code: not in leafwise, Hypothesis, JAX or Python."""
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -76,12 +76,12 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n)+")
-"""One that JAX puts into a message of its own."""
+"""A traceback that JAX includes in an error message."""
 
 
 def format_error(error: BaseException) -> str:
-    """Return an error's class, text and notes, and the user's line that raised it."""
-    # JAX's own note, a dashed line and a remark on hidden frames, is left out.
+    """Return an error's class, message and notes, and the user's line that raised it."""
+    # Without JAX's note on hidden frames, which begins with a dashed line.
     notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("----")]
     parts = [f"{type(error).__name__}: {_TRACEBACK.sub('', message_of(error))}", *notes]
     if frames := users_frames(error):

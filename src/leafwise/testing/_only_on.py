@@ -1,4 +1,4 @@
-"""A function that declares what it recompiles on, and raises if it recompiles on more."""
+"""Functions that declare what they recompile on, and raise if they recompile on more."""
 
 import collections
 import functools
@@ -28,10 +28,10 @@ R = TypeVar("R")
 
 
 class OnlyOn(Generic[P, R]):
-    """A jitted function that recompiles on changes at some paths only.
+    """A jitted function that recompiles only on changes at some paths.
 
     Attributes:
-        paths: Where a change may trace and compile again.
+        paths: The paths where a change may retrace and recompile.
         jitted: The jitted function.
     """
 
@@ -49,10 +49,10 @@ class OnlyOn(Generic[P, R]):
         """Call the function.
 
         Raises:
-            RetraceError: JAX has retraced or recompiled it for a change elsewhere.
+            RetraceError: JAX retraced or recompiled it for a change elsewhere.
         """
         if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
-            return self.jitted(*args, **kwargs)  # a part of another program
+            return self.jitted(*args, **kwargs)  # inlined into another program
         signature = self._subject.signature(*args, **kwargs)
         with watch(eager=False) as log:
             result = self.jitted(*args, **kwargs)
@@ -60,16 +60,16 @@ class OnlyOn(Generic[P, R]):
         self._signatures[signature] = None
         here = threading.get_ident()
         is_new = any(event.thread_id == here for event in log.of(self.jitted))
-        if is_new and earlier and not is_known:  # a known one: its program was cleared
+        if is_new and earlier and not is_known:  # a known one: the cache was cleared
             self._judge([signature.explain(before) for before in earlier])
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return a bound method, for a function that is defined in a class."""
+        """Return a bound method if the function is defined in a class."""
         return self if instance is None else functools.partial(self, instance)
 
     def _judge(self, explanations: list[Explanation]) -> None:
-        """Raise `RetraceError` if no earlier call differs from this one in the paths alone."""
+        """Raise `RetraceError` unless some earlier call differs from this one only at the paths."""
         again = (Outcome.RETRACE, Outcome.RECOMPILE)
         every: list[tuple[list[Reason], Explanation]] = []
         for explanation in explanations:
@@ -89,20 +89,20 @@ class OnlyOn(Generic[P, R]):
         seed: int | None = None,
         **strategies: Any,
     ) -> None:
-        """Check it with drawn arguments: another value elsewhere must not recompile it.
+        """Test with drawn arguments that other values elsewhere do not recompile it.
 
         Args:
-            settings: Hypothesis' settings; the profile in force if None.
-            seed: Of the draws; what the settings say if None.
-            **strategies: By parameter, in place of what its annotation says.
+            settings: Hypothesis' settings; None for the current profile.
+            seed: The seed of the draws; None to leave it to the settings.
+            **strategies: Strategies by parameter, used in place of its annotation.
 
         Raises:
             LawViolation: JAX did something other than predicted, or recompiled on another
-                path; it has the path.
-            CannotBuildError: No arguments can be made: there is no annotation, and no
-                strategy is given.
-            ValueError: Nothing is at a path, or no other value was found for it.
-            TypeError: A strategy is given for no parameter.
+                path, which is in the message.
+            CannotBuildError: No arguments can be made, as a parameter has neither an
+                annotation nor a strategy.
+            ValueError: A path does not exist, or no other value was found for it.
+            TypeError: A strategy does not name a parameter.
         """
         __tracebackhide__ = True
         arguments = instances(_arguments_class(self.__wrapped__, set(strategies)), **strategies)
@@ -112,7 +112,7 @@ class OnlyOn(Generic[P, R]):
 
 
 def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
-    """Return a class whose instances are a function's arguments, with its annotations."""
+    """Return a named tuple class for a function's arguments, with their annotations."""
     hints = typing.get_type_hints(fun, include_extras=True)
     taken = [
         parameter
@@ -122,13 +122,13 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
     for parameter in taken:
         if parameter.name not in {*hints, *given} and parameter.default is parameter.empty:
             raise CannotBuildError(
-                f"{fun.__name__}.{parameter.name}: there is no annotation\n"
+                f"{fun.__name__}.{parameter.name}: it has no annotation\n"
                 f"  fix: write one, or give a strategy: check({parameter.name}=...)"
             )
     names = [parameter.name for parameter in taken]
     defaults = [each.default for each in taken if each.default is not each.empty]
-    make: Any = collections.namedtuple  # noqa: PYI024  # the fields are known here and now
-    name = fun.__name__ if fun.__name__.isidentifier() else "function"  # a lambda has none
+    make: Any = collections.namedtuple  # noqa: PYI024  # the fields are only known at run time
+    name = fun.__name__ if fun.__name__.isidentifier() else "function"  # a lambda
     made = make(name, names, defaults=defaults)
     made.__module__ = fun.__module__
     made.__annotations__ = {name: hints[name] for name in names if name in hints}
@@ -136,22 +136,22 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
 
 
 def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
-    """Decorate a function that recompiles on changes at some paths only.
+    """Decorate a function that recompiles only on changes at some paths.
 
-    Each call is watched: where JAX traces or compiles again, and the call differs from every
-    earlier one elsewhere than in these paths, the call raises. With `OnlyOn.check` the same is
-    tested for arguments that Hypothesis draws.
+    Each call is watched: it raises if JAX retraces or recompiles, and every earlier call
+    differs from it outside these paths. `OnlyOn.check` tests the same for arguments that
+    Hypothesis draws.
 
     Args:
-        *paths: Paths of arguments, as in explanations: ``"config.depth"``; what lies below
-            counts. Without paths, the function must never recompile.
+        *paths: Paths of arguments, as in explanations: ``"config.depth"``; they include what
+            is below. Without paths, the function must never recompile.
 
     Returns:
-        A decorator for functions, jitted or not; one that is not is jitted.
+        A decorator for functions; it jits a function that is not jitted.
 
     Raises:
-        TypeError: A path is not a string, or what is decorated is not a function.
-        ValueError: (on decorating) A path begins with no parameter of the function.
+        TypeError: A path is not a string, or the decorated object is not a function.
+        ValueError: (on decorating) A path does not begin with a parameter of the function.
 
     Examples:
         >>> @recompiles_only_on("config.depth")
@@ -174,7 +174,7 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         for path in () if kinds & open_ended else checked:
             if not is_below(path, parameters):
                 names = what_is(re.split(r"[.\[]", path)[0], parameters)
-                raise ValueError(f"recompiles_only_on: {path!r} begins with no parameter{names}")
+                raise ValueError(f"recompiles_only_on: {path!r} does not name a parameter{names}")
         return made
 
     return decorate

@@ -1,4 +1,4 @@
-"""Recompilation: what JAX does for each change, what was predicted, and what was claimed."""
+"""Recompilation: comparing what JAX does for each change with predictions and claims."""
 
 import dataclasses
 import difflib
@@ -31,13 +31,13 @@ from leafwise.testing.strategies._edits import Edit, EditKind, Options, make_edi
 from leafwise.testing.strategies._leaves import is_numeric
 
 Claims = dict[str, Outcome | None]
-"""By path, what another value does there, the longest path counting; None if it may do both."""
+"""What a new value does, by path; the longest path counts, and None allows both."""
 
 
 def as_predicted(case: Case) -> None:
-    """Change one thing, in each way, and compare what JAX does with what is predicted.
+    """Make one change of each kind, and compare what JAX does with the prediction.
 
-    Each leaf takes another value: one program must serve them all.
+    Each leaf gets another value: one program must serve them all.
     """
     x = rebuilt(case.instance)
     options = options_of(edit_positions(x))
@@ -50,7 +50,7 @@ def as_predicted(case: Case) -> None:
 
 @dataclasses.dataclass
 class _EditTrial:
-    """What is claimed of some kinds of edits, and what of it was tested."""
+    """Claims about edits of some kinds, and the paths where they were tested."""
 
     claims: Claims
     kinds: tuple[EditKind, ...]
@@ -58,7 +58,7 @@ class _EditTrial:
     refused: Exception | None = None
 
     def check(self, case: Case, options: Options, probe: SubjectProbe) -> None:
-        """Make one edit of each kind, and of the kinds with claims one everywhere."""
+        """Make one edit of each kind, but at every position for the kinds with claims."""
         for kind, positions in options.items():
             chosen = positions if kind in self.kinds else [choose(case.data, positions)]
             for position, strategy in chosen:
@@ -82,7 +82,7 @@ class _EditTrial:
         if claimed in (None, seen):
             return
         if edit.kind is EditKind.STATIC_VALUE and jax_equal(edit.before, edit.after):
-            return  # == holds, as for 0.0 and -0.0: that is no other value
+            return  # 0.0 and -0.0 are equal, so this is not another value
         wanted = "a retrace" if claimed is Outcome.RETRACE else "no retrace, and no recompile"
         fix = _FIXES[claimed, edit.kind is EditKind.LEAF_VALUE]
         case.fail(edit.path, _text_of(edit, seen), f"{wanted}, for another value", fix=fix)
@@ -93,7 +93,7 @@ def _text_of(edit: Edit[Any], seen: Outcome) -> str:
 
 
 def promised(edit: Edit[Any]) -> Outcome | None:
-    """Return what the kind of an edit promises; None if that cannot be known."""
+    """Return the outcome that the kind of an edit promises; None if unknown."""
     if edit.kind is not EditKind.STATIC_TYPE:
         reused = edit.kind in (EditKind.LEAF_VALUE, EditKind.ARRAY_KIND)
         return Outcome.REUSE if reused else Outcome.RETRACE
@@ -120,26 +120,25 @@ def check_recompilation(
     settings: hypothesis.settings | None = None,
     seed: int | None = None,
 ) -> None:
-    """Check which changes of a class, of any library, trace and compile again.
+    """Check which changes of a class, of any library, retrace and recompile.
 
-    Instances are drawn by Hypothesis, and changed in one place. A jitted function is called
-    with both, and what JAX does is compared with what `Signature.explain` predicts, and with
-    what is claimed. Claims are about other values: another shape or dtype traces again,
-    whatever the field.
+    Hypothesis draws instances, and each is changed in one place. A jitted function is called
+    with both, and what JAX does is compared with the prediction of `Signature.explain`, and
+    with the claims. Claims are about values: another shape or dtype always retraces.
 
     Args:
         cls_or_strategy: The class, or a strategy for its instances.
-        fun: A function of one instance, jitted or not; one that uses all leaves if None.
+        fun: A function of one instance, jitted or not; None for one that uses all leaves.
             It may reject an edited instance by raising.
-        retrace_on: Paths, such as ``"config.depth"``, where another value traces again.
-        reuse_on: Paths where another value neither traces nor compiles.
-        settings: Hypothesis' settings; the profile in force if None.
-        seed: Of the draws; what the settings say if None.
+        retrace_on: Paths, such as ``"config.depth"``, where another value retraces.
+        reuse_on: Paths where another value neither retraces nor recompiles.
+        settings: Hypothesis' settings; None for the current profile.
+        seed: The seed of the draws; None to leave it to the settings.
 
     Raises:
         LawViolation: JAX did something other than predicted or claimed; it has the path.
         CannotBuildError: No instance can be made.
-        ValueError: Nothing is at a path, or no other value was found for it, so that the
+        ValueError: A path does not exist, or no other value was found for it, so that the
             claim cannot be tested.
         TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` is not a function,
             or a path is not a string.
@@ -164,7 +163,7 @@ def check_recompilation(
 
 
 def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
-    """Return paths as a tuple, in order."""
+    """Return paths as a tuple."""
     given: Any = paths
     is_one = isinstance(given, str) or not isinstance(given, Iterable)
     several: list[Any] = [given] if is_one else list(given)
@@ -183,12 +182,12 @@ def check_claims(
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
-    """Test predictions with edits of what is drawn, and claims with another value everywhere.
+    """Test predictions on edits of drawn values, and claims on another value at each position.
 
-    What is drawn is the function's argument, or a named tuple of them to be `spread`.
+    A drawn value is the function's argument, or, with `spread`, a named tuple of arguments.
     """
     __tracebackhide__ = True
-    # Claims are about another value, all else being equal.
+    # Claims are about a new value, all else being equal.
     trial = _EditTrial(claims, (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE))
     known: dict[str, EditPosition] = {}
 
@@ -204,11 +203,11 @@ def check_claims(
         trial.check(case, options, SubjectProbe(case.instance, subject, spread=spread))
 
     most = getattr(hypothesis.settings() if settings is None else settings, "max_examples", _FEW)
-    share = max(0.15, _FEW / most)  # of the examples, as each place takes another value in one
+    share = max(0.15, _FEW / most)  # of the examples; each changes all places
     named = {path: _OPTIONS[claimed] for path, claimed in claims.items() if path}
     try:
         run_law(Law.RECOMPILATION, strategy, check, settings=settings, seed=seed, share=share)
-    finally:  # a path that leads nowhere may be why a claim is broken
+    finally:  # a path that does not exist may be why a claim fails
         for path, option in named.items() if known else ():
             if not any(is_below(place, [path]) for place in known):
                 names = what_is(path, known)
@@ -220,19 +219,19 @@ def check_claims(
             last = f"\n  the last one was refused: {format_error(error)}" if error else ""
             raise ValueError(
                 f"{option}: {path!r} was not tested: no other value was found that the class "
-                f"and the function take{last}\n  fix: {_strategy_fix(position)}"
+                f"and the function accept{last}\n  fix: {_strategy_fix(position)}"
             )
 
 
 def what_is(path: str, known: Iterable[str]) -> str:
-    """Return what there is in the place of a path, the nearest first, as the end of a message."""
+    """Return the end of a message about an unknown path: the closest one, and all that exist."""
     near = difflib.get_close_matches(path, known, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{hint}; there is {', '.join(known) or 'none'}"
+    return f"{hint}; choose from {', '.join(known) or 'nothing'}"
 
 
 def _strategy_fix(position: EditPosition) -> str:
-    """Return what draws other values for a position: the code of a strategy, where one can."""
+    """Return the fix to draw other values for a position, with the code of a strategy."""
     name, path, value, cls = position.name, position.path, position.value, type(position.owner)
     if name and position.parameter is None:
         return f"let the constructor of {cls.__name__} take `{name}`, or drop the claim"
@@ -244,11 +243,11 @@ def _strategy_fix(position: EditPosition) -> str:
     elif callable(value):
         code = f"st.sampled_from([{format_static(value)}, jnp.tanh])"
     given = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"
-    return f"give a strategy that draws others: `{given}`"
+    return f"give a strategy that draws other values: `{given}`"
 
 
 def _with_statics_of(donors: list[list[EditPosition]], positions: list[EditPosition]) -> Options:
-    """Return the edits, where statics take values that the strategy draws, if it draws others."""
+    """Return the edits, with other values for statics from drawn instances where possible."""
     static = EditKind.STATIC_VALUE
     options = options_of(positions)
     statics = {each.path: (each, other) for each, other in options.pop(static, [])}
@@ -267,4 +266,4 @@ _OPTIONS: Final[dict[Outcome | None, str]] = {
     None: "recompiles_only_on",
 }
 _FEW: Final = 5
-"""How many examples are tried at least."""
+"""The least number of examples."""

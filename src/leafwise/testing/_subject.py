@@ -1,6 +1,6 @@
-"""Functions under test: what is predicted of a call, and what JAX is seen to do.
+"""Functions under test: the prediction for a call, and what JAX does.
 
-A `Subject` is any function; a `SubjectProbe` has it called with edits of one instance.
+A `Subject` is any function; a `SubjectProbe` calls it with edits of one instance.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ from leafwise.errors import RetraceStormWarning
 
 @dataclasses.dataclass(frozen=True)
 class ObservedCall:
-    """What was predicted of a call against an earlier one, and what JAX did.
+    """The prediction for a call, compared with an earlier one, and what JAX did.
 
-    It is refused if it raised as predicted, or was not made for that reason.
+    `is_refused`: the call raised as predicted, perhaps before it reached JAX.
     """
 
     predicted: Explanation
@@ -34,13 +34,13 @@ class ObservedCall:
 
     @property
     def expected(self) -> Outcome:
-        """What was predicted, as far as it can be seen: a dispatch is a reuse."""
+        """The predicted outcome; a dispatch counts as a reuse, as they look the same."""
         outcome = self.predicted.outcome
         return Outcome.REUSE if outcome is Outcome.DISPATCH else outcome
 
     @property
     def outcome(self) -> Outcome:
-        """What JAX did: a retrace, a recompile, or a reuse; or the error that was predicted."""
+        """What JAX did: a retrace, a recompile, a reuse, or the predicted error."""
         if self.is_refused:
             return Outcome.ERROR
         if self.counts.traces:
@@ -49,12 +49,12 @@ class ObservedCall:
 
     @property
     def is_as_predicted(self) -> bool:
-        """Whether JAX did what was predicted, as far as that was known."""
+        """Whether JAX did what was predicted, or nothing was."""
         return self.expected in (self.outcome, Outcome.UNKNOWN)
 
 
 class Subject:
-    """A jitted function, and the plain one inside, whose programs can be dropped."""
+    """A jitted function and the plain function in it; `fresh` drops its programs."""
 
     def __init__(self, fun: Callable[..., Any] | None = None, *, uses_leaves: bool = True) -> None:
         self.name = ""
@@ -65,7 +65,7 @@ class Subject:
                 return leaves if uses_leaves else ()
 
             fun, self.name = leafwise_probe, leafwise_probe.__name__
-        if inspect.ismethod(fun):  # its first argument is bound: options do not count it
+        if inspect.ismethod(fun):  # its first argument is bound: static_argnums skip it
             fun = functools.partial(fun)
         self.plain: Callable[..., Any] = getattr(fun, "__wrapped__", fun)
         self._filtered = type(fun).__module__ == "equinox._jit"
@@ -75,7 +75,7 @@ class Subject:
         if options is None:
             raise TypeError(
                 f"JAX {jax.__version__} does not show which arguments of {fun} are static\n"
-                f"  fix: pass the function itself, or what `lw.jit` returns"
+                f"  fix: pass the undecorated function, or the result of `lw.jit`"
             )
         numbers, names = options
         self._statics = static_arguments(self.plain, numbers or None, names or None)
@@ -91,8 +91,8 @@ class Subject:
         if not self._filtered:
             self.jitted.clear_cache()
             return self
-        # equinox's wrapper cannot clear the cache of the function inside: wrap it again.
-        import equinox  # noqa: PLC0415  # the function is its own, so it is imported
+        # equinox's wrapper cannot clear the inner function's cache: wrap it again.
+        import equinox  # noqa: PLC0415  # already imported, since this is its wrapper
 
         return Subject(equinox.filter_jit(functools.partial(self.plain)))
 
@@ -104,11 +104,11 @@ class Subject:
 
 
 class SubjectProbe:
-    """A function that has a program for an instance, or for the arguments that it holds.
+    """A function with a program for an instance, or for the arguments in it (`spread`).
 
-    Without a `subject` it has two. The one that is to retrace uses no leaves, so that almost
-    nothing is compiled: JAX traces it again for whatever a program depends on. If it does not
-    compile, a retrace that is predicted is seen as a trace alone.
+    Without a `subject` there are two functions. The one for predicted retraces uses no leaves,
+    so that almost nothing is compiled: JAX retraces it for anything a program depends on.
+    Without `compiles`, a predicted retrace is only traced.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class SubjectProbe:
         self._start(None if subject else self._traced or Outcome.RECOMPILE)
 
     def try_observe(self, edited: Any) -> ObservedCall | None:
-        """Call a function that knows the instance and not the edited one.
+        """Call a function that was called with the instance, but not with the edited one.
 
-        Return None if it is `refused`, by the class where JAX traces it, or by the function.
+        Return None if the class or the function raises; `refused` has the error.
         """
         predicted, counts = None, Counts()
         try:
@@ -145,14 +145,14 @@ class SubjectProbe:
                     function.jitted.trace(*args)
                 if not counts.traces:
                     _call(function, args)
-        except Exception as error:  # noqa: BLE001  # the user's own checks
+        except Exception as error:  # noqa: BLE001  # user checks
             if predicted is None or predicted.outcome is not Outcome.ERROR:
                 self.refused = error
                 return None
             return ObservedCall(predicted, counts, is_refused=True)
         seen = ObservedCall(predicted, counts)
         if not seen.is_as_predicted:
-            self._warm.clear()  # what they know now is not what was predicted
+            self._warm.clear()  # their programs are not those predicted
         return seen
 
     def _arguments(self, instance: Any) -> Sequence[Any]:
@@ -170,7 +170,7 @@ class SubjectProbe:
         return function
 
     def _start(self, role: Outcome | None) -> tuple[Subject, list[Signature]]:
-        """Leave no program but that of the instance."""
+        """Make a function that has only the program for the instance."""
         uses_leaves = role is not Outcome.RETRACE
         function = self._given.fresh() if self._given else Subject(uses_leaves=uses_leaves)
         if role is not None and role is self._traced:

@@ -261,7 +261,7 @@ def test_a_law_that_is_not_there(models: Project) -> None:
     result = models.run("-o", "leafwise_laws=round-trap")
     result.assert_outcomes(errors=1)
     words = "leafwise_laws: there is no law 'round-trap' (did you mean 'round-trip'?)"
-    result.stdout.fnmatch_lines([f"{words}; there are round-trip, any-leaf, *"])
+    result.stdout.fnmatch_lines([f"{words}; the laws are round-trip, any-leaf, *"])
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""One example of one law: what is drawn, and the message where it breaks the law."""
+"""One example for one law: the drawn values, and the message if it breaks the law."""
 
 import contextlib
 import dataclasses
@@ -41,18 +41,18 @@ _OF_EDITS: Final = (
     *(Law.TREEDEF_EQUALITY, Law.STATIC_VALUES, Law.STATIC_TYPES, Law.AUX_DATA_HASH),
     Law.RECOMPILATION,
 )
-"""The laws that exchange one value of an instance for another one, which its class may refuse."""
+"""The laws that replace a value in an instance by another one, which its class may refuse."""
 
 
 def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
-    """Draw a value that Hypothesis does not print: a ``repr`` of the user's may raise."""
+    """Draw a value that Hypothesis does not print, since a user's ``repr`` may raise."""
     source: Any = data.conjecture_data
     drawn: T = source.draw(strategy)
     return drawn
 
 
 def choose(data: st.DataObject, values: Sequence[T]) -> T:
-    """Draw one of some values."""
+    """Draw one of the values."""
     place = st.integers(0, len(values) - 1)  # faster than `sampled_from`
     return values[draw_unprinted(data, place)]
 
@@ -72,12 +72,12 @@ _DRAWN: Final = (
     *((EditKind.STATIC_TYPE, 1), (EditKind.STATIC_VALUE, 1)),
     (EditKind.LEAF_VALUE, 1),
 )
-"""The kinds of edits, and how many are drawn at one position."""
+"""The kinds of edits, and how many of each are drawn at one position."""
 _FIELD: Final = re.compile(r"[.\[]")
 
 
 class Edits:
-    """The edits of one instance, drawn once for all laws that ask for them, while there is time."""
+    """The edits of one instance, drawn once for all laws, while there is time."""
 
     def __init__(self, instance: Any, data: st.DataObject) -> None:
         self._instance = instance
@@ -93,13 +93,13 @@ class Edits:
         return list(edit_positions(self._instance))
 
     def draw(self) -> None:
-        """Draw what some law may ask for; a flatten that is at fault is for the laws to find."""
+        """Draw the edits now, and ignore errors in flatten, which the laws report."""
         with contextlib.suppress(Exception):
             self._drawn  # noqa: B018  # cached
 
     @cached_property
     def drawn(self) -> list[Edit[Any]]:
-        """Edits of statics, several values of one static first, and one of a leaf."""
+        """Edits of statics, with several values of one static first, and one edit of a leaf."""
         return [edit for _, edit in self._drawn]
 
     @cached_property
@@ -107,7 +107,7 @@ class Edits:
         edits: list[tuple[EditPosition, Edit[Any]]] = []
         options = options_of(self.positions, dict(_DRAWN))
         for kind, number in _DRAWN:
-            fields: dict[str, list[Any]] = {}  # first, as some fields have many positions inside
+            fields: dict[str, list[Any]] = {}  # per field, as some contain many positions
             for option in options.get(kind, []):
                 fields.setdefault(_FIELD.split(option[0].path)[0], []).append(option)
             if not fields:
@@ -122,14 +122,14 @@ class Edits:
 
     @cached_property
     def recreated(self) -> "list[Pair]":
-        """Pairs of instances, of which one has an equal static that is another object."""
+        """Pairs of instances that differ in one static by identity only."""
         found: list[Pair] = []
         for each in self.positions:
             if each.role is not Role.STATIC or not each.name:
                 continue
             fresh = recreated(each.value)
             if fresh is not each.value and is_distinct(each.value, fresh) is False:
-                # Not the instance itself: a constructor may store something else than it was given.
+                # Not the instance itself: a constructor may convert its arguments.
                 one, other = each.put(each.value), each.put(fresh)
                 if one is not None and other is not None:
                     found.append(Pair(each.path, each.value, fresh, one, other))
@@ -137,7 +137,7 @@ class Edits:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Pairs that differ in a static: each recreated, and what was drawn."""
+        """Pairs that differ in a static: recreated ones, and drawn ones."""
         pairs = list(self.recreated)
         for position, edit in self._drawn:
             if position.role is Role.STATIC:
@@ -151,15 +151,15 @@ class Edits:
         yield Pair(edit.path, edit.before, edit.after, self._instance, edit.edited)
         if not self._is_time_left():
             return
-        if type(edit.before) is float:  # equal, and drawn too seldom
+        if type(edit.before) is float:  # 0.0 and -0.0, which are rarely drawn
             zeros = [make_edit(edit.kind, position, zero) for zero in (0.0, -0.0)]
             ends = [(zero.after, zero.edited) for zero in zeros if zero is not None]
-            if len(ends) == 1:  # it was the other zero, or the class refuses that one
+            if len(ends) == 1:  # it was the other zero already, or the class refuses it
                 ends.append((edit.before, self._instance))
             if ends:
                 (before, one), (after, other) = ends
                 yield Pair(edit.path, before, after, one, other)
-        # Not of a part: what holds it may compare by identity.
+        # Not of a part, since its container may compare by identity.
         fresh = recreated(edit.after) if position.name else edit.after
         again = make_edit(edit.kind, position, fresh) if fresh is not edit.after else None
         if again is not None:
@@ -168,29 +168,29 @@ class Edits:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An instance under a law."""
+    """An instance that a law is tested on."""
 
     law: Law
     instance: Any
     data: st.DataObject
     edits: Edits
     others: st.SearchStrategy[Any]
-    """Other instances, drawn as this one was."""
+    """Other instances from the same strategy."""
 
     @property
     def cls(self) -> type:
         return type(self.instance)
 
     def refuse_leaf(self) -> None:
-        """Refuse an instance of a class that is not registered."""
+        """Raise TypeError if the class is not registered with JAX."""
         try:
             level: Any = jax.tree_util.default_registry.flatten_one_level(self.instance)
-        except Exception:  # noqa: BLE001  # the user's own code: a law reports it
+        except Exception:  # noqa: BLE001  # user code: a law reports it
             return
         if level is None:
             name = self.cls.__name__
             raise TypeError(
-                f"{name} is not a pytree class: JAX takes its instances for leaves\n"
+                f"{name} is not a pytree class: JAX treats its instances as leaves\n"
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
 
@@ -204,9 +204,9 @@ class Case:
     def fail(
         self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""
     ) -> NoReturn:
-        """Raise the violation at a path; the law says what to do where there is no `fix`.
+        """Raise the violation at a path, with the law's own fix without a `fix`.
 
-        What to do in a flatten that was written `by_hand` is said of such classes alone.
+        `by_hand` is the fix for classes with a flatten that was written by hand.
         """
         where = place(self.cls, path)
         owner = owner_at(self.instance, path)
@@ -214,7 +214,7 @@ class Case:
         if not fix:
             fix = self.law.fix
             if not is_own(self.cls):
-                fix += "; or register it by `@lw.pytree` alone, its fields declared"
+                fix += "; or register it with `@lw.pytree` alone, with declared fields"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
             f"got: {got}",
@@ -230,7 +230,7 @@ class Case:
         )
 
     def check_same(self, made: Any, how: str = "", only: tuple[str, ...] | None = None) -> None:
-        """Fail where what was made differs from the instance, in all attributes or in some."""
+        """Fail if the result `made` differs from the instance, in all attributes or only some."""
         found = difference(self.instance, made, self.names, only)
         if found is not None:
             path, got, wanted = found
@@ -239,24 +239,24 @@ class Case:
     def attempt(
         self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""
     ) -> Any:
-        """Call what the law calls; an exception breaks it."""
+        """Call a function for the law; an exception breaks the law."""
         problem = ""
         try:
             return call(*args)
         except (LawViolation, hypothesis.errors.HypothesisException):
             raise
-        except Exception as error:  # noqa: BLE001  # the user's own code
+        except Exception as error:  # noqa: BLE001  # user code
             if self.refuses(error):
                 hypothesis.reject()
             behind = error.__cause__ or error.__context__ or error
-            if type(behind).__module__.startswith("jax"):  # it has only the user's line
+            if type(behind).__module__.startswith("jax"):  # its traceback has only the user's line
                 behind = error.with_traceback(behind.__traceback__)
-            # Else JAX hides what its comparisons raise.
+            # Otherwise JAX hides the error of a comparison.
             problem = format_error(behind).replace("\n", "\n    ")
         return self.fail(path, f"{what} raised {problem}", "no error", by_hand=by_hand)
 
     def refuses(self, error: BaseException) -> bool:
-        """Return whether the class refuses a value that the law has put into the instance."""
+        """Return whether the class refused a value that the law put into the instance."""
         if self.law not in _OF_EDITS or isinstance(error, LawViolation):
             return False
         while (behind := error.__cause__ or error.__context__) is not None:
@@ -274,7 +274,7 @@ class Case:
         return self.flatten(tree, path)[1]
 
     def node(self, tree: Any) -> Any:
-        """Return the treedef of a tree's own node alone, whatever its children are."""
+        """Return the treedef of a tree's root node alone, with its children as leaves."""
         flatten: Any = jax.tree_util.tree_structure
         return self.attempt("flatten", flatten, tree, functools.partial(operator.is_not, tree))
 
@@ -283,13 +283,13 @@ class Case:
 
 
 def place(cls: type, path: str) -> str:
-    """Return ``Class.field`` for a path in an instance of the class."""
+    """Return ``Class.path`` for a path in an instance of the class."""
     dot = "." if path and not path.startswith("[") else ""
     return f"{cls.__name__}{dot}{path}"
 
 
 def describe_instance(instance: Any) -> str:
-    """Return an instance on one line; its own repr may raise."""
+    """Return an instance as one line of text, also if its repr raises."""
     from leafwise._classes.instance import pformat  # noqa: PLC0415  # loads the printer
 
     def format_value(value: Any) -> str:
@@ -301,5 +301,5 @@ def describe_instance(instance: Any) -> str:
             return cut(format_value(instance), _WIDTH)
         state = [f"{name}={format_value(value)}" for name, value in state_of(instance).items()]
         return cut(f"{cls.__name__}({', '.join(state)})", _WIDTH)
-    except Exception:  # noqa: BLE001  # the user's own code
+    except Exception:  # noqa: BLE001  # user code
         return f"{cls.__name__} (its repr raises)"

@@ -1,4 +1,4 @@
-"""Laws of treedefs and their aux_data: equality, hash, and what makes two distinct."""
+"""Laws about treedefs and their aux_data: equality, hashes, and what they distinguish."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -17,15 +17,15 @@ from leafwise.testing.strategies._edits import ArgumentEdit, EditKind, argument_
 
 _REGISTRY: Final = jax.tree_util.default_registry
 _MANY: Final = 4
-"""How many equal hashes of distinct values are no coincidence."""
+"""How many equal hashes of distinct values cannot be a coincidence."""
 
 
 def treedef_equality(case: Case) -> None:
-    """Compare the treedef with itself, with an equal one, of edited and of other instances."""
+    """Compare the treedef with those of an equal, of edited and of other instances."""
     x, other = case.instance, case.draw(case.others)
     whole = case.structure(x)
     edited = [(edit.path, edit.edited) for edit in case.edits.drawn]
-    # Their own nodes as well: JAX compares no statics of trees whose parts differ in structure.
+    # Also the root nodes: JAX skips statics if the children differ in structure.
     path = _static_that_raises(case, lambda name: bool(getattr(x, name) == getattr(other, name)))
     treedefs = [(path, case.node(x), case.node(other))]
     for path, tree in (("", other), ("", x), *_fresh_instances(case), *edited):
@@ -45,18 +45,18 @@ def treedef_equality(case: Case) -> None:
 def _static_that_raises(
     case: Case, call: Callable[[str], object], problem: str | None = None
 ) -> str:
-    """Return the static for which a call raises, or raises this; an empty text if none does."""
+    """Return the first static for which a call raises (`problem`, if given), or an empty text."""
     for name in case.names.static:
         try:
             call(name)
-        except Exception as error:  # noqa: BLE001  # the user's own code
+        except Exception as error:  # noqa: BLE001  # user code
             if problem in (None, message_of(error)):
                 return name
     return ""
 
 
 def static_values(case: Case) -> None:
-    """Exchange statics for equal and for different ones, where == says which they are."""
+    """Replace statics by equal and by different ones, where == decides which."""
     for pair in case.edits.pairs:
         if _is_plain(pair):
             _check_pair(case, pair)
@@ -67,7 +67,7 @@ def static_values(case: Case) -> None:
 
 
 def static_types(case: Case) -> None:
-    """Exchange statics for values that are equal and yet distinct: 1 and True, 0.0 and -0.0."""
+    """Replace statics by equal but distinct values: 1 and True, 0.0 and -0.0."""
     for pair in case.edits.pairs:
         if not _is_plain(pair):
             _check_pair(case, pair)
@@ -78,10 +78,10 @@ def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
 
 
 def _is_plain(pair: Pair) -> bool:
-    """Return whether == of two values says whether they are the same."""
+    """Return whether == decides if two values are the same."""
     try:
         equal = bool(pair.before == pair.after)
-    except Exception:  # noqa: BLE001  # the user's own code
+    except Exception:  # noqa: BLE001  # user code
         return True
     return equal is not is_distinct(pair.before, pair.after)
 
@@ -94,7 +94,7 @@ def _check_pair(case: Case, pair: Pair) -> None:
         return
     values = format_change(format_typed(before), format_typed(after))
     if distinct:
-        got = f"{values}: equal treedefs, so that one program answers for both"
+        got = f"{values}: equal treedefs, so that one program serves both"
         case.fail(path, got, "a distinct treedef for a distinct static")
     got = f"{values}: the same value, recreated, gives another treedef, and recompiles"
     fix = "compare statics by value" if before == after else ""
@@ -102,7 +102,7 @@ def _check_pair(case: Case, pair: Pair) -> None:
 
 
 def _check_arguments(case: Case, position: EditPosition, edit: ArgumentEdit) -> None:
-    """Fail where ``==`` of two statics forgets an argument that they hold."""
+    """Fail if ``==`` of two statics ignores an argument that they store."""
     trees = position.put(edit.one), position.put(edit.other)
     if jax_equal(edit.one, edit.other) is not True or None in trees:
         return
@@ -114,25 +114,25 @@ def _check_arguments(case: Case, position: EditPosition, edit: ArgumentEdit) -> 
             for arguments in edit.arguments
         ]
         equal = f"{cls}({texts[0]}) == {cls}({texts[1]}), with equal treedefs"
-        got = f"{equal}, so that one program answers for both"
+        got = f"{equal}, so that one program serves both"
         fix = f"compare `{edit.argument}` in `{cls}.__eq__`, or make {cls} a frozen dataclass"
         case.fail(path, got, f"a treedef that depends on `{edit.argument}`", fix=fix)
 
 
 def aux_data_hash(case: Case) -> None:
-    """Hash the aux_data, that of an equal instance, and that of some with other statics."""
+    """Hash the aux_data of the instance, of an equal one, and of some with other statics."""
     x = case.instance
     mine = _aux_of(x)
     try:
         first = hash(mine)
-    except Exception as error:  # noqa: BLE001  # the user's own code
+    except Exception as error:  # noqa: BLE001  # user code
         problem = message_of(error)
         path = _static_that_raises(case, lambda name: hash(getattr(x, name)), problem)
         what = short_repr(getattr(x, path) if path else mine)
         what += f" ({type(getattr(x, path)).__name__})" if path else ""
         case.fail(path, f"{what}, {UNHASHABLE} {problem}", "aux_data with a hash")
     edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
-    # A part may be of the same class: its statics are in other aux_data.
+    # Not inside a part of the same class, whose statics are in other aux_data.
     own = [edit for edit in edits if edit.path in case.names.static]
     edits = [edit for edit in own if edit.path == own[0].path]
     edited = [(edit.path, edit.edited) for edit in edits]
@@ -151,7 +151,7 @@ def aux_data_hash(case: Case) -> None:
         different = len(set(map(hash, values)))
     except TypeError:
         return
-    if different >= (2 if isinstance(values[0], bool) else _MANY - 1):  # else it is a coincidence
+    if different >= (2 if isinstance(values[0], bool) else _MANY - 1):  # or it may be a coincidence
         texts = ", ".join(format_static(value) for value in values)
         fix = "hash all that == compares: JAX never asks for it, but a dict with such keys is slow"
         case.fail(edits[0].path, f"{ONE_HASH} {texts}", "a hash that depends on it", fix=fix)
@@ -163,7 +163,7 @@ def _aux_of(instance: Any) -> Any:
 
 
 def distinct_classes(case: Case) -> None:
-    """Compare with an instance of another dataclass with as many children and statics."""
+    """Compare with an instance of a different dataclass with as many children and statics."""
     other = lookalike_of(case.instance)
     if other is None:
         return

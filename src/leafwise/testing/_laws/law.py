@@ -1,15 +1,15 @@
-"""The laws that a pytree class is to keep, by name."""
+"""The laws of pytree classes, by name."""
 
 from enum import StrEnum
 from typing import Self
 
 
 class Law(StrEnum):
-    """A law of pytree classes: its name, what it says, and what to do where it is broken.
+    """A law of pytree classes: its name, what must hold, and what to do if it is broken.
 
     Attributes:
         statement: What must hold.
-        fix: What to do where it does not.
+        fix: What to do if it is broken.
     """
 
     statement: str

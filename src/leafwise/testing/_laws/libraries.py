@@ -1,4 +1,4 @@
-"""Libraries that make pytree classes: what each does not promise, and how it declares fields."""
+"""Libraries with pytree classes: the laws each does not promise, and how it declares fields."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ from leafwise.testing._laws.law import Law
 
 
 class Library(NamedTuple):
-    """A library that writes flatten and unflatten for its classes."""
+    """A library that provides flatten and unflatten for its classes."""
 
     to_dynamic: str
     not_promised: tuple[Law, ...] = (Law.STATIC_TYPES, Law.AUX_DATA_HASH)
@@ -34,13 +34,13 @@ LIBRARIES: Final = {
     ),
     "chex": Library("annotate it as `chex.Array`", _DATACLASS),
     "NamedTuple": Library("annotate it as `jax.Array`"),
-    # Also what classes with a flatten of their own need not keep: JAX does not ask for it.
+    # Also for classes with their own flatten: JAX does not require these laws.
     "JAX": Library("name it among the `data_fields`, and drop `static`", _DATACLASS),
 }
 
 
 def is_unpromised(cls: type, law: Law, message: str) -> bool:
-    """Return whether the library of a class does not promise a law, broken as the message says."""
+    """Return whether the library of a class does not promise a law that was broken this way."""
     if law is Law.AUX_DATA_HASH and not any(text in message for text in (UNHASHABLE, ONE_HASH)):
         return False
     if law is Law.COPIES:
@@ -49,27 +49,27 @@ def is_unpromised(cls: type, law: Law, message: str) -> bool:
 
 
 UNHASHABLE: Final = "whose hash() raised"
-"""What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
+"""In messages about unhashable aux_data, which some libraries allow and JAX never hashes."""
 ANOTHER_TREEDEF: Final = "and so another treedef after"
-"""What is said of a copy with a static that compares by identity, as JAX lets it."""
+"""In messages about a copy whose static compares by identity, which JAX allows."""
 ONE_HASH: Final = "one hash for"
-"""What is said of distinct aux_data, of which == alone finds out that it is distinct."""
+"""In messages about distinct aux_data with equal hashes."""
 
 
 def library_of(cls: type) -> str:
-    """Return the library that made a class a pytree class."""
+    """Return the library that registered a class as a pytree class."""
     if is_own(cls):
         return "leafwise"
     return refusals.library_of(cls) or ("NamedTuple" if is_namedtuple(cls) else "JAX")
 
 
 def is_own(cls: type) -> bool:
-    """Return whether leafwise made a class a pytree class."""
+    """Return whether leafwise registered a class as a pytree class."""
     return is_decorated(cls) or registered_names(cls) is not None
 
 
 def is_namedtuple(cls: type) -> bool:
-    """Return whether JAX flattens a class because it is a named tuple."""
+    """Return whether JAX flattens a class as a named tuple."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
 
 
@@ -77,7 +77,7 @@ def is_namedtuple(cls: type) -> bool:
 
 
 def fix_of(law: Law, instance: Any, path: str) -> str:
-    """Return what to do in a class whose flatten its library wrote; empty for other classes."""
+    """Return the fix in a class whose flatten is its library's; empty for other classes."""
     cls: Any = type(instance)
     library = library_of(cls)
     if hasattr(cls, "tree_flatten") or (library == "JAX" and not dataclasses.is_dataclass(cls)):
@@ -93,7 +93,7 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
     if law in LIBRARIES[library].not_promised:
         return _in_leafwise(instance, name)
     if law is Law.NO_HIDDEN_STATE and name in getattr(cls, "__dataclass_fields__", ()):
-        return ""  # it is declared
+        return ""  # the field is declared
     return _FIXES.get(law, "")
 
 
@@ -108,7 +108,7 @@ _FIXES: Final = {
 
 
 def _in_leafwise(instance: Any, name: str) -> str:
-    """Return how leafwise declares a class of another library, with its static field."""
+    """Return how to declare a class of another library, and its static field, in leafwise."""
     cls = type(instance)
     by = "by `@lw.pytree`"
     if library_of(cls) == "equinox":

@@ -1,7 +1,7 @@
-"""The other process: it unpickles instances where no class has been used yet.
+"""A second process that unpickles instances before their classes have been used.
 
-Run as a program, it answers requests on its standard input until that ends. Strings have other
-hashes there than here.
+Run as a program, it answers requests on standard input until that is closed. Strings have
+different hashes there.
 """
 
 import atexit
@@ -20,7 +20,7 @@ from leafwise.errors import message_of
 
 
 class UnpickleRequest(NamedTuple):
-    """Pickles of an instance, of the same one after it was hashed, and perhaps of its aux_data."""
+    """Pickles of an instance, before and after it was hashed, and of its aux_data if it pickles."""
 
     paths: list[str]
     module: str
@@ -29,7 +29,7 @@ class UnpickleRequest(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What comes back."""
+    """The answer: the instance pickled again, or a problem, with its path."""
 
     missing: str = ""
     path: str = ""
@@ -38,19 +38,19 @@ class Answer(NamedTuple):
 
 
 class UnpicklingProcess:
-    """A process that answers requests, started with the first one."""
+    """A process that answers requests, started by the first one."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: UnpickleRequest) -> Answer:
-        """Send a request and wait for the answer; raise EOFError if the process ends."""
+        """Send a request and return the answer; raise EOFError if the process ends."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = _start()
             process: Any = self._process
-            # A module may wait for something when it is imported.
+            # A module may block when imported.
             timer = threading.Timer(120, process.kill)
             timer.daemon = True
             timer.start()
@@ -65,7 +65,7 @@ class UnpicklingProcess:
                 timer.cancel()
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it was started."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(OSError), process:
@@ -73,12 +73,12 @@ class UnpicklingProcess:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    # Paths of the user's modules come with the requests: their `code.py` is not for us to import.
+    # Requests bring the paths of the user's modules, whose `code.py` must not hide Python's.
     paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     settings = {
         "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "JAX_PLATFORMS": "cpu",  # an accelerator may take one process at a time
+        "JAX_PLATFORMS": "cpu",  # an accelerator may allow only one process
     }
     return subprocess.Popen(  # our own program
         [sys.executable, "-P", "-W", "ignore", "-m", "leafwise.testing._laws.other_process"],
@@ -90,12 +90,12 @@ def _start() -> "subprocess.Popen[bytes]":
 
 
 PROCESS: Final = UnpicklingProcess()
-"""The one that all checks of this process share."""
+"""The process that all checks share."""
 atexit.register(PROCESS.close)
 
 
 def folder_of(module: str) -> list[str]:
-    """Return the folder from which a module can be imported, by its file and name."""
+    """Return the folder that a module can be imported from, if its file and name show it."""
     file = getattr(sys.modules.get(module), "__file__", None)
     if not file:
         return []
@@ -106,31 +106,31 @@ def folder_of(module: str) -> list[str]:
 
 
 def _answer(request: UnpickleRequest) -> Answer:
-    # As in the process that asks, the paths of the user come first, and after JAX was imported.
+    # As in the asking process, the user's paths come first, once JAX is imported.
     sys.path[:0] = [path for path in request.paths if path not in sys.path]
     try:
         __import__(request.module)
-    except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
+    except BaseException as error:  # noqa: BLE001  # it may call sys.exit
         return Answer(missing=f"{type(error).__name__}: {message_of(error)}")
     try:
         before, after, *aux = map(pickle.loads, request.pickles)
     except ImportError as error:
         return Answer(missing=message_of(error))
-    except BaseException as error:  # noqa: BLE001  # the user's own code
+    except BaseException as error:  # noqa: BLE001  # user code
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(problem=f"it does not unpickle: {last}")
     try:
         path, problem = _compare(before, after, aux, request.names)
         return Answer(path=path, problem=problem, back=pickle.dumps(before))
-    except BaseException as error:  # noqa: BLE001  # the user's own code
+    except BaseException as error:  # noqa: BLE001  # user code
         return Answer(
             problem=f"after it was unpickled: {type(error).__name__}: {message_of(error)}"
         )
 
 
 def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) -> tuple[str, str]:
-    """Compare an instance that was never hashed with one that was hashed in the first process."""
-    import jax  # noqa: PLC0415  # the class's module has loaded it
+    """Return where an instance differs from one that was hashed in the first process, and how."""
+    import jax  # noqa: PLC0415  # the class's module has imported it
 
     flatten: Any = jax.tree_util.default_registry.flatten_one_level
     levels: list[Any] = [flatten(each) for each in (before, after)]
@@ -154,7 +154,7 @@ def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) ->
 
 
 def main() -> None:
-    """Answer requests; what user code prints goes elsewhere."""
+    """Answer requests; redirect what user code prints."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     __import__("jax")

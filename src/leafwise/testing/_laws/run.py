@@ -1,4 +1,4 @@
-"""Running a test with drawn instances for the smallest that fails, and searching outside a test."""
+"""Testing laws on drawn instances, finding the smallest failure, and searching outside a test."""
 
 import contextlib
 import dataclasses
@@ -32,18 +32,18 @@ from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
 from leafwise.testing.strategies._edit_positions import edit_positions
 from leafwise.testing.strategies._instances import instances
 
-_SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
+_SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow; tests are nested
 
 
-class EnoughError(BaseException):
-    """Ends a search; Hypothesis lets it through."""
+class StopSearch(BaseException):
+    """Ends a search. Not an Exception, which Hypothesis would treat as a failure and shrink."""
 
 
 def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
-    """Return a strategy for instances."""
+    """Return the strategy for instances of a class, or the strategy that was given."""
     if isinstance(cls_or_strategy, st.SearchStrategy):
         return cls_or_strategy
-    kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box[int] is of Box
+    kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box for Box[int]
     if isinstance(kind, type):
         return instances(cls_or_strategy)
     msg = f"{caller} takes a class or a strategy for its instances, got {got(cls_or_strategy)}"
@@ -61,12 +61,12 @@ def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothe
         given,
         max_examples=max(1, round(given.max_examples * share)),
         deadline=None,
-        # Not `explain`, which runs many more examples for notes on our own lines.
+        # Not `explain`, which runs many more examples for notes on leafwise's own lines.
         phases=[phase for phase in given.phases if phase is not hypothesis.Phase.explain],
         suppress_health_check=_SUPPRESSED,
         report_multiple_bugs=False,
         print_blob=False,
-        database=None,  # its key would be our own function, the same for all classes
+        database=None,  # its key would be the same test function for all classes
     )
 
 
@@ -80,7 +80,7 @@ def run_law(
     share: float = 1.0,
     until: float = math.inf,
 ) -> None:
-    """Draw instances until some CPU time, and raise the violation of the smallest one found."""
+    """Draw instances until a CPU time, and raise the violation of the smallest failing one."""
     chosen = _settings_for(settings, share)
     shrinks = round(300 * share)
     failure = _search(law, strategy, check, chosen, seed=seed, shrinks=shrinks, until=until)
@@ -114,7 +114,7 @@ def _search(
     until: float = math.inf,
     others: "st.SearchStrategy[Any] | None" = None,
 ) -> tuple[BaseException, Any] | None:
-    """Draw instances; return what the smallest one raises that breaks the law, and that one."""
+    """Draw instances; return the error and the instance of the smallest failure, or None."""
     failed: list[tuple[BaseException, Any]] = []
     left = shrinks
     is_drawn = False
@@ -132,7 +132,7 @@ def _search(
         if error is not None:
             failed.append((error, instance))
         if left < 0 or time.process_time() > until:
-            raise EnoughError  # at the end: Hypothesis wants each run to draw as much
+            raise StopSearch  # last: Hypothesis wants each run to draw the same amount
         if error is not None:
             raise error
 
@@ -151,20 +151,20 @@ def _search(
 def _at_fault(
     violation: LawViolation, instance: Any, try_part: Callable[[Any], LawViolation | None]
 ) -> LawViolation:
-    """Return the violation with its owner: a part of the instance, if that breaks the law alone."""
+    """Return the violation with its owner: the part that breaks the law by itself, if any."""
     parts: list[Any] = []
     if violation.owner is type(instance) or violation.law in _OF_ONE_LEVEL:
         return violation
-    with contextlib.suppress(Exception):  # a flatten that is at fault
+    with contextlib.suppress(Exception):  # flatten may raise
         parts.extend(position.owner for position in edit_positions(instance) if position.name)
     for part in {id(owner): owner for owner in parts if type(owner) is not type(instance)}.values():
         of_part = try_part(part)
         if of_part is None:
             continue
         if try_part(_without(part, instance)) is not None:
-            break  # with numbers in the place of such parts, too
+            break  # also without such parts
         of_part = _at_fault(of_part, part, try_part)
-        kept = of_part if violation.owner is None else violation  # which says where
+        kept = of_part if violation.owner is None else violation  # it has the path
         kept.owner = of_part.owner or type(part)
         return kept
     violation.owner = violation.owner and type(instance)
@@ -172,7 +172,7 @@ def _at_fault(
 
 
 def _without(part: Any, instance: Any) -> Any:
-    """Return an instance with a number in place of such parts; the number, if it refuses that."""
+    """Return an instance with 0.0 in place of parts of a class; just 0.0 if that raises."""
 
     def is_alike(node: Any) -> bool:
         return type(node) is type(part)
@@ -185,13 +185,13 @@ def _without(part: Any, instance: Any) -> Any:
 
 
 _OF_ONE_LEVEL: Final = (Law.AUX_DATA_HASH, Law.POST_INIT, Law.DISTINCT_CLASSES)
-"""Laws of a class alone, whatever parts its instances have."""
+"""Laws about a class itself, whatever its instances contain."""
 _OF_USERS: Final = (Exception, SystemExit, GeneratorExit)
-"""What the user's own code may raise."""
+"""What user code may raise."""
 
 
 def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
-    """Return what a law raises; None if it holds, or if the class is not to blame."""
+    """Return the error of a law; None if it holds, or the class is not to blame."""
     try:
         check(case)
     except hypothesis.errors.UnsatisfiedAssumption:
@@ -206,9 +206,9 @@ def _failure(case: Case, check: Callable[[Case], None]) -> BaseException | None:
 def _draw(
     test: Callable[[st.DataObject], None], settings: hypothesis.settings, seed: int | None
 ) -> bool:
-    """Run a test with drawn data until it has had enough; return whether it ran to its end."""
+    """Run a test with drawn data; return False if it raised `StopSearch`."""
 
-    def run_test(data: st.DataObject) -> None:  # Hypothesis takes no partial and no method
+    def run_test(data: st.DataObject) -> None:  # Hypothesis accepts neither a partial nor a method
         test(data)
 
     run: Any = settings(hypothesis.given(st.data())(run_test))
@@ -217,14 +217,14 @@ def _draw(
     try:
         with hypothesis.reporting.with_reporter(lambda _: None):
             run()
-    except EnoughError:
+    except StopSearch:
         return False
     return True
 
 
 @dataclasses.dataclass(frozen=True)
 class LawTest:
-    """How a law is tested: with what share of the examples, and on what of them."""
+    """How a law is tested: its function, its share of the examples, and what it runs on."""
 
     check: Callable[[Case], None]
     share: float = 1.0
@@ -233,22 +233,22 @@ class LawTest:
 
 @dataclasses.dataclass
 class _Trial:
-    """Laws that are tried on the same instances, each until it is broken."""
+    """Tests laws on the same instances, each until it is broken."""
 
     tests: Mapping[Law, LawTest]
     until: float
     broken: dict[Law, BaseException]
     on_law: Callable[[Law], None]
     instances: list[Any] = dataclasses.field(default_factory=list[Any])
-    late: int = 0  # how many instances had no time for all edits
+    late: int = 0  # how many instances left no time for all edits
 
     def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
-        """Draw an instance, and try laws on it and on edits of it, in its share of the time."""
+        """Draw an instance, and test laws on it and on its edits, in its share of the time."""
         self.instances.append(draw_unprinted(data, strategy))
         case = self._case(self.instances[-1], data)
         case.refuse_leaf()
         self._attempt(filter(self._is_turn, self.tests), case)
-        # Last, since the others want to see what was never hashed.
+        # Last, since the other laws need instances that were never hashed.
         if of_edits := [law for law, test in self.tests.items() if test.on == "edits"]:
             started, edits = time.process_time(), case.edits
             edits.until = started + (self.until - started) / (2 + most - len(self.instances))
@@ -256,13 +256,13 @@ class _Trial:
             self.late += time.process_time() > edits.until
             self._attempt(of_edits, case)
         if time.process_time() > self.until:
-            raise EnoughError
+            raise StopSearch
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
-        """Try a law that draws on one of the instances."""
+        """Test a law that draws by itself on one of the instances."""
         self._attempt([law], self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self.until:
-            raise EnoughError
+            raise StopSearch
 
     def _case(self, instance: Any, data: st.DataObject) -> Case:
         others = st.sampled_from(self.instances)
@@ -292,10 +292,10 @@ def try_laws(
     broken: dict[Law, BaseException],
     on_law: Callable[[Law], None],
 ) -> str:
-    """Try laws on the same instances, which are drawn once, and put what those raise into `broken`.
+    """Test laws on the same instances, drawn once, and add their errors to `broken` at once.
 
-    That is done at once, as the trial may be interrupted. A note is returned if there was no time,
-    until some CPU time, for all instances and their edits.
+    So the results survive an interruption. Return a note if the CPU time `until` left no time for
+    all instances and their edits.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
     trial = _Trial(tests, until, broken, on_law)
@@ -309,7 +309,7 @@ def try_laws(
         _draw(again, _settings_for(once, tests[law].share), seed)
     few = "few changes" if is_whole else count(len(trial.instances), "instance")
     is_slow = not is_whole or 2 * trial.late > len(trial.instances)
-    return f"tried on {few}, as {NO_TIME}" if is_slow else ""
+    return f"tested on {few}, as {NO_TIME}" if is_slow else ""
 
 
 NO_TIME: Final = "there was no time for others"
@@ -319,7 +319,7 @@ _E = TypeVar("_E", bound=BaseException)
 
 
 def without_notes(error: _E) -> _E:
-    """Return an error without the notes in which Hypothesis describes our own test."""
+    """Return an error without the notes in which Hypothesis describes leafwise's own test."""
     if notes := getattr(error, "__notes__", None):
         error.__notes__ = [each for each in notes if not _BY_HYPOTHESIS.match(each)]
     return error
@@ -333,19 +333,19 @@ _BY_HYPOTHESIS: Final = re.compile(
 
 _SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200
-"""How many values are drawn until one is wanted, and how many more to make it simpler."""
+"""How many values are drawn to find one, and then again to simplify it."""
 
 
 def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN) -> Any:
-    """Return a value that is wanted, as simple as it becomes in some steps; else `LookupError`."""
+    """Return a wanted value, simplified in a limited number of draws; raise LookupError if none."""
     best: list[Any] = []
     left = tries
     drawn = 0
 
-    def is_wanted(draw: st.DrawFn) -> bool:  # not the value: Hypothesis prints what it finds
+    def is_wanted(draw: st.DrawFn) -> bool:  # returns a bool, as Hypothesis prints what it finds
         nonlocal left, drawn
         if left < 0:
-            raise EnoughError
+            raise StopSearch
         left -= 1
         drawn += 1
         with count_events() as counts:
@@ -354,21 +354,21 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
             except ImpossibleError:
                 hypothesis.reject()
             except CannotBuildError as error:
-                raise EnoughError from error  # Hypothesis would look for the simplest one
+                raise StopSearch from error  # Hypothesis would shrink it
             accepted = wanted(value)
         if accepted:
             left = left if best else _MOST_DRAWN
             best[:] = [value]
             if drawn == 1:
-                raise EnoughError  # Hypothesis draws the simplest first
-        left -= 20 * bool(counts.compiles)  # one that compiles takes as long as so many others
+                raise StopSearch  # the first draw is the simplest
+        left -= 20 * bool(counts.compiles)  # a compile takes as long as about 20 other draws
         return accepted
 
     try:
         hypothesis.find(drawn_by(is_wanted), bool, settings=_settings_for(_SEARCH, 1.0))
-    except (EnoughError, hypothesis.errors.HypothesisException) as error:
+    except (StopSearch, hypothesis.errors.HypothesisException) as error:
         if isinstance(error.__cause__, CannotBuildError):
             raise error.__cause__ from None
-        if not best:  # no such value, or no strategy; else it was out of steps
+        if not best:  # no such value, or no strategy; otherwise out of draws
             raise LookupError(str(error)) from error
     return best[0]

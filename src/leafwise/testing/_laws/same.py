@@ -1,4 +1,4 @@
-"""Whether two instances are the same, and where they are not."""
+"""Comparing two instances: whether they are the same, and where they differ."""
 
 import copy
 import dataclasses
@@ -19,7 +19,7 @@ from leafwise.testing.strategies._leaves import same_leaf, seems_equal
 def difference(
     one: Any, other: Any, names: FieldNames, only: tuple[str, ...] | None = None
 ) -> tuple[str, str, str] | None:
-    """Return where a copy differs from an instance: path, what was got, what was wanted."""
+    """Return where `other` differs from an instance: path, what it has, and what was expected."""
     if type(one) is not type(other):
         kind = type(other)
         return "", f"a {kind.__module__}.{kind.__qualname__}", f"a {type(one).__qualname__}"
@@ -39,7 +39,7 @@ def difference(
 
 
 def _static_difference(name: str, mine: Any, its: Any) -> tuple[str, str, str]:
-    """Return where two statics differ: where their texts are equal, a part inside them."""
+    """Return where two statics differ; if their texts are equal, the part inside that differs."""
     texts = format_typed(its), format_typed(mine)
     if texts[0] == texts[1]:
         name, mine, its = first_difference(mine, its, name, by="content")
@@ -66,9 +66,9 @@ def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
 
 
 def same_static(one: Any, other: Any) -> bool:
-    """Return whether two statics are of one type and value, as far as that can be known."""
+    """Return whether two statics have the same type and value, as far as can be known."""
     distinct = is_distinct(one, other)
-    if distinct:  # a constructor may make a function each time
+    if distinct:  # a constructor may create a function each time
         distinct = is_distinct(one, other, "content") is not False
     if type(one) is not type(other):
         return distinct is False
@@ -77,22 +77,22 @@ def same_static(one: Any, other: Any) -> bool:
     if distinct and type(one) is dict:  # JAX sorts the keys of a dict itself
         keys, its = frozenset(one), frozenset(other)
         return not is_distinct(keys, its) and all(same_static(one[k], other[k]) for k in keys)
-    # An object without `__eq__` does not show what it holds: its copy is not to blame.
+    # Without `__eq__` an object does not show what it contains: its copy is not to blame.
     kind: Any = type(one)
     is_function = callable(one) and not inspect.isfunction(kind.__call__)
     return not distinct or (kind.__eq__ is object.__eq__ and not is_function)
 
 
 def state_of(instance: Any) -> dict[str, Any]:
-    """Return what an instance holds, by name."""
+    """Return the attributes of an instance, by name."""
     return {n: getattr(instance, n) for n in field_order(instance) if hasattr(instance, n)}
 
 
 def recreated(value: Any) -> Any:
-    """Return an equal value that is another object, floats and strings included, if possible."""
+    """Return an equal value that is a different object if possible, even for floats and texts."""
     try:
-        return pickle.loads(pickle.dumps(value))  # noqa: S301  # what was pickled here
-    except Exception:  # noqa: BLE001  # a value that does not pickle
+        return pickle.loads(pickle.dumps(value))  # noqa: S301  # pickled here
+    except Exception:  # noqa: BLE001  # it does not pickle
         try:
             return copy.deepcopy(value)
         except Exception:  # noqa: BLE001  # nor can it be copied
@@ -100,7 +100,7 @@ def recreated(value: Any) -> Any:
 
 
 def getters(instance: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and getter of what computes when it is read: properties, cached ones, repr."""
+    """Yield name and getter of whatever is computed on reading: properties, repr."""
     for cls in type(instance).__mro__:
         for name, member in vars(cls).items():
             if isinstance(member, property | functools.cached_property):
@@ -110,7 +110,7 @@ def getters(instance: Any) -> Iterator[tuple[str, Any]]:
 
 
 def lookalike_of(instance: Any) -> Any:
-    """Return an instance of another class, with the children and statics of this one."""
+    """Return an instance of a different class with the same children and statics."""
     if not dataclasses.is_dataclass(instance):
         return None
     children, statics = jax.tree_util.default_registry.flatten_one_level(instance)
@@ -122,7 +122,7 @@ def lookalike_of(instance: Any) -> Any:
 
 @functools.cache
 def _lookalike_class(children: int, statics: int) -> type:
-    """Return a dataclass; cached, since JAX keeps every class that was ever registered."""
+    """Return a pytree dataclass; cached, since JAX never drops a registered class."""
     names = [f"child_{number}" for number in range(children)]
     static_names = [f"static_{number}" for number in range(statics)]
     made = dataclasses.make_dataclass("Other", [*names, *static_names])

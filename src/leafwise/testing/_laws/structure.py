@@ -1,4 +1,4 @@
-"""Laws of flatten and unflatten."""
+"""Laws about flatten and unflatten."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ _REGISTRY: Final = jax.tree_util.default_registry
 
 
 def round_trip(case: Case) -> None:
-    """Flatten, then unflatten, and again: JAX makes many instances of one treedef."""
+    """Flatten, then unflatten twice: JAX makes many instances from one treedef."""
     leaves, structure = case.flatten(case.instance)
     _check_map(case, case.attempt("unflatten", structure.unflatten, leaves))
     again, fix = "a second unflatten of one treedef", "let unflatten leave aux_data as it is"
@@ -36,7 +36,7 @@ def round_trip(case: Case) -> None:
 
 
 def _check_map(case: Case, made: Any) -> None:
-    """Fail unless an instance was made of the same statics and leaves."""
+    """Fail unless an instance has the same statics, and the very same leaves."""
     x = case.instance
     kept = (name for name in case.names.static if is_kept(x, name))
     case.check_same(made, only=(*case.names.dynamic, *kept))
@@ -49,7 +49,7 @@ def _check_map(case: Case, made: Any) -> None:
 
 
 def _other_leaves(flat: list[Any], leaves: list[Any]) -> str:
-    """Return the leaves that came in place of others, and how if they print alike."""
+    """Return leaves as text, with how they differ from others that print alike."""
     text = short_repr(flat)
     if text != short_repr(leaves):
         return text
@@ -59,12 +59,12 @@ def _other_leaves(flat: list[Any], leaves: list[Any]) -> str:
 
 
 def checks_shapes(structure: Any, leaves: list[Any]) -> bool:
-    """Return whether unflatten takes structs, and refuses those of another shape."""
+    """Return whether unflatten accepts structs of the leaves but not of a batch of them."""
     for batch in ((), (2,)):
         try:
             structure.unflatten([struct_of(leaf, *batch) for leaf in leaves])
-        except Exception:  # noqa: BLE001  # the user's own code
-            return bool(batch)  # what refuses any struct breaks the law
+        except Exception:  # noqa: BLE001  # user code
+            return bool(batch)  # refusing any struct breaks the law
     return False
 
 
@@ -100,7 +100,7 @@ _NONE_FIX: Final = (
 def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     if type(made) is not case.cls:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
-    is_none = children[:1] == [None]  # which is no leaf: the node alone can be compared
+    is_none = children[:1] == [None]  # None is not a leaf: only the root node can be compared
     found, its = ([], case.node(made)) if is_none else case.flatten(made)
     if is_none or list(map(id, found)) == list(map(id, children)):
         mine = case.node(case.instance) if is_none else case.structure(case.instance)
@@ -154,7 +154,7 @@ def stable_treedef(case: Case) -> None:
     for name, read in getters(x):
         try:
             read()
-        except Exception:  # noqa: BLE001, S112  # it need not work for every instance
+        except Exception:  # noqa: BLE001, S112  # a property may raise
             continue
         now = case.structure(x)
         if not case.same_structure(first, now):
@@ -163,12 +163,12 @@ def stable_treedef(case: Case) -> None:
 
 
 def key_paths(case: Case) -> None:
-    """Follow each key to its child."""
+    """Follow each key of a path to its child."""
     x = case.instance
     flatten: Any = jax.tree_util.tree_flatten_with_path
     pairs, named = case.attempt("flatten with paths", flatten, x)
     leaves, again = case.flatten(x)[0], case.flatten(x)[0]
-    is_copied = any(map(operator.is_not, leaves, again))  # which the law `round-trip` reports
+    is_copied = any(map(operator.is_not, leaves, again))  # reported by the law `round-trip`
     if [id(leaf) for _, leaf in pairs] != [id(leaf) for leaf in leaves] and not is_copied:
         got = ", ".join(f"{jax.tree_util.keystr(path)}: {short_repr(leaf)}" for path, leaf in pairs)
         case.fail("", f"with paths: {got}", f"the order without paths: {short_repr(leaves)}")
@@ -176,7 +176,7 @@ def key_paths(case: Case) -> None:
     if not case.same_structure(named, plain):
         case.fail("", f"{short_repr(named)} with paths", f"{short_repr(plain)}, as without")
     if isinstance(x, tuple):
-        return  # JAX names them itself, and before 0.11 all children after the first
+        return  # JAX names them; before 0.11, all after the first child
     level: Any = _REGISTRY.flatten_one_level_with_keys(x)
     keys = Counter(jax.tree_util.keystr((key,)) for key, _ in level[0])
     for key, count in keys.items():
@@ -189,7 +189,7 @@ def key_paths(case: Case) -> None:
 
 
 def _is_leaf(found: Any, leaf: Any) -> bool:
-    """Return whether an attribute is a leaf, or what it holds, where it is a reference."""
+    """Return whether an attribute is a leaf, or a reference whose value is the leaf."""
     return found is leaf or (is_ref(leaf) and same_leaf(found, leaf))
 
 
@@ -203,8 +203,8 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
         place = key.key if isinstance(key, jax.tree_util.DictKey) else key.idx
         try:
             found = x[place]
-        except Exception:  # noqa: BLE001  # the user's own code
-            return  # the key says what the child is called: that is all it promises
+        except Exception:  # noqa: BLE001  # user code
+            return  # the key only names the child
     else:
         return
     own = next((each for each, value in state_of(x).items() if value is child), "")
@@ -232,13 +232,13 @@ def replace(case: Case) -> None:
     try:
         made = change()
     except (TypeError, ValueError):
-        return  # it needs arguments, or the constructor does not take the fields
-    except Exception:  # noqa: BLE001  # the user's own code
+        return  # it needs arguments, or the constructor does not accept the fields
+    except Exception:  # noqa: BLE001  # user code
         made = case.attempt(what, change)
     if type(made) in case.cls.__mro__[1:-1]:
         case.fail("", f"a {type(made).__qualname__} after {what}", f"a {case.cls.__qualname__}")
     if not isinstance(made, case.cls):
-        return  # a method that only shares the name
+        return  # another method of that name
     case.check_same(made, f"after {what} without changes")
 
 
@@ -264,7 +264,7 @@ def post_init(case: Case) -> None:
     sys.setprofile(note)
     try:
         structure.unflatten(leaves)
-    except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
+    except Exception as error:  # noqa: BLE001  # other laws report it unless `__post_init__` ran
         problem = f", and raised {type(error).__name__}: {message_of(error)}"
     finally:
         sys.setprofile(before)
@@ -273,7 +273,7 @@ def post_init(case: Case) -> None:
 
 
 def _static_fix(cls: type, name: str) -> str:
-    """Return how what is declared static becomes a static where the class is flattened."""
+    """Return how flatten can put a field that is declared static into the aux_data."""
     if library_of(cls) != "JAX":
         return f"make it {as_static(cls, name)}"
     by_method = hasattr(cls, "tree_flatten")
@@ -282,9 +282,9 @@ def _static_fix(cls: type, name: str) -> str:
 
 
 def no_hidden_state(case: Case) -> None:
-    """Find attributes that are neither children nor in aux_data."""
+    """Find attributes that are neither children nor statics."""
     x = case.instance
-    shown: dict[str, str] = {}  # by the private attribute of an argument, a property that tells it
+    shown: dict[str, str] = {}  # private attribute: the property that returns it
     for parameter in parameters_of(case.cls):
         private = f"_{parameter.name}"
         shown[private] = parameter.name if hasattr(case.cls, parameter.name) else private
@@ -309,7 +309,7 @@ def no_hidden_state(case: Case) -> None:
         public = shown.get(name, name)
         try:
             change = difference(x, again, FieldNames((public,), ()))
-        except Exception:  # noqa: BLE001  # a property need not work for every instance
+        except Exception:  # noqa: BLE001  # a property may raise
             public = name
             change = difference(x, again, FieldNames((name,), ()))
         if change is not None and change[0]:

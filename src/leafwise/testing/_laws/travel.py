@@ -1,4 +1,4 @@
-"""Laws of instances that travel: by copies, to another process, and through transformations."""
+"""Laws about copies, pickles in another process, and transformations."""
 
 import contextlib
 import copy
@@ -34,8 +34,8 @@ Function = Callable[[Any], Any]
 def copies(case: Case) -> None:
     """Copy with copy, deepcopy and pickle."""
     x = case.instance
-    _compare(case, "copy.copy", copy.copy, lambda part: part)  # which shares the parts
-    # JAX compiles a program for each shape to copy an array, which is no matter of the class.
+    _compare(case, "copy.copy", copy.copy, lambda part: part)  # it shares the parts
+    # The memo keeps arrays as they are: copying one would compile a program for each shape.
     arrays = {id(leaf): leaf for leaf in case.flatten(x)[0] if isinstance(leaf, jax.Array)}
 
     def deepcopy(value: Any) -> Any:
@@ -50,11 +50,11 @@ def copies(case: Case) -> None:
 
 
 def _compare(case: Case, how: str, do: Function, do_part: Function) -> Any | None:
-    """Return a copy that is as the instance is; None if the parts of that cannot be copied."""
+    """Return a copy, compared with the instance; None if the parts cannot be copied."""
     x = case.instance
     try:
         result = do(x)
-    except Exception:  # noqa: BLE001  # the user's own code
+    except Exception:  # noqa: BLE001  # user code
         if not _parts_allow(x, do_part):
             return None
         result = case.attempt(how, do, x)
@@ -66,9 +66,9 @@ def _compare(case: Case, how: str, do: Function, do_part: Function) -> Any | Non
 
 
 def _check_treedef(case: Case, how: str, result: Any) -> None:
-    """Fail where a static, and no function, compares by identity: a copy has another treedef."""
+    """Fail if a static other than a function compares by identity: a copy has another treedef."""
     recreated: dict[str, type] = {}
-    with contextlib.suppress(Exception):  # which the law `treedef-equality` reports
+    with contextlib.suppress(Exception):  # reported by the law `treedef-equality`
         for name in case.names.static if case.node(case.instance) != case.node(result) else ():
             mine, its = getattr(case.instance, name), getattr(result, name)
             path, one, other = first_difference(mine, its, name)
@@ -87,24 +87,24 @@ def _pickled(value: Any) -> Any:
 
 
 def _parts_allow(x: Any, do: Function) -> bool:
-    """Return whether each part alone can be copied: if not, the class is not to blame."""
+    """Return whether each part can be copied by itself: if not, the class is not to blame."""
     children, aux = _REGISTRY.flatten_one_level(x) or ((), None)
     try:
         for value in (*state_of(x).values(), *children, aux):
             do(value)
-    except Exception:  # noqa: BLE001  # the user's own code
+    except Exception:  # noqa: BLE001  # user code
         return False
     return True
 
 
 def _check_copy(case: Case, result: Any, how: str, do_part: Function) -> None:
-    """Fail where a copy differs in an attribute that is kept if it is copied alone."""
+    """Fail if a copy differs in an attribute whose value survives a copy by itself."""
     x, names = case.instance, case.names
 
-    def is_kept(name: str) -> bool:  # a copied function may be another one
+    def is_kept(name: str) -> bool:  # copying a function may create another one
         try:
             alone = exchange(x, name, do_part(getattr(x, name)))
-        except Exception:  # noqa: BLE001  # the user's own code
+        except Exception:  # noqa: BLE001  # user code
             return False
         return difference(x, alone, names, (name,)) is None
 
@@ -113,12 +113,12 @@ def _check_copy(case: Case, result: Any, how: str, do_part: Function) -> None:
 
 
 def _is_found_elsewhere(cls: type) -> bool:
-    """Return whether another process finds the class by its name."""
+    """Return whether another process can import the class by its name."""
     return is_importable(cls) and cls.__module__ != "__main__"
 
 
 def fresh_process(case: Case) -> None:
-    """Unpickle in a process that has not imported the class, and hashes strings differently."""
+    """Unpickle in a process that has not imported the class and hashes strings differently."""
     x = case.instance
     if not _is_found_elsewhere(case.cls) or not _parts_allow(x, _pickled):
         return
@@ -128,14 +128,14 @@ def fresh_process(case: Case) -> None:
         first = pickle.dumps(x)
         for value in (x, level[1], *(getattr(x, name) for name in names)):
             with contextlib.suppress(Exception):
-                hash(value)  # one that is cached would be pickled
+                hash(value)  # a cached hash would be pickled
         pickles = [first, pickle.dumps(x)]
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
     with contextlib.suppress(Exception):  # aux_data need not pickle
         pickles.append(pickle.dumps(level[1]))
     if any(b"__main__" in data for data in pickles):
-        return  # it is another module there
+        return  # there it would be another module
     module = case.cls.__module__
     paths = [*folder_of(module), *filter(None, sys.path)]
     try:
@@ -143,26 +143,26 @@ def fresh_process(case: Case) -> None:
     except EOFError:
         case.fail("", "a new process ended while it unpickled it", "an instance")
     if answer.missing:
-        return  # a module cannot be imported there: the class is not to blame
+        return  # a module could not be imported: the class is not to blame
     if answer.problem:
-        fix = case.law.fix if answer.path else ""  # of a static, whoever holds it
+        fix = case.law.fix if answer.path else ""  # due to a static, in whichever class
         case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance", fix=fix)
     try:
-        back = pickle.loads(answer.back)  # noqa: S301  # what was sent
-    except Exception as error:  # noqa: BLE001  # the user's own code
+        back = pickle.loads(answer.back)  # noqa: S301  # sent from here
+    except Exception as error:  # noqa: BLE001  # user code
         case.fail("", f"back from a new process, {format_error(error)}", "an equal instance")
     _check_copy(case, back, "back from a new process", _pickled)
 
 
 def transformations(case: Case) -> None:
-    """Send an instance through each transformation."""
+    """Pass an instance through each transformation."""
     x = case.instance
     leaves, structure = case.flatten(x)
     if not all(map(is_numeric, leaves)):
         return  # a jitted function does not accept it
     for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
         if what == "jax.vmap" and (not leaves or checks_shapes(structure, leaves)):
-            continue  # there is nothing to map over, or no batch of such an instance
+            continue  # nothing to map over, or the class refuses a batch
 
         def inside(traced: Any, what: str = what) -> Any:
             case.check_same(traced, f"inside {what}", case.names.static)
@@ -183,7 +183,7 @@ def transformations(case: Case) -> None:
 
 def _jit(function: Function, x: Any) -> Any:
     jax.jit(function).trace(x)
-    return x  # what comes out is looked at under `eval_shape`
+    return x  # `eval_shape` already checks the result
 
 
 def _checkpoint(function: Function, x: Any) -> Any:
@@ -221,9 +221,9 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "lax.scan": (_scan, False),
     "jax.checkpoint": (_checkpoint, True),
 }
-"""How each is called, and whether it returns the leaves that it was given.
+"""How each is called, and whether it returns the leaves it was given.
 
-Most are traced, and not compiled, which would say no more of a class.
+Most are only traced: compiling would show nothing more about a class.
 """
 
 
@@ -234,7 +234,7 @@ def _as_array(leaf: Any) -> Any:
 def _twice(leaf: Any) -> Any:
     if is_key(leaf):
         return jnp.stack([leaf] * 2)
-    # Which compiles nothing for each shape.
+    # NumPy compiles nothing for each shape.
     return jax.device_put(np.stack([np.asarray(_as_array(leaf))] * 2))
 
 
@@ -264,7 +264,7 @@ def no_tracer_leaks(case: Case) -> None:
         with jax.checking_leaks():
             jax.eval_shape(function, x)
     except Exception as error:  # noqa: BLE001  # JAX raises a plain Exception
-        # What leaked, and where it was created.
+        # The first lines: what leaked, and where it was created.
         problem = " ".join(map(str.strip, str(error).splitlines()[:4]))
-        if "Leaked" in problem:  # other laws report anything else
+        if "Leaked" in problem:  # other errors are reported by other laws
             case.fail("", f"jax.checking_leaks found a leak: {problem}", "no tracer is kept")

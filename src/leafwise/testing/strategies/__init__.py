@@ -1,6 +1,6 @@
-"""Hypothesis strategies for pytrees and for changes of them.
+"""Hypothesis strategies for pytrees and for changes to them.
 
-`instances` makes instances of your classes, and `edits` changes them one place at a time.
+`instances` draws instances of your classes, and `edits` changes them in one place at a time.
 `arrays` is for overrides: ``instances(Params, w=arrays((3, 4)))``.
 """
 

@@ -1,4 +1,4 @@
-"""Values for annotations: ours where JAX or a promise asks for them, else those of Hypothesis."""
+"""Strategies for annotations: our own where JAX or leafwise needs them, else Hypothesis'."""
 
 import collections
 import collections.abc
@@ -80,7 +80,7 @@ EMPTY: Final = inspect.Parameter.empty
 
 
 def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strategy:
-    """Return a strategy for the values of an annotation; for the default's type if it has none."""
+    """Return a strategy for an annotation; without one, for the type of the default."""
     kind = substitute(kind, where.bindings)
     origin = typing.get_origin(kind)
     if origin is Annotated:
@@ -88,7 +88,7 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if origin in (Final, typing.ClassVar, typing.Required, typing.NotRequired):
         return strategy_for(typing.get_args(kind)[0], where, default)
     kind = _resolved(kind, where)
-    # Inside an instance, the strategy that is registered may be the one that asks.
+    # Inside an instance, the registered strategy may be the caller.
     is_inside = kind in where.around
     where = where.part_of(kind)
     cls = origin_of(kind)
@@ -106,12 +106,12 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if is_made_in_python(kind):
         return _instances(kind, where)
     if isinstance(cls, type) and not (is_registered(cls) or issubclass(cls, enum.Enum)):
-        raise _unknown(kind, where)  # written in C: Hypothesis would call it, and see
+        raise _unknown(kind, where)  # written in C: Hypothesis would just call it
     return _from_hypothesis(kind, where)
 
 
 def says_nothing(kind: Any) -> bool:
-    """Return whether an annotation leaves open what a value is, except that it may have a hash."""
+    """Return whether an annotation allows any value, or any hashable value."""
     while isinstance(kind, TypeVar):
         kind = kind.__bound__ or Any
     return kind in (Any, object, EMPTY) or _is_hashable(kind)
@@ -126,7 +126,7 @@ def _is_hashable(kind: Any) -> bool:
 
 
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return what the metadata of ``Annotated`` asks for: a strategy, or limits."""
+    """Return a strategy for ``Annotated``, whose metadata may be a strategy or limits."""
     inner: Any = kind.__origin__
     remarks: list[Any] = list(kind.__metadata__)
     for remark in reversed(remarks):
@@ -135,17 +135,17 @@ def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     limits = [each for each in remarks if type(each).__module__ == "annotated_types"]
     if not limits or not (typing.get_args(inner) or is_registered(inner)):
         return strategy_for(inner, where, default)
-    if inner in (int, float):  # a size of millions would be an array of millions
+    if inner in (int, float):  # a huge size would make a huge array
         made_of: Any = sys.modules["annotated_types"]
         limits.append(made_of.Interval(ge=-100, le=100))
     return _from_hypothesis(inner, where, limits)
 
 
 def _resolved(kind: Any, where: FieldContext) -> Any:
-    """Return what a name inside an annotation stands for: ``list["Node"]``."""
+    """Return the type that a name inside an annotation refers to: ``list["Node"]``."""
     if kind is typing.Self:
         return where.home
-    if isinstance(kind, dataclasses.Field):  # of `x: field()`, where `x: int = field()` was meant
+    if isinstance(kind, dataclasses.Field):  # `x: field()`, where `x: int = field()` was meant
         return Any
     if isinstance(kind, str | typing.ForwardRef):
         name = kind if isinstance(kind, str) else kind.__forward_arg__
@@ -154,16 +154,16 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     if isinstance(kind, Unknown):
         raise CannotBuildError(
             f"{where}: its annotation cannot be resolved at run time\n"
-            f"  fix: import what it names at the top of the module, not for type checkers only; or "
+            f"  fix: import its names at the top of the module, not only for type checkers; or "
             f"{where.fix()}"
         )
     return kind
 
 
 def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return a strategy for an annotation that says nothing: ``Any``, ``object``, ``Hashable``."""
+    """Return a strategy for an annotation without a type: ``Any``, ``object``, ``Hashable``."""
     if default is not EMPTY and isinstance(default, type):
-        return st.just(default)  # which other class would do cannot be known
+        return st.just(default)  # other classes that would work are unknown
     if _is_hashable(kind):
         return _NAMES
     if default is not EMPTY and default is not None:
@@ -184,7 +184,7 @@ def _type_variable(kind: Any, where: FieldContext) -> Strategy:
 
 
 def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ()) -> Strategy:
-    """Return what Hypothesis knows, with our values for the parts of the annotation."""
+    """Return Hypothesis' strategy, with our own for the parts of the annotation."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     asked: Any = kind
     if parts and isinstance(origin, type):
@@ -195,10 +195,10 @@ def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ())
         asked = alias[tuple(ours)]
     for limit in limits:
         asked = Annotated[asked, limit]
-    try:  # now, since its errors would otherwise come at the first draw
+    try:  # now, or its errors would come at the first draw
         strategy: Strategy = st.from_type(asked)
         strategy.validate()
-    except Exception as error:  # of the strategies that users register, too
+    except Exception as error:  # also from strategies that users register
         raise _unknown(kind, where) from error
     if strategy.is_empty:
         raise _unknown(kind, where)
@@ -214,11 +214,11 @@ def _unknown(kind: Any, where: FieldContext) -> CannotBuildError:
 
 
 def _union(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for those members of a union of which values are known."""
+    """Return a strategy for the members of a union that have a strategy."""
     parts = sorted(typing.get_args(kind), key=lambda part: part is not type(None))
     if np.number in parts and jax.Array in parts:  # jax.typing.ArrayLike, flattened
         parts = [part for part in parts if part in (type(None), jax.Array, float)]
-    if INITIALIZER in parts:  # else a function of any kind, as flax has it
+    if INITIALIZER in parts:  # or any function, as in flax's annotation
         parts = [part for part in parts if part in (type(None), INITIALIZER)]
     strategies: list[Strategy] = []
     refusals: list[CannotBuildError] = []
@@ -233,7 +233,7 @@ def _union(kind: Any, where: FieldContext) -> Strategy:
 
 
 def _items(kind: Any, where: FieldContext) -> tuple[Strategy, int]:
-    """Return a strategy for an item, and how many a container may have: none if they cannot end."""
+    """Return a strategy for an item, and the most items: 0 if items would nest without end."""
     try:
         return strategy_for(kind, where), 3
     except EndlessError:
@@ -253,7 +253,7 @@ def _collection(kind: Any, where: FieldContext) -> Strategy:
 _COLLECTIONS: Final[dict[Any, type]] = {
     **{kind: kind for kind in (list, tuple, set, frozenset)},
     collections.abc.Set: frozenset,
-    # Of what these could be, a tuple can be a static, and be iterated twice.
+    # A tuple, since it can be a static, and be iterated twice.
     **dict.fromkeys((collections.abc.Sequence, collections.abc.Collection), tuple),
     **dict.fromkeys((Iterable, Iterator), tuple),
 }
@@ -261,13 +261,13 @@ _COLLECTIONS: Final[dict[Any, type]] = {
 
 def _mapping(kind: Any, where: FieldContext) -> Strategy:
     origin: Any = origin_of(kind)
-    # A subclass of dict may have one parameter of its own.
+    # A subclass of dict may have a single type parameter.
     parts = typing.get_args(kind)
     key, value = (*parts, *(str, int)[len(parts) :])[:2]
     keys = _NAMES if says_nothing(key) else strategy_for(key, where)
     values, most = _items(value, where)
     made = st.dictionaries(keys, values, max_size=most).map(_with_keys_of_one_type)
-    if origin is Mapping:  # of the two, only a dict is a node, and only the other a static
+    if origin is Mapping:  # only a dict is a node, and only a FrozenMapping can be a static
         return made.map(FrozenMapping) if where.static else made
     if origin in (dict, collections.abc.MutableMapping):
         return made
@@ -276,7 +276,7 @@ def _mapping(kind: Any, where: FieldContext) -> Strategy:
 
 
 def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a dict without the keys that JAX could not sort, so that it could not flatten it."""
+    """Return a dict without keys that JAX could not sort in order to flatten it."""
     first: Any = next(iter(drawn), None)
     alike: dict[Any, Any] = {key: value for key, value in drawn.items() if type(key) is type(first)}
     try:
@@ -287,7 +287,7 @@ def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _is_mapping(kind: Any) -> bool:
-    """Return whether an annotation is of a mapping that is made from a dict."""
+    """Return whether an annotation is a mapping whose constructor takes a dict."""
     origin = origin_of(kind)
     if not issubclass_of(kind, Mapping):
         return False
@@ -321,19 +321,19 @@ def _is_tree(kind: Any) -> bool:
 
 
 def _instances(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for a class with annotated fields: pytree class, dataclass."""
+    """Return a strategy for a class with annotated fields, such as a pytree class or dataclass."""
     origin = origin_of(kind)
     if is_abstract(origin):
         return _subclass_instances(origin, where)
     if where.steps and (origin.__module__, origin.__name__) == ("flax.nnx.rnglib", "Rngs"):
-        return st.integers(0, 9).map(origin)  # which has keys for any name that a layer asks for
+        return st.integers(0, 9).map(origin)  # it makes a key for any name
     return InstancePlan(kind, where).strategy()
 
 
 def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for all subclasses of an abstract class; in a field, for the simplest."""
+    """Return a strategy for all subclasses of an abstract class, or in a field for the simplest."""
     if where.around.count(kind) > 1:
-        raise EndlessError(f"{where}: {kind.__name__} would hold another one without end")
+        raise EndlessError(f"{where}: {kind.__name__} would contain itself without end")
     inside = where if where.steps else dataclasses.replace(where, around=())
     found: list[Strategy] = []
     for subclass in sorted(subclasses_of(kind), key=_needs):
@@ -344,14 +344,14 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
                     break
     if not found:
         raise CannotBuildError(
-            f"{where}: {kind.__name__} is abstract, and nothing is known of its subclasses\n"
+            f"{where}: {kind.__name__} is abstract, and no subclass can be built\n"
             f"  fix: {where.fix(name=kind.__name__)}"
         )
     return st.one_of(found)
 
 
 def _needs(cls: Any) -> tuple[int, str]:
-    """Return how many arguments a class needs, and its name."""
+    """Return how many arguments a class requires, and its name, for sorting."""
     try:
         return sum(each.make_default is None for each in parameters_of(cls)), cls.__qualname__
     except Exception:  # noqa: BLE001  # it has no signature, or an annotation that raises
@@ -368,7 +368,7 @@ def _is_call_protocol(kind: Any) -> bool:
 _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
     **dict.fromkeys((typing.Union, types.UnionType), _union),
     **dict.fromkeys(_COLLECTIONS, _collection),
-    # Hypothesis has the last one first, as what is simplest.
+    # Hypothesis tries the last one first, as the simplest.
     typing.Literal: lambda kind, _: st.sampled_from(typing.get_args(kind)),
     typing.NamedTuple: lambda _, where: _instances(AnyNamedTuple, where),
     type: lambda kind, _: classes(kind),
@@ -385,21 +385,21 @@ _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], S
     (_is_mapping, _mapping),
     (_is_call_protocol, lambda _kind, _where: st.sampled_from(FUNCTIONS)),
 )
-"""Asked in this order of what is in no table."""
+"""Predicates, in order, for annotations that are not in a table."""
 
 
 _ATTEMPTS: Final = 10
-"""How often one draw tries to make an instance, or a value that a field accepts."""
+"""How many times a draw tries to make an instance, or a value that a field accepts."""
 
 _PATIENCE: Final = 200
-"""After how many refusals a class that has accepted nothing is given up, with a reason."""
+"""After how many refusals, and no success, drawing from a class fails with an error."""
 
 
 # --------------------------------------------------------------------------- one argument
 
 
 def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strategy:
-    """Return a strategy for an argument that the field of its name does not refuse alone."""
+    """Return a strategy for an argument that its field's converter and checks accept."""
     is_array = parameter.kind is jax.Array and not _is_field(cls, parameter.name)
     if is_array and _KEY.search(parameter.name):
         return keys()
@@ -425,11 +425,11 @@ def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strateg
 
 
 _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
-"""What parameters of constructors are named that take a random key."""
+"""Names of constructor parameters that take a random key."""
 
 
 def is_static(cls: Any, parameter: Parameter) -> bool:
-    """Return whether a parameter's field is static: flatten puts it into no leaf."""
+    """Return whether a parameter's field is static: flatten does not make it a leaf."""
     name = parameter.name
     registered = registered_names(cls)
     if registered is not None:
@@ -442,19 +442,19 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
             object.__setattr__(instance, field, object())
         leaves = jax.tree_util.tree_leaves(instance)
         return all(leaf is not instance and leaf is not getattr(instance, name) for leaf in leaves)
-    except Exception:  # noqa: BLE001  # a flatten of the user's own
+    except Exception:  # noqa: BLE001  # a user's flatten
         return False
 
 
 def _held_in_module(cls: Any, name: str) -> list[Any]:
-    """Return what the instances that the module of a class has hold as an attribute."""
+    """Return the values of an attribute in the instances that the class's module defines."""
     module = vars(sys.modules.get(cls.__module__, object))
     instances = [value for value in list(module.values()) if is_a(value, cls)]
     return [getattr(instance, name) for instance in instances if hasattr(instance, name)]
 
 
 def _is_field(cls: Any, name: str) -> bool:
-    """Return whether a parameter is declared as a field, or may be one."""
+    """Return whether a parameter is a declared field, or could be one."""
     fields = getattr(cls, "__dataclass_fields__", None)
     if fields is not None:
         return name in fields
@@ -462,7 +462,7 @@ def _is_field(cls: Any, name: str) -> bool:
 
 
 def _changes(parameter: Parameter) -> Strategy:
-    """Return a strategy for whether a parameter is drawn that has a default."""
+    """Return a strategy for whether to draw a parameter that has a default."""
     kinds = (parameter.kind, *typing.get_args(parameter.kind))
     # The default of an initializer compiles a program for each shape.
     return st.integers(0, 31) if INITIALIZER in kinds else st.booleans()
@@ -483,7 +483,7 @@ class InstancePlan:
         self._given = {n: each for n, each in (overrides or {}).items() if each is not ...}
         self._never_default = set(overrides or {})
         self._refused: int | None = 0  # None once the class accepted something
-        self._drawn: dict[str, Strategy] = {}  # of those without one, the default is kept
+        self._drawn: dict[str, Strategy] = {}  # other parameters keep their defaults
         bound = bindings_of(kind)
         for place, each in enumerate(self.parameters):
             bindings = bound.get(each.owner, {})
@@ -515,13 +515,13 @@ class InstancePlan:
         return parameter.make_default is None or parameter.name in self._never_default
 
     def strategy(self) -> Strategy:
-        """Return a strategy; `CannotBuildError` once the class has refused very many arguments."""
+        """Return a strategy that raises CannotBuildError after too many refused arguments."""
         both = self.with_arguments()
-        return drawn_by(lambda draw: draw(both)[1])  # not `map`, which draws again what was refused
+        return drawn_by(lambda draw: draw(both)[1])  # `map` would draw again if refused
 
     def with_arguments(self, *, plain: bool = False) -> Strategy:
-        """Return a strategy for arguments and their instance; the `plain` ones are the defaults."""
-        attempts = 1 if plain else _ATTEMPTS  # a search learns nothing from those within a draw
+        """Return a strategy for arguments and their instance; `plain` keeps all defaults."""
+        attempts = 1 if plain else _ATTEMPTS  # a search cannot use attempts within a draw
 
         def instance(draw: st.DrawFn) -> Any:
             refused: BaseException = ImpossibleError()
@@ -530,18 +530,18 @@ class InstancePlan:
                     with own_dims(alike=plain) as dims:
                         arguments = self._arguments(draw, dims)
                     result = call(self.cls, arguments)
-                except ImpossibleError as error:  # what does not fit, or what a check raised
+                except ImpossibleError as error:  # values do not fit, or a check raised
                     refused = error if str(error) else error.__cause__ or error
                 except (CannotBuildError, HypothesisException):
                     raise
-                except (Exception, SystemExit) as error:  # noqa: BLE001  # the constructor's own
+                except (Exception, SystemExit) as error:  # noqa: BLE001  # the constructor raised
                     refused = error
                 else:
                     if self.where.steps or self.cls in type(result).__mro__:
                         self._refused = None
                         return arguments, result
                     refused = ImpossibleError(f"its constructor returned {got(result)}")
-            draw(st.integers())  # or Hypothesis could run out of values without a reason
+            draw(st.integers())  # or Hypothesis could exhaust all values first
             if self._refused is not None:
                 self._refused += attempts
                 if self._refused >= _PATIENCE:
@@ -551,7 +551,7 @@ class InstancePlan:
         return drawn_by(instance)
 
     def _arguments(self, draw: st.DrawFn, dims: Dims) -> dict[str, Any]:
-        """Draw the arguments, those first that decide how long named axes are."""
+        """Draw the arguments; those that fix the lengths of named axes come first."""
         found = {name: draw(strategy) for name, strategy in self._given.items()}
         drawn: list[Parameter] = []
         for parameter in sorted(self.parameters, key=lambda each: each.name not in found):
@@ -568,7 +568,7 @@ class InstancePlan:
         return found | {each.name: self._drawn_or_default(draw, each) for each in drawn}
 
     def _drawn_or_default(self, draw: st.DrawFn, parameter: Parameter) -> Any:
-        """Draw an argument; where its type cannot be constructed its default, or one in use."""
+        """Draw an argument; if its type cannot be built, its default or a value from the module."""
         try:
             return draw(self._drawn[parameter.name])
         except (CannotBuildError, UnsatisfiedAssumption, InvalidArgument):

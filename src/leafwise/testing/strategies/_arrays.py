@@ -30,18 +30,18 @@ _SEVERAL: Final = st.lists(st.integers(1, 3), max_size=2).map(tuple)
 
 
 class ImpossibleError(Exception):
-    """What was drawn so far does not fit together; another attempt may."""
+    """The values drawn so far do not fit together; another attempt may succeed."""
 
 
 @st.composite
 def drawn_by(draw: st.DrawFn, make: Callable[[st.DrawFn], Any]) -> Any:
-    """Draw what a function makes: Hypothesis reads the source of each that `st.composite` gets."""
+    """Draw the result of `make`; `st.composite` itself would read the source of each function."""
     return make(draw)
 
 
 @dataclasses.dataclass
 class Dims:
-    """What ``name`` and ``*name`` in the annotations of one instance stand for."""
+    """The lengths that ``name`` and ``*name`` stand for in the annotations of one instance."""
 
     lengths: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     shapes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict[str, Any])
@@ -65,14 +65,14 @@ def own_dims(*, alike: bool = False) -> Generator[Dims, None, None]:
 
 
 def _name_of(axis: Any) -> str:
-    """Return the name that stands for one length throughout an instance; empty if there is none."""
-    # `?name` may differ from leaf to leaf of a tree.
+    """Return the name that has one length throughout an instance, or an empty text."""
+    # `?name` may differ between leaves of a tree.
     return "" if getattr(axis, "treepath", False) else getattr(axis, "name", "")
 
 
 @st.composite
 def shapes_of(draw: st.DrawFn, annotation: Any) -> tuple[int, ...]:
-    """Draw a shape that a jaxtyping annotation allows, within the present instance."""
+    """Draw a shape that a jaxtyping annotation allows within the current instance."""
     dims = _CURRENT.get() or Dims(alike=True)
     shape: list[int] = []
     for place, axis in enumerate(annotation.dims):
@@ -108,12 +108,12 @@ def _several(draw: st.DrawFn, axis: Any, dims: Dims) -> tuple[int, ...]:
 
 
 def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
-    """Evaluate ``dim + 1``, as jaxtyping does; not ``{self.n}``, which is another field's value."""
+    """Evaluate ``dim + 1``, as jaxtyping does, but not ``{self.n}``, the value of another field."""
     try:
         for each in ast.walk(ast.parse(text)):
             if isinstance(each, ast.Name) and not hasattr(builtins, each.id):
                 _named(draw, each.id, dims)
-        length = int(eval(text, dict(dims.lengths)))  # noqa: S307  # an expression of the class's
+        length = int(eval(text, dict(dims.lengths)))  # noqa: S307  # from the class's annotation
     except (ArithmeticError, AttributeError, NameError, SyntaxError, TypeError) as error:
         raise ImpossibleError(
             f"the length of the axis {text!r} cannot be computed ({error})"
@@ -124,13 +124,13 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
 
 
 def has_axes(annotation: Any) -> bool:
-    """Return whether there is a jaxtyping shape in an annotation."""
+    """Return whether an annotation contains a jaxtyping shape."""
     is_shaped = isinstance(getattr(annotation, "dims", None), tuple)
     return is_shaped or any(map(has_axes, typing.get_args(annotation)))
 
 
 def bind(dims: Dims, annotation: Any, value: Any) -> None:
-    """Bind the axis names of an annotation to the lengths that a value has."""
+    """Bind the axis names of an annotation to the lengths in a value."""
     for part in typing.get_args(annotation):
         bind(dims, part, value)
     if not isinstance(getattr(annotation, "dims", None), tuple):
@@ -151,7 +151,7 @@ def bind(dims: Dims, annotation: Any, value: Any) -> None:
 _SHAPES: Final = hnp.array_shapes(min_dims=0, max_dims=3, min_side=1, max_side=3)
 _DTYPES: Final = st.sampled_from([*["float32"] * 6, "int32", "bool"])
 _FEW: Final = 64
-"""Up to how many elements an array may have several of its own."""
+"""The largest array whose elements may all differ."""
 
 
 def arrays(
@@ -161,22 +161,23 @@ def arrays(
     *,
     numpy: bool = False,
 ) -> Strategy:
-    """Return a strategy for arrays that are cheap to draw: most are filled with one value.
+    """Return a strategy for arrays that are fast to draw: most are filled with one value.
 
     Args:
-        shape: The shape, or a strategy for shapes; None for none to three axes of length
+        shape: The shape, or a strategy for shapes; None for zero to three axes of length
             one to three.
-        dtype: The dtype, or a strategy for dtypes; None for float32 mostly, int32 or bool
-            now and then. The dtype of `jax.random.key` gives random keys.
-        elements: A strategy for elements; None for small numbers that every dtype holds.
-        numpy: Whether to make numpy arrays, not jax arrays.
+        dtype: The dtype, or a strategy for dtypes; None for mostly float32, sometimes int32
+            or bool. The dtype of `jax.random.key` gives random keys.
+        elements: A strategy for elements; None for small numbers that every dtype can
+            represent.
+        numpy: Whether to make NumPy arrays instead of JAX arrays.
 
     Returns:
-        A strategy for `jax.Array`, or for `np.ndarray`; zeros of the smallest shape are its
-        simplest values.
+        A strategy for `jax.Array`, or for `np.ndarray`; it shrinks to zeros of the smallest
+        shape.
 
     Raises:
-        TypeError: An argument is neither a value of its kind nor a strategy.
+        TypeError: An argument has the wrong type, and is not a strategy.
 
     Examples:
         >>> from leafwise.testing import strategies as lst
@@ -187,7 +188,7 @@ def arrays(
     dtypes = _DTYPES if dtype is None else dtype
     if not isinstance(dtypes, st.SearchStrategy):
         if not _is_key_dtype(dtypes):
-            jnp.dtype(dtypes)  # which refuses what is not one
+            jnp.dtype(dtypes)  # raises if it is not a dtype
         dtypes = st.just(dtypes)
     strategy: Any = elements
     if strategy is not None and not isinstance(strategy, st.SearchStrategy):
@@ -226,12 +227,12 @@ def _is_key_dtype(dtype: Any) -> bool:
         return False
 
 
-@functools.lru_cache(maxsize=500)  # it takes longer to make than to draw from
+@functools.lru_cache(maxsize=500)  # making one is slower than drawing from it
 def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy | None) -> Strategy:
-    """Return a strategy for numpy arrays of a shape and dtype, most of them of one number."""
+    """Return a strategy for numpy arrays, most of them filled with one number."""
     elements = _elements(dtype) if elements is None else elements
     drawn = dtype
-    if type(dtype) not in vars(np.dtypes).values():  # of ml_dtypes: Hypothesis does not know it
+    if type(dtype) not in vars(np.dtypes).values():  # from ml_dtypes, unknown to Hypothesis
         drawn = np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
     strategy = elements.map(lambda element: np.full(shape, element, drawn))
     if 1 < math.prod(shape) <= _FEW:
@@ -240,14 +241,14 @@ def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy | None)
 
 
 def _elements(dtype: Any) -> Strategy:
-    """Return a strategy for small numbers that a dtype holds exactly."""
+    """Return a strategy for small numbers that a dtype represents exactly."""
     if dtype.kind == "b":
         return st.booleans()
     if jnp.issubdtype(dtype, np.integer):
         iinfo: Any = jnp.iinfo
         info = iinfo(dtype)
         return st.integers(max(-10, int(info.min)), min(10, int(info.max)))
-    # The narrowest floats hold these: 1, 2, 3, 4 and their halves.
+    # The narrowest floats represent 1, 2, 3, 4 and their halves.
     floats: Strategy = st.integers(-8, 8).map(lambda number: number / 2)
     if dtype.itemsize == 1:
         floats = st.integers(-2, 2).map(float)
@@ -272,7 +273,7 @@ def keys(shape: tuple[int, ...] = ()) -> Strategy:
 
 @st.composite
 def _shapes_of_plain_arrays(draw: st.DrawFn) -> tuple[int, ...]:
-    """Draw a shape that no annotation gives: many classes take only arrays of one shape."""
+    """Draw a shape without an annotation; many classes accept arrays of one shape only."""
     dims = _CURRENT.get() or Dims(alike=True)
     if draw(st.booleans()):
         return draw(_SHAPES)
@@ -282,7 +283,7 @@ def _shapes_of_plain_arrays(draw: st.DrawFn) -> tuple[int, ...]:
 
 
 def array_values(kind: Any) -> Strategy:
-    """Return a strategy for arrays whose annotation gives at most dtype and number of axes."""
+    """Return a strategy for arrays whose annotation has at most a dtype and a number of axes."""
     numpy = (typing.get_origin(kind) or kind) is np.ndarray
     shape: Strategy = _shapes_of_plain_arrays()
     dtype: Any = None
@@ -304,7 +305,7 @@ _CONCRETE: Final[dict[Any, type]] = {
 
 
 def concrete_scalar(kind: type) -> type:
-    """Return a scalar type of numpy that has instances: float32 for ``np.floating``."""
+    """Return a concrete scalar type of numpy: float32 for ``np.floating``."""
     return _CONCRETE.get(kind, kind)
 
 
@@ -314,10 +315,10 @@ _WIDE: Final = ("float64", "int64", "uint64", "complex128")
 
 
 def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for ``Float[Array, "batch 3"]``: numbers are lengths, names one length."""
+    """Return a strategy for ``Float[Array, "batch 3"]``, whose named axes have one length each."""
     numpy = getattr(kind, "array_type", None) is np.ndarray
     said = getattr(kind, "dtypes", None)
-    listed = said if isinstance(said, tuple | list) else ()  # else any dtype will do
+    listed = said if isinstance(said, tuple | list) else ()  # otherwise any dtype
     names = [each for each in listed if isinstance(each, str)] or ["float32", "int32", "bool"]
     if names == ["prng_key"]:
         return shapes_of(kind).flatmap(keys)
@@ -325,7 +326,7 @@ def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
     usual = next((name for name in _USUAL if name in names), names[0])
     if usual in _WIDE and not has_wide:
         raise CannotBuildError(
-            f"{where}: JAX has no {usual} unless it is told to\n"
+            f"{where}: JAX has no {usual} unless 64-bit types are enabled\n"
             f"  fix: `jax.config.update('jax_enable_x64', True)`; or {where.fix()}"
         )
     rare = [name for name in _RARE + _WIDE * has_wide if name in names and name != usual]

@@ -1,4 +1,4 @@
-"""What is known of a class before it has an instance; what its constructor takes; calling it."""
+"""What is known about a class before it has an instance: its constructor and its parameters."""
 
 import copy
 import dataclasses
@@ -28,37 +28,37 @@ from leafwise.errors import CannotBuildError
 
 
 def origin_of(kind: Any) -> Any:
-    """Return `list` for ``list[int]``, and anything else as it is."""
+    """Return `list` for ``list[int]``, and anything else unchanged."""
     return typing.get_origin(kind) or kind
 
 
 def issubclass_of(kind: Any, *bases: type) -> bool:
-    """Return whether an annotation names a subclass of one of these."""
+    """Return whether an annotation is a subclass of one of the bases, or an alias of one."""
     return isinstance(origin_of(kind), type) and issubclass(origin_of(kind), bases)
 
 
 def entry_of(table: Mapping[Any, Any], kind: Any) -> Any:
-    """Return what a table has for an annotation, which may have no hash; None if nothing."""
+    """Return the entry of a table for an annotation, or None; an annotation may be unhashable."""
     try:
         return table.get(kind)
     except TypeError:
         return None
 
 
-_KNOWN: Final[dict[Any, Any]] = vars(types_of_hypothesis)["_global_type_lookup"]  # no public way
+_KNOWN: Final[dict[Any, Any]] = vars(types_of_hypothesis)["_global_type_lookup"]  # no public API
 _FROM_THE_START: Final = dict(_KNOWN)
-"""What Hypothesis knew when this was loaded: its own strategies, and those of users until then."""
+"""A copy of that table at import: Hypothesis' own strategies, and those that users had added."""
 _NUMBERS_AND_TEXTS: Final = {bool, int, float, complex, str, bytes, Decimal, Fraction}
-"""Types of Python that users register, too: Hypothesis' own strategies take no arguments."""
+"""Built-in types that users may register: Hypothesis' own strategies take no arguments."""
 
 
 def is_registered(kind: Any) -> bool:
-    """Return whether Hypothesis knows a strategy for a type."""
+    """Return whether Hypothesis has a strategy for a type."""
     return entry_of(_KNOWN, kind) is not None
 
 
 def is_user_registered(kind: Any) -> bool:
-    """Return whether `register_type_strategy` was called for a type, at whatever time."""
+    """Return whether `register_type_strategy` was ever called for a type."""
     strategy = entry_of(_KNOWN, kind)
     if strategy is None:
         return False
@@ -75,14 +75,14 @@ def is_protocol(kind: Any) -> bool:
 
 
 def is_abstract(cls: Any) -> bool:
-    """Return whether a class has no instances of its own."""
-    marks = ("__abstractvars__", "__abstractclassvars__")  # of equinox
+    """Return whether a class is abstract."""
+    marks = ("__abstractvars__", "__abstractclassvars__")  # equinox's
     has_mark = any(getattr(cls, mark, ()) for mark in marks)
     return inspect.isabstract(cls) or has_mark or is_protocol(cls)
 
 
 def subclasses_of(cls: type) -> list[type]:
-    """Return the classes derived from a class: those that can be imported, if there are any."""
+    """Return the subclasses of a class: those that can be imported, if any, else all."""
     below: list[type] = []
     direct: list[type] = type.__subclasses__(cls)
     for subclass in direct:
@@ -95,7 +95,7 @@ _PLAIN: Final[list[Any]] = [vars(object)["__init__"], object.__new__]
 
 
 def is_made_in_python(kind: Any) -> bool:
-    """Return whether a class has a constructor that says what it takes, or takes nothing."""
+    """Return whether a class has a constructor written in Python, or one without parameters."""
     origin: Any = origin_of(kind)
     if not isinstance(origin, type) or is_registered(origin) or issubclass(origin, enum.Enum):
         return False
@@ -107,7 +107,7 @@ def is_made_in_python(kind: Any) -> bool:
 
 
 def has_fields(kind: Any) -> bool:
-    """Return whether a class declares fields, even if it is a mapping or a sequence."""
+    """Return whether a class declares fields, also if it is a mapping or a sequence."""
     origin = origin_of(kind)
     named = issubclass_of(kind, tuple) and hasattr(origin, "_fields")
     return isinstance(origin, type) and (named or dataclasses.is_dataclass(origin))
@@ -115,7 +115,7 @@ def has_fields(kind: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One parameter of a constructor; `owner` is the class that wrote its annotation."""
+    """A parameter of a constructor; `owner` is the class with its annotation."""
 
     name: str
     kind: Any
@@ -125,10 +125,10 @@ class Parameter:
 
     @property
     def default(self) -> Any:
-        """The default, a new one each time from a factory; `inspect.Parameter.empty` if none."""
+        """The default, newly created if it is a factory; `inspect.Parameter.empty` without one."""
         try:
             return inspect.Parameter.empty if self.make_default is None else self.make_default()
-        except Exception:  # noqa: BLE001  # a factory of the user's own: the constructor says so
+        except Exception:  # noqa: BLE001  # a user's factory: the constructor will raise it
             return inspect.Parameter.empty
 
 
@@ -136,7 +136,7 @@ _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYW
 
 
 def parameters_of(cls: Any) -> list[Parameter]:
-    """Return what the constructor of a class takes; `CannotBuildError` if it has no signature."""
+    """Return the parameters of a class's constructor; CannotBuildError if it has no signature."""
     found: list[Parameter] = []
     for parameter in _signature(cls).parameters.values():
         if parameter.kind not in _VARIADIC:
@@ -148,16 +148,16 @@ def parameters_of(cls: Any) -> list[Parameter]:
 
 
 parameters: Final = per_class(parameters_of)
-"""What the constructor of a class takes: its signature is read once."""
+"""The parameters by class, so that a signature is read once."""
 
 
 def parameter_for(cls: Any, name: str) -> Parameter | None:
-    """Return the parameter that an attribute has its value from, by its name."""
+    """Return the parameter with the name of an attribute, also without its underscore."""
     return next((each for each in parameters(cls) if name in (each.name, f"_{each.name}")), None)
 
 
 def takes_more(cls: Any, kind: Any) -> bool:
-    """Return whether a constructor takes ``*arguments`` or ``**arguments``, by their kind."""
+    """Return whether a constructor takes ``*args`` or ``**kwargs``, as `kind` says."""
     return any(each.kind is kind for each in _signature(cls).parameters.values())
 
 
@@ -188,13 +188,13 @@ def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | N
     definition = getattr(cls, "__dataclass_fields__", {}).get(parameter.name)
     factory = getattr(definition, "default_factory", dataclasses.MISSING)
     if factory is not dataclasses.MISSING and repr(parameter.default) == "<factory>":
-        made: Callable[[], Any] = factory  # the default is dataclasses' mark for it
+        made: Callable[[], Any] = factory  # the signature has dataclasses' sentinel
         return made
     return lambda: parameter.default
 
 
 def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
-    """Return the annotation of a parameter, or of the field of its name, and who wrote it."""
+    """Return the annotation of a parameter, or of its field, and the class that has it."""
     written = parameter.annotation
     for base in cls.__mro__:
         own = annotations_of(base)
@@ -225,19 +225,19 @@ def call(cls: Any, arguments: dict[str, Any]) -> Any:
 
 
 _DEPTH: Final = 3
-"""How often annotations may be inside themselves: classes and aliases can be."""
+"""How deeply annotations may nest: classes and aliases can be recursive."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FieldContext:
-    """Where a value is wanted, and the class whose annotation it is."""
+    """Where a value is needed, and the class that has the annotation."""
 
     home: Any
     steps: tuple[tuple[Any, str], ...] = ()  # class and field, from the outermost class
     static: bool = False
-    counts: bool = False  # a whole number is likely to be a size: it is static, or no field
+    counts: bool = False  # an integer is likely to be a size: it is static, or not a field
     bindings: Mapping[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
-    around: tuple[Any, ...] = ()  # the annotations that this one is a part of
+    around: tuple[Any, ...] = ()  # the annotations that contain this one
     repeats: int = 0
 
     def __str__(self) -> str:
@@ -250,13 +250,13 @@ class FieldContext:
         repeats = self.repeats + (kind in self.around)
         if repeats > _DEPTH:
             raise EndlessError(
-                f"{self}: every value of its type would hold another one without end\n"
+                f"{self}: every value of its type would contain itself without end\n"
                 f"  fix: {self.fix()}"
             )
         return dataclasses.replace(self, around=(*self.around, kind), repeats=repeats)
 
     def fix(self, override: str = "...", name: str = "") -> str:
-        """Return code that gives a value here, from the outermost class, or for its type."""
+        """Return code that gives a strategy, as an override in the outermost class or by type."""
         fixes: list[str] = []
         for cls, field in reversed(self.steps):
             override = f"instances({cls.__name__}, {field}={override})"
@@ -271,11 +271,11 @@ class FieldContext:
 
 
 class EndlessError(CannotBuildError):
-    """A class or an alias holds one of itself, which would hold another, and so on."""
+    """A class or an alias contains itself, so that no finite value exists."""
 
 
 def substitute(kind: Any, bindings: Mapping[Any, Any]) -> Any:
-    """Return an annotation with type variables replaced by what they stand for."""
+    """Return an annotation with its type variables replaced by their bindings."""
     if isinstance(kind, TypeVar):
         return bindings.get(kind, kind)
     parameters = getattr(kind, "__parameters__", ())
@@ -288,7 +288,7 @@ def substitute(kind: Any, bindings: Mapping[Any, Any]) -> Any:
 
 
 def bindings_of(kind: Any) -> dict[Any, Mapping[Any, Any]]:
-    """Return what type variables stand for in each class that ``Box[int]`` derives from."""
+    """Return the bindings of type variables, for each base class of ``Box[int]``."""
     found: dict[Any, Mapping[Any, Any]] = {}
 
     def visit(cls: Any, arguments: tuple[Any, ...]) -> None:

@@ -1,8 +1,8 @@
-"""The positions in an instance where one thing can be changed, and changing it there.
+"""The positions in an instance where one value can be changed, and how to change it.
 
-A child is exchanged as JAX does it, by unflatten; a static as a user does it, by the constructor,
-with all other arguments as they are. No attribute is ever set: an instance that no constructor
-would make says nothing about its class.
+A child is replaced as JAX does it, by unflatten; a static as a user does it, by calling the
+constructor with all other arguments unchanged. Attributes are never set: an instance that its
+constructor would not make shows nothing about the class.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from leafwise.testing.strategies._leaves import same_leaf
 _REGISTRY: Final = jax.tree_util.default_registry
 
 Change = Callable[[Any], Any]
-"""Takes a part, and returns what holds it now."""
+"""Takes a new part, and returns what contains it."""
 
 
 class Role(Enum):
-    """What is at a position."""
+    """What kind of value is at a position."""
 
     LEAF = auto()
     STATIC = auto()
@@ -37,26 +37,26 @@ class Role(Enum):
 
 
 class EditPosition(NamedTuple):
-    """One position: `make` changes its node, if possible, and `around` puts that into the whole."""
+    """A position: `make` rebuilds its node with a new value, `around` the whole instance."""
 
     path: str
     role: Role
     value: Any
     make: Change | None
     around: Change
-    owner: Any = None  # the node whose attribute of this name it is
+    owner: Any = None  # the node that has it as the attribute `name`
     name: str = ""
 
     @property
     def parameter(self) -> Parameter | None:
-        """The parameter of the owner's constructor that takes what is here."""
+        """The parameter of the owner's constructor for this value."""
         return parameter_for(type(self.owner), self.name) if self.name else None
 
     def put(self, new: Any) -> Any | None:
-        """Return the whole instance with another value here; None if its class refuses that."""
+        """Return the whole instance with a new value here; None if its class refuses it."""
         try:
             return None if self.make is None else self.around(self.make(new))
-        except Exception:  # noqa: BLE001  # the user's own checks
+        except Exception:  # noqa: BLE001  # user checks
             return None
 
 
@@ -65,17 +65,17 @@ def _itself(new: Any) -> Any:
 
 
 def rebuilt(instance: Any) -> Any:
-    """Return an instance as JAX makes it: what differs from it is due to an edit alone."""
+    """Return an instance as unflatten makes it, so that only the edit makes a difference."""
     try:
         leaves, structure = jax.tree_util.tree_flatten(instance)
         again: Any = jax.tree_util.tree_unflatten(structure, leaves)
-    except Exception:  # noqa: BLE001  # the user's own code: the law `round-trip` reports it
+    except Exception:  # noqa: BLE001  # user code: the law `round-trip` reports it
         return instance
     return again if type(again) is type(instance) else instance
 
 
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
-    """Yield all positions in a call's arguments, a namedtuple, some of which are static."""
+    """Yield all positions in a call's arguments, a named tuple; `static` has the static ones."""
     for name in arguments._fields:
         value = getattr(arguments, name)
 
@@ -89,14 +89,14 @@ def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditP
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is one of others, or below one."""
+    """Return whether a path is one of `paths`, or below one."""
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
 def owner_at(tree: Any, path: str) -> Any:
-    """Return the node whose attribute a path leads to, or leads through last; the tree if none."""
+    """Return the node with the last attribute on a path, or the tree itself without one."""
     owner = tree
-    with contextlib.suppress(Exception):  # a flatten that is at fault
+    with contextlib.suppress(Exception):  # flatten may raise
         for position in edit_positions(tree):
             if position.name and is_below(path, [position.path]):
                 owner = position.owner
@@ -104,9 +104,9 @@ def owner_at(tree: Any, path: str) -> Any:
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
-    """Return the path of a leaf, by attributes where JAX's keys are only numbers of children."""
+    """Return the path of a leaf, with attributes where JAX's keys are only child indices."""
     if any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys):
-        with contextlib.suppress(Exception):  # a flatten that is at fault
+        with contextlib.suppress(Exception):  # flatten may raise
             for position in edit_positions(tree):
                 if position.role is Role.LEAF and position.value is leaf:
                     return position.path
@@ -127,7 +127,7 @@ def edit_positions(
     *,
     arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, which was made of some arguments, outer ones first."""
+    """Yield all positions in a pytree, outer ones first; `arguments` are those it was made from."""
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     cls: Any = type(value)
     if level is None:
@@ -135,7 +135,7 @@ def edit_positions(
         return
     if cls in _CONTAINERS:
         yield EditPosition(path, Role.CONTAINER, value, _itself, around, owner, name)
-    if isinstance(value, enum.Enum):  # `register_static` makes a node of it
+    if isinstance(value, enum.Enum):  # it may be a node, by `register_static`
         yield EditPosition(path, Role.STATIC, value, _itself, around, owner, name)
     has_attributes = cls not in (*_CONTAINERS, jax.tree_util.Partial)
     names = field_names_of(value) if has_attributes else FieldNames((), ())
@@ -161,7 +161,7 @@ def edit_positions(
 
 
 def _check_kept(made: Any, place: int, new: Any) -> None:
-    """Raise if a class makes another child of one that it was given, as a constructor may."""
+    """Raise if a class converted a child that it was given, as a constructor may."""
     level: Any = _REGISTRY.flatten_one_level(made)
     structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (level[0][place], new)]
     if level[0][place] is not new and structures[0] != structures[1]:
@@ -171,28 +171,28 @@ def _check_kept(made: Any, place: int, new: Any) -> None:
 def _attribute_of(
     value: Any, names: tuple[str, ...], children: list[Any], place: int, key: Any
 ) -> str:
-    """Return the attribute that a child is; an empty text if it is none."""
+    """Return the attribute that has a child as its value, or an empty text."""
     fields = getattr(value, "_fields", None)
     if isinstance(value, tuple) and fields is not None:
         return str(fields[place])  # before 0.11 JAX names all children after the first
     for name in (getattr(key, "name", ""), *names[place : place + 1], *names):
         if name in names and getattr(value, name, None) is children[place]:
             return str(name)
-    return names[place] if len(names) == len(children) else ""  # flatten has converted it
+    return names[place] if len(names) == len(children) else ""  # flatten converted it
 
 
 # ------------------------------------------------------------------------ statics
 
 
 def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
-    """Return the attributes of which a constructor makes an instance again; else nothing."""
+    """Return the attributes from which the constructor recreates an instance, or an empty dict."""
     cls: Any = type(instance)
     try:
         named = ((parameter_for(cls, name), name) for name in field_order(instance))
         arguments = {param.name: getattr(instance, name) for param, name in named if param}
         again = call(cls, arguments)
         return arguments if _is_same(instance, again, static) else {}
-    except (Exception, SystemExit):  # noqa: BLE001  # the user's own code
+    except (Exception, SystemExit):  # noqa: BLE001  # user code
         return {}
 
 
@@ -201,7 +201,7 @@ def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:
-    """Return whether nothing is known in which two instances of a class differ."""
+    """Return whether no difference between two instances of a class is known."""
     if any(is_distinct(getattr(one, name), getattr(other, name)) for name in static):
         return False
     leaves = [jax.tree_util.tree_leaves(instance) for instance in (one, other)]
@@ -211,7 +211,7 @@ def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:
 def _static_positions(
     value: Any, path: str, make: Change | None, around: Change, *owner_and_name: Any
 ) -> Iterator[EditPosition]:
-    """Yield a static, and the statics inside it."""
+    """Yield the position of a static, and those inside it."""
     yield EditPosition(path, Role.STATIC, value, make, around, *owner_and_name)
     for step, part, change in _parts(value):
 
@@ -222,7 +222,7 @@ def _static_positions(
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any, Change]]:
-    """Yield the parts of a static: the step to each, the part, and what exchanges it."""
+    """Yield the parts of a static: the step to each, the part, and a function to replace it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
         for name in names:

@@ -1,4 +1,4 @@
-"""Changes of one thing in an instance, of every kind that JAX could see."""
+"""Changes to one value in an instance, of every kind that JAX can see."""
 
 import dataclasses
 import enum
@@ -62,33 +62,33 @@ class EditKind(enum.StrEnum):
     """What an edit changes."""
 
     LEAF_VALUE = "leaf value"
-    """The elements of a leaf: nothing that a program is made for."""
+    """The elements of a leaf, which no program depends on."""
     STATIC_VALUE = "static value"
-    """A static, or a part of one: another value."""
+    """The value of a static, or of a part of it."""
     STATIC_TYPE = "static type"
-    """A static, or a part of one: an equal value of another type."""
+    """The type of a static, or of a part of it; the value is equal."""
     SHAPE = "shape"
     """The shape of a leaf."""
     DTYPE = "dtype"
     """The dtype of a leaf."""
     WEAK_TYPE = "weak type"
-    """Whether the dtype of a leaf gives way to others."""
+    """Whether a leaf is weakly typed."""
     ARRAY_KIND = "kind of array"
-    """Where the data of a leaf lies: in JAX, in NumPy, in Python. Its aval is the same."""
+    """Whether a leaf is a JAX array, a NumPy array or a Python scalar. Its aval is the same."""
     CONTAINER = "container"
-    """The structure: a list becomes a tuple, an element comes or goes, a leaf becomes None."""
+    """The structure: list to tuple, an element added or removed, None instead of a leaf."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Edit(Generic[T]):
-    """One change of one thing in an instance.
+    """A change to one value in an instance.
 
     Attributes:
-        path: Where: ``layers[0].w``; empty for the whole.
+        path: Its path: ``layers[0].w``; empty for the whole instance.
         kind: What is changed.
-        before: What was there.
-        after: What is there now.
-        edited: The changed instance; the original is as it was.
+        before: The value before the change.
+        after: The value after the change.
+        edited: The changed instance; the original is unchanged.
     """
 
     path: str
@@ -121,7 +121,7 @@ class Edit(Generic[T]):
 
 
 def _other_containers(value: Any) -> Strategy | None:
-    """Return a strategy for trees of another structure than a leaf or container."""
+    """Return a strategy for trees that differ in structure from a leaf or container."""
     kind = type(value)
     if value is None:
         return st.sampled_from([1.0, ()])
@@ -134,7 +134,7 @@ def _other_containers(value: Any) -> Strategy | None:
 
 
 def _mappings(value: Any, item: Any) -> list[dict[Any, Any]]:
-    """Return mappings with a key more, if keys are text, and with one less."""
+    """Return mappings with one key more, if keys are strings, and with one less."""
     made: list[dict[Any, Any]] = [dict(list(value.items())[:-1])] if value else []
     if all(isinstance(key, str) for key in value):
         made.insert(0, {**value, "".join(["extra", *value]): item})
@@ -142,24 +142,24 @@ def _mappings(value: Any, item: Any) -> list[dict[Any, Any]]:
 
 
 class StrSubclass(str):
-    """Text that is equal to a str, and not one."""
+    """A string that equals a `str` but has another type."""
 
     __slots__ = ()
     __repr__ = str.__repr__
 
 
 class TupleSubclass(tuple[Any, ...]):
-    """Items that are equal to a tuple, and not one."""
+    """A tuple that equals a `tuple` but has another type."""
 
     __slots__ = ()
 
 
 def twins(value: Any) -> Iterator[Any]:
-    """Yield values that are equal (``==``) to `value` and of another type."""
+    """Yield values that equal `value` (``==``) but have another type."""
     for convert in _conversions(value):
         try:
             twin = convert(value)
-        except (OverflowError, ValueError):  # no such number
+        except (OverflowError, ValueError):  # the type cannot represent it
             continue
         if type(twin) is not type(value) and twin == value:
             yield twin
@@ -180,14 +180,14 @@ def _conversions(value: Any) -> list[Callable[[Any], Any]]:
 
 
 def _other_statics(value: Any) -> Strategy | None:
-    """Return a strategy for other statics, as a rule of the same type; None if none are known."""
+    """Return a strategy for other statics, mostly of the same type; None if none are known."""
     if type(value) is int:
         strategy: Strategy = st.integers(0, 9) | st.integers(-99, 99)
     elif type(value) is float:
         simple = st.sampled_from([0.0, 1.0, 0.5, -0.0])
         strategy = simple | st.floats(-99, 99, width=16) | st.just(math.nan)
     else:
-        # Of what has fields there are none, as these are changed.
+        # None for objects with fields, which are changed instead.
         is_function = callable(value) and not hasattr(type(value), "_fields")
         functions = list(FUNCTIONS) if is_function else []
         others = (make(value) for kind, make in _OTHERS.items() if isinstance(value, kind))
@@ -203,7 +203,7 @@ def _other_static_arrays(value: StaticArray) -> list[Any]:
 
 
 def _raw_arrays(value: Any) -> list[Any]:
-    """Return arrays that no static should be, and that some libraries take."""
+    """Return arrays, which should not be statics but which some libraries accept."""
     elements = np.asarray(value)
     changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
     make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
@@ -227,7 +227,7 @@ _OTHERS: Final[dict[Any, Callable[[Any], list[Any]]]] = {
     np.dtype: lambda _: [jnp.dtype("int32"), jnp.dtype("float32")],
     type: lambda _: [np.float32, np.int32, int],
 }
-"""Other statics by the first class that one is an instance of."""
+"""Other statics, by class; the first class that matches counts."""
 
 
 # ------------------------------------------------------------------ which edits can be made
@@ -240,10 +240,10 @@ LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
     EditKind.WEAK_TYPE: other_weak_type,
     EditKind.ARRAY_KIND: other_kind,
 }
-"""Another leaf of each kind, or None: of what a leaf holds, no program depends on more."""
+"""Functions that return a leaf with another property, or None; no others affect a program."""
 
 Options = dict[EditKind, list[tuple[EditPosition, Strategy]]]
-"""By kind of edit, the positions where one can be made, and a strategy for what is put there."""
+"""By kind of edit: the positions where it can be made, each with a strategy for new values."""
 
 
 def options_of(
@@ -261,11 +261,11 @@ def options_of(
 
 
 def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
-    """Return a strategy for what an edit of a kind puts at a position; None if there is none."""
+    """Return a strategy for the new values of an edit at a position, or None without any."""
     value, role = position.value, position.role
     if kind in LEAF_EDITS:
         is_leaf = role is Role.LEAF and is_numeric(value) and can_be_other(kind, value)
-        # Not made before it is drawn: few are, of many leaves.
+        # Created when drawn, since only few of many leaves are.
         return st.just(value).map(LEAF_EDITS[kind]) if is_leaf else None
     if kind is EditKind.CONTAINER:
         return None if role is Role.STATIC else _other_containers(value)
@@ -282,7 +282,7 @@ def _others(kind: EditKind, position: EditPosition) -> Strategy | None:
 
 
 def can_be_other(kind: EditKind, leaf: Any) -> bool:
-    """Return whether there is another leaf of a kind, without making one of an array."""
+    """Return whether an edit of a kind exists for a leaf, without making one for an array."""
     if kind is EditKind.LEAF_VALUE:
         return bool(np.size(leaf))
     if kind is EditKind.WEAK_TYPE and not is_key(leaf):
@@ -293,7 +293,7 @@ def can_be_other(kind: EditKind, leaf: Any) -> bool:
 
 
 def by_annotation(position: EditPosition) -> Strategy | None:
-    """Return a strategy for what a static is given, if its annotation says anything."""
+    """Return a strategy from the annotation of a static, or None if it allows anything."""
     parameter = position.parameter
     if parameter is None or says_nothing(parameter.kind):
         return None
@@ -308,22 +308,21 @@ def edits(
     kinds: Iterable[EditKind | str] | EditKind | str | None = None,
     at: str | Iterable[str] | None = None,
 ) -> "st.SearchStrategy[Edit[T]]":
-    """Return a strategy for changes of one thing in an instance.
+    """Return a strategy for changes to one value in an instance.
 
     Args:
         instance: An instance of a pytree class of any library, or any other pytree. It is
             not changed.
-        kinds: The kinds of edits; None for all that can be made.
-        at: Where: a path such as ``"config.depth"``, or several; what lies below counts.
+        kinds: The kinds of edits; None for all that are possible.
+        at: One or several paths such as ``"config.depth"``, which include what is below;
             None for everywhere.
 
     Returns:
-        A strategy for `Edit`. Simple edits come first: where a test fails, the smallest
-        change that makes it fail is shown.
+        A strategy for `Edit`. It shrinks to the simplest change that makes a test fail.
 
     Raises:
         TypeError: `instance` is a class.
-        ValueError: A kind is unknown, nothing is at a path, or there is no such edit.
+        ValueError: A kind is unknown, a path does not exist, or no such edit is possible.
 
     Examples:
         >>> @given(st.data())  # doctest: +SKIP
@@ -347,7 +346,7 @@ def edits(
             if not any(is_below(place, [path]) for place in known):
                 names = ", ".join(dict.fromkeys(filter(None, known)))
                 kind = type(instance).__name__
-                raise ValueError(f"{kind}: nothing is at {path!r}; there is {names}")
+                raise ValueError(f"{kind}: nothing is at {path!r}; choose from {names}")
         positions = [position for position in positions if is_below(position.path, paths)]
     options = options_of(positions, chosen)
     if not options:
@@ -359,7 +358,7 @@ def edits(
 
 @st.composite
 def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
-    """Draw one of the edits that can be made."""
+    """Draw one of the possible edits."""
     kind = draw(st.sampled_from(list(options)))
     position, strategy = draw(st.sampled_from(options[kind]))
     edit = make_edit(kind, position, draw(strategy))
@@ -369,22 +368,22 @@ def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
 
 
 def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | None:
-    """Return an edit; None if the class rejects the value, or stores the one that it had."""
+    """Return an edit; None if the class rejects the value, or stores the old one."""
     if position.make is None:
         return None
     try:
         made = position.make(new)
         edited = position.around(made)
         leaves, structure = jax.tree_util.tree_flatten(edited)
-        jax.tree_util.tree_unflatten(structure, leaves)  # which may call the constructor
+        jax.tree_util.tree_unflatten(structure, leaves)  # may call the constructor
         is_named = position.role is Role.STATIC and position.name
         stored = getattr(made, position.name) if is_named else new
-    except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
+    except (Exception, SystemExit):  # noqa: BLE001  # user checks
         return None
     if is_named and is_distinct(position.value, stored) is False:
         return None
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
-        return None  # a converter changed its type
+        return None  # a converter changed the type back
     return Edit(position.path, kind, position.value, stored, edited)
 
 
@@ -392,7 +391,7 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
 
 
 class ArgumentEdit(NamedTuple):
-    """Two objects whose constructor was given two values of one argument, which both hold."""
+    """Two objects made with different values of one argument, which both store."""
 
     argument: str
     arguments: tuple[dict[str, Any], dict[str, Any]]
@@ -401,25 +400,25 @@ class ArgumentEdit(NamedTuple):
 
 
 def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[ArgumentEdit]:
-    """Draw arguments twice, and yield what exchanging each alone makes of the object.
+    """Draw arguments twice, and yield an edit for each argument that is replaced alone.
 
-    A class without an ``==`` of the user's own has none; nor has an argument without a trace.
+    Without a user's ``__eq__`` there are no edits; an argument that is not stored has none.
     """
-    is_record = has_fields(cls) or hasattr(cls, "__attrs_attrs__")  # each field is edited itself
+    is_record = has_fields(cls) or hasattr(cls, "__attrs_attrs__")  # fields are edited directly
     if is_record or is_installed(cls.__eq__) or not is_made_in_python(cls):
         return
     try:
         (arguments, one), (others, _) = (draw(_with_arguments(cls)) for _ in range(2))
         held, again = map(stored_attributes, (one, call(cls, arguments)))
-    except (Exception, SystemExit):  # noqa: BLE001  # the user's own checks
+    except (Exception, SystemExit):  # noqa: BLE001  # user checks
         return
-    # `self.number = next(numbers)` is another one each time.
+    # `self.number = next(numbers)` differs each time.
     names = [name for name in held if not _is_other(held[name], again.get(name))]
     for argument, after in others.items():
         changed = {**arguments, argument: after}
         try:
             other = call(cls, changed)
-        except (Exception, SystemExit):  # noqa: BLE001, S112  # the user's own checks
+        except (Exception, SystemExit):  # noqa: BLE001, S112  # user checks
             continue
         its = stored_attributes(other)
         if any(_is_other(held[name], its.get(name)) for name in names):
@@ -432,5 +431,5 @@ def _with_arguments(cls: Any) -> Strategy:
 
 
 def _is_other(before: Any, after: Any) -> bool:
-    """Return whether two values differ by ``==``, too, as 0.0 and -0.0 do not."""
+    """Return whether two values differ also by ``==``, unlike 0.0 and -0.0."""
     return is_distinct(before, after) is True and jax_equal(before, after) is False

@@ -1,4 +1,4 @@
-"""Instances of any class, from its annotations."""
+"""A strategy for instances of any class, from its annotations."""
 
 import contextvars
 import difflib
@@ -23,28 +23,28 @@ from leafwise.testing.strategies._constructor import (
 def instances(cls: Any, /, **overrides: Any) -> Strategy:
     """Return a strategy for instances of a class, built from its annotations.
 
-    The class may be of any library, or written by hand: what counts is its constructor,
-    and the annotations of its fields. A field with a default has it in about half of the
-    instances. Axes that jaxtyping annotations name (``Float[Array, "batch dim"]``) have one
-    length throughout an instance; an instance inside it has its own. Arguments that the
-    class refuses are drawn again. A strategy that `hypothesis.register_type_strategy` knows
-    is used, for the class itself as well unless there are overrides.
+    The class may be from any library, or written by hand: only its constructor and the
+    annotations of its fields matter. A field with a default keeps it in about half of the
+    instances. Named axes in jaxtyping annotations (``Float[Array, "batch dim"]``) have one
+    length throughout an instance; a nested instance has its own. Arguments that the class
+    refuses are drawn again. Strategies from `hypothesis.register_type_strategy` are used,
+    also for the class itself unless there are overrides.
 
     Args:
-        cls: A class, or an alias of one: ``Box[int]``. An abstract class stands for its
-            subclasses.
-        **overrides: Strategies by field, used in place of the annotation and of the
-            default; ``...`` for the annotation, never the default.
+        cls: A class, or an alias of one: ``Box[int]``. For an abstract class, its
+            subclasses are drawn.
+        **overrides: Strategies by field, used instead of the annotation and the default;
+            ``...`` uses the annotation but never the default.
 
     Returns:
-        A strategy for instances; it can be drawn from inside a test. Annotations are
-        read at the first draw, so that they may name what is defined later.
+        A strategy for instances. Annotations are read at the first draw, so that they may
+        refer to later definitions.
 
     Raises:
         TypeError: `cls` is not a class, or an override names no argument of the constructor
             or is not a strategy.
-        CannotBuildError: On drawing: a field cannot be built, or the class refuses
-            everything. The message names the field, and the override to write.
+        CannotBuildError: On drawing: a field cannot be built, or the class refuses all
+            arguments. The message names the field and the override to write.
 
     Examples:
         >>> import jax
@@ -64,16 +64,16 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
     unions: tuple[Any, ...] = (types.UnionType, typing.Union)
     if not inspect.isclass(origin) or origin in unions:
         msg = f"instances() takes a class, got {cls!r} ({type(cls).__name__})"
-        if type(cls).__module__ not in ("builtins", "types", "typing"):  # its class was meant
+        if type(cls).__module__ not in ("builtins", "types", "typing"):  # an instance
             msg += f": write instances({type(cls).__name__})"
         raise TypeError(msg)
     _check(origin, overrides)
-    from_fields: list[Strategy] = []  # made when it is first drawn from
+    from_fields: list[Strategy] = []  # created at the first draw
 
     def draw_one(draw: st.DrawFn, cls: Any, /, **overrides: Any) -> Any:
         registered = is_user_registered(origin)
         active = _ACTIVE.get()
-        # Drawn from again, this is the strategy that is registered.
+        # While it is being drawn from, this is the registered strategy itself.
         if registered and not overrides and not any(each is from_fields for each in active):
             token = _ACTIVE.set((*active, from_fields))
             try:
@@ -87,18 +87,18 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
             from_fields.append(plan.strategy() if plan else strategy_for(cls, where))
         return draw(from_fields[0])
 
-    draw_one.__name__ = draw_one.__qualname__ = "instances"  # what a strategy's repr begins with
+    draw_one.__name__ = draw_one.__qualname__ = "instances"  # shown in the strategy's repr
     return st.composite(draw_one)(cls, **overrides)
 
 
 _ACTIVE: Final[contextvars.ContextVar[tuple[object, ...]]] = contextvars.ContextVar(
     "_ACTIVE", default=()
 )
-"""The strategies of registered classes that are being drawn from."""
+"""The registered strategies that are being drawn from."""
 
 
 def _check(cls: Any, overrides: dict[str, Any]) -> None:
-    """Refuse overrides that name no argument, or are no strategies."""
+    """Refuse overrides that do not name an argument, or are not strategies."""
     if overrides and is_abstract(cls):
         raise TypeError(
             f"instances({cls.__name__}, ...): an abstract class has no fields to override"

@@ -1,6 +1,6 @@
-"""Other leaves: each differs from a leaf in one way only.
+"""Variants of leaves that differ from a leaf in one property only.
 
-`jax.device_put` makes arrays of them, since `jnp` compiles a program for each shape.
+They are made by `jax.device_put`, since `jnp` compiles a program for each shape.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from leafwise.testing._format import is_key
 
 
 def is_numeric(leaf: Any) -> bool:
-    """Return whether a leaf holds numbers, truth values or random keys, and JAX takes it."""
+    """Return whether JAX accepts a leaf as numbers, booleans or random keys."""
     if isinstance(leaf, bool | int | float | complex):
         return not isinstance(leaf, int) or _fits(leaf)
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
@@ -30,7 +30,7 @@ def _fits(number: int) -> bool:
 
 
 def same_leaf(one: Any, other: Any) -> bool:
-    """Return whether two leaves have one dtype and shape and the same elements, NaN included."""
+    """Return whether two leaves have the same dtype, shape and elements; NaN equals NaN."""
     if one is other:
         return True
     if not (hasattr(one, "dtype") and hasattr(other, "dtype")):
@@ -41,7 +41,7 @@ def same_leaf(one: Any, other: Any) -> bool:
         one, other = jax.random.key_data(one), jax.random.key_data(other)
     try:
         one, other = (leaf[...] if is_ref(leaf) else leaf for leaf in (one, other))
-    except jax.errors.JaxRuntimeError:  # JAX cannot read one that was pickled
+    except jax.errors.JaxRuntimeError:  # an unpickled array may be unreadable
         return True
     mine, its = np.asarray(one), np.asarray(other)
     return mine.tobytes() == its.tobytes() if mine.dtype != object else seems_equal(mine, its)
@@ -53,22 +53,22 @@ def is_ref(leaf: Any) -> bool:
 
 
 def seems_equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, NaN included, as far as that can be known."""
+    """Return whether two values are equal, as far as can be known; NaN equals NaN."""
     try:
         return bool(np.all((one == other) | ((one != one) & (other != other))))  # noqa: PLR0124  # NaN
-    except Exception:  # noqa: BLE001  # the user's own code
+    except Exception:  # noqa: BLE001  # user code
         return True
 
 
 def struct_of(leaf: Any, *batch: int) -> Any:
-    """Return a struct like a leaf, or like a batch of such leaves."""
+    """Return a `ShapeDtypeStruct` for a leaf, or for a batch of such leaves."""
     make: Any = jax.ShapeDtypeStruct
     aval: Any = jax.typeof(leaf if is_numeric(leaf) else jnp.zeros(2))
     return make((*batch, *aval.shape), aval.dtype)
 
 
 def other_value(leaf: Any) -> Any:
-    """Return a leaf with other elements: 1 for zeros, 0 for all else; None if it has none."""
+    """Return a leaf with other elements: 1 for zeros, 0 otherwise; None if it is empty."""
     if is_key(leaf):
         data = jax.random.key_data(leaf) ^ 1
         changed = jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
@@ -97,7 +97,7 @@ def other_shape(leaf: Any) -> Any:
     if not shape:
         longer = 2
     elif getattr(leaf, "committed", False):
-        longer = 2 * shape[0] or 1  # it may be split among devices, and must still be
+        longer = 2 * shape[0] or 1  # a sharded axis must remain divisible
     else:
         longer = shape[0] + 1
     shape = (longer, *shape[1:])
@@ -110,7 +110,7 @@ def other_shape(leaf: Any) -> Any:
 
 
 def other_dtype(leaf: Any) -> Any:
-    """Return an array of another dtype, and as weak; None for random keys."""
+    """Return an array of another dtype and the same weak type; None for random keys."""
     if is_key(leaf):
         return None
     aval = jax.typeof(leaf)
@@ -122,7 +122,7 @@ def other_dtype(leaf: Any) -> Any:
 
 
 def other_weak_type(leaf: Any) -> Any:
-    """Return an array that promotes in the other way; None if there is none of this dtype."""
+    """Return an array with the opposite weak type; None if its dtype does not allow it."""
     aval = jax.typeof(leaf)
     if is_key(leaf) or not is_default_dtype(aval.dtype):
         return None
@@ -130,7 +130,7 @@ def other_weak_type(leaf: Any) -> Any:
 
 
 def other_kind(leaf: Any) -> Any:
-    """Return the same elements and aval elsewhere: in NumPy, JAX or Python; None if not there."""
+    """Return the leaf as a NumPy or JAX array or Python scalar with the same aval, or None."""
     if is_key(leaf) or getattr(leaf, "committed", False):
         return None
     if isinstance(leaf, jax.Array):
@@ -146,18 +146,18 @@ _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 
 
 def _ones(leaf: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:  # noqa: FBT001
-    """Return an array where a leaf is; a `weak` one promotes like a Python scalar."""
+    """Return an array of ones, placed like a leaf, and perhaps weakly typed."""
     if weak:
         return _placed_like(leaf, jnp.broadcast_to(jax.device_put(_ONES[dtype.kind]), shape))
     return _placed_like(leaf, jax.device_put(np.ones(shape, dtype)))
 
 
 def is_default_dtype(dtype: Any) -> bool:
-    """Return whether Python's numbers of a kind have this dtype."""
+    """Return whether a dtype is the default for Python scalars of its kind."""
     one = _ONES.get(dtype.kind)
     return one is not None and jax.typeof(one).dtype == dtype
 
 
 def _placed_like(leaf: Any, changed: Any) -> Any:
-    """Return an array where the leaf is: JAX compiles again for one committed elsewhere."""
+    """Return an array placed like a leaf, since JAX recompiles for another committed device."""
     return jax.device_put(changed, leaf.sharding) if getattr(leaf, "committed", False) else changed

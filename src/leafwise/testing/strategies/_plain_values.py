@@ -1,4 +1,4 @@
-"""Values without parts, by their annotation."""
+"""Strategies for values without parts, by annotation."""
 
 import functools
 import numbers
@@ -55,13 +55,13 @@ BY_ARITY: Final[dict[int, tuple[Any, ...]]] = {0: (nothing, one), 1: FUNCTIONS}
 """Functions by the number of their arguments."""
 
 OF_MANY: Final = (first, last)
-"""Functions of any number of arguments, at least one."""
+"""Functions of one or more arguments."""
 
 _PARTIAL: Final[Any] = jax.tree_util.Partial
 
 
 def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
-    """Return a strategy for values without parts; None if those of Hypothesis will do."""
+    """Return a strategy for values without parts; None to use that of Hypothesis."""
     if hasattr(kind, "array_type"):
         return jaxtyped_values(kind, where)
     if kind in (int, numbers.Integral):
@@ -71,36 +71,36 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
 
 
 class AnyNamedTuple(typing.NamedTuple):
-    """What is drawn for the annotation ``NamedTuple``, by which blackjax means any of them."""
+    """Drawn for the annotation ``NamedTuple``, with which blackjax means any named tuple."""
 
     first: jax.Array
     second: jax.Array
 
 
 def classes(kind: Any) -> Strategy:
-    """Return a strategy for classes: the base that is named, and its subclasses."""
+    """Return a strategy for classes: the base in the annotation, and its subclasses."""
     base = origin_of((*typing.get_args(kind), object)[0])
-    if not isinstance(base, type) or base.__module__ == "builtins":  # of int there are a hundred
+    if not isinstance(base, type) or base.__module__ == "builtins":  # `int` has too many
         return st.sampled_from([np.float32, np.int32])
     return st.sampled_from([base, *subclasses_of(base)])
 
 
 def functions(kind: Any) -> Strategy:
-    """Return a strategy for functions of so many arguments as an annotation says."""
+    """Return a strategy for functions with as many arguments as the annotation says."""
     arguments, result = typing.get_args(kind) or (..., Any)
     if not isinstance(arguments, list):
         return st.sampled_from(FUNCTIONS)
     taken: list[Any] = arguments
     if len(taken) in BY_ARITY:
         return st.sampled_from(BY_ARITY[len(taken)])
-    # A hook of an object and its value may be called for that value: if it returned the object,
-    # or converted it to an array, it would be called again, without end.
+    # A hook that takes an object and its value may be called for that value: if it returned the
+    # object, or converted it to an array, it would be called recursively without end.
     both = zip(OF_MANY, (taken[0], taken[-1]), strict=True)
     return st.sampled_from([each for each, part in both if part == result] or OF_MANY)
 
 
 _SIZES: Final = st.sampled_from((1, 2, 3, 0, 1, 2, 1, 2, 1, 2, 4, 5))
-"""Seldom others than 1 and 2: an initializer is compiled for each shape."""
+"""Rarely other lengths than 1 and 2, since an initializer is compiled for each shape."""
 INITIALIZER: Final[Any] = jax.nn.initializers.Initializer
 _FLOATS: Final = st.floats(-10, 10, width=16)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
