@@ -273,7 +273,7 @@ class ProgramLog:
         programs = [program for program in list(self.programs) if program.live]
         compiled = [program for program in programs if program.is_compiled]
         # JAX does not describe its dispatch entries: one more than programs may be this call's. If
-        # there are none left, the caches of the process were cleared.
+        # none are left, the caches of the process were cleared.
         moved = self.callee.sharded and any(reason.kind in _PLACING for reason in answer.reasons)
         refused = answer.outcome is Outcome.ERROR and not moved
         if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
