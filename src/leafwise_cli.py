@@ -224,7 +224,11 @@ def _add_explain(commands: Any) -> None:
     )
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
     add = explain.add_option
-    add("--captures", action="store_true", help="also list what jitted functions capture")
+    add(
+        "--captures",
+        action="store_true",
+        help="also list captured values, and calls that used old ones",
+    )
     add(
         "--audit",
         action="store_true",
@@ -234,7 +238,11 @@ def _add_explain(commands: Any) -> None:
     add("-q", "--quiet", action="store_true", help="print no report")
     add("--html", metavar="FILE", type=_no_script, help="also write the report as an HTML page")
     add("--progress", action="store_true", help="show slow compiles even if stderr is a pipe")
-    add("--fail-on", choices=("retrace", "recompile"), help="fail on findings with one")
+    add(
+        "--fail-on",
+        choices=("retrace", "recompile", "stale"),
+        help="fail on findings or calls with one",
+    )
     add("--allow", metavar="N", type=int, default=0, help="how many of these to allow (default 0)")
     add("--try", dest="tries", action="store_true", help=_TRY)
     add("--max-tries", type=_positive, default=5, metavar="N", help="findings to try (default 5)")

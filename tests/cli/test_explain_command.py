@@ -206,3 +206,7 @@ def test_the_gate(run: Runner, leafwise: Check) -> None:
         assert len(report["findings"]) == 2
     assert json.loads(leafwise("explain", "--output-format=json", "records").err) == report
     assert run.explain("-q", "--fail-on", "recompile", script, "5").returncode == 5
+    stale = "import jax\nn = 1.0\nf = jax.jit(lambda x: x * n)\nf(1)\nn = 2.0\nf(1)\n"
+    done = run.explain("-q", "--fail-on", "stale", run.write(stale))
+    assert done.returncode == 1
+    assert "1 call with an old value, 0 allowed\n  script.py:6: <lambda> used n = " in done.stderr

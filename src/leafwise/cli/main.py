@@ -108,7 +108,7 @@ def explain(options: argparse.Namespace) -> int:
         text = f"{ours[0]} after {script.name} is passed to the script: "
         text += "to pass it to leafwise, put it before the script"
         print(f"leafwise explain: {text}", file=sys.stderr)
-    wanted = {"captures": options.captures, "audit": options.audit}
+    wanted = {"captures": options.captures or options.fail_on == "stale", "audit": options.audit}
     wanted["programs"] = options.output_format == "json"
     wanted["progress"] = options.progress or sys.stderr.isatty()
     if script.is_records:
@@ -136,20 +136,29 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
-    """Return 1, and print the findings, if there are more than allowed; else 0."""
-    from leafwise._display.words import count, place  # noqa: PLC0415
+    """Return 1 if there are more findings than are allowed, which it prints."""
+    from leafwise._display.words import count, place, stale_text  # noqa: PLC0415
 
-    counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
-    findings = [finding for finding in report.findings if counted and getattr(finding, counted)]
-    if counted and report.left_out:
+    if options.fail_on is None:
+        return 0
+    if report.left_out:
         print(f"leafwise explain: --fail-on {options.fail_on} cannot be decided", file=sys.stderr)
         return 1
-    if len(findings) <= options.allow or not counted:
+    if options.fail_on == "stale":
+        wrong = [
+            f"{stale.call}: {stale_text(captured.function, stale)}"
+            for captured in report.captures
+            for stale in captured.stale
+        ]
+        number = f"{count(len(wrong), 'call')} with an old value"
+    else:
+        findings = [each for each in report.findings if getattr(each, f"{options.fail_on}s")]
+        wrong = [f"{place(finding.site)}: {finding.what}" for finding in findings]
+        number = f"{count(len(wrong), 'finding')} with a {options.fail_on}"
+    if len(wrong) <= options.allow:
         return 0
-    number = f"{count(len(findings), 'finding', 'findings')} with a {options.fail_on}"
-    lines = [f"leafwise explain: {number}, {options.allow} allowed"]
-    lines += [f"  {place(finding.site)}: {finding.what}" for finding in findings]
-    print("\n".join(lines), file=sys.stderr)
+    lines = [f"leafwise explain: {number}, {options.allow} allowed", *wrong]
+    print("\n  ".join(lines), file=sys.stderr)
     return 1
 
 

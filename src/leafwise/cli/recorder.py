@@ -88,7 +88,7 @@ def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
     if error is not None:
         with contextlib.suppress(Exception):  # its `__str__` is user code
             text = f"{type(error).__name__}: {error}"
-            lines = re.match(r"(?:.*:\n)*.*", text)  # also the line after "The error was:"
+            lines = re.match(r"(?:.*[:;]\n\s*)*.*", text)  # also the line after "They differ:"
             docs = section_for(error)
             write(error=" ".join(lines[0].split()) if lines else text, docs=docs)
 
