@@ -356,7 +356,7 @@ def test_by_hand(write: Write) -> None:
     assert "fix: make it static: return it from tree_flatten in the aux_data" in text
     assert not look(write, code)[0]
     assert (
-        "; or register it by `@lw.pytree` alone"
+        "; or register it with `@lw.pytree` alone"
         in look(write, code.replace(KEY, "()"), "round-trip")[1]
     )
 

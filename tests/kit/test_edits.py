@@ -251,7 +251,7 @@ def test_bad_input() -> None:
         edits(Params)
     with pytest.raises(ValueError, match=r"'shapes' is not a valid EditKind"):
         edits(BIG, kinds=["shapes"])
-    with pytest.raises(ValueError, match=r"nothing is at 'inner.x'; there is inner.w, inner.lr"):
+    with pytest.raises(ValueError, match=r"nothing is at 'inner.x'; choose from inner.w, inner.lr"):
         edits(BIG, at="inner.x")
     with pytest.raises(ValueError, match=r"no edit of the kind static value at inner.w"):
         edits(BIG, kinds=["static value"], at="inner.w")
