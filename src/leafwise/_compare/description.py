@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from leafwise._compare.signature import Signature, value_of
+from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import is_itself
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.text import got
-from leafwise._statics.key import StaticKey, content_names, verify
+from leafwise._statics.key import StaticKey, argument_value, content_names, verify
 from leafwise._statics.portable import (
     Json,
     PortableReader,
@@ -66,7 +66,7 @@ def describe_signature(
     root = signature.root
     for name, value in zip(root.names, root.values, strict=True):
         by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
-        described.add_static(value_of(value), signature.show(name), by_content=by_content)
+        described.add_static(argument_value(value), signature.show(name), by_content=by_content)
     for step, child in zip(root.steps, root.children, strict=True):
         described.add(child, signature.show(step))
     return described.record

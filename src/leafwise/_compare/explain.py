@@ -2,21 +2,24 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._compare.fixes import Cause
-from leafwise._compare.signature import Signature, value_of
 from leafwise._compare.tree_differences import TreeComparison, static_reasons
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING, Verbatim
+from leafwise._statics.key import argument_value
 from leafwise._trees.equality import How, StaticPair
 from leafwise._trees.leaves import LeafKind, device_order
 
+if TYPE_CHECKING:  # its `explain` calls what is here
+    from leafwise._compare.signature import Signature
+
 
 def nearest(
-    earlier: Sequence[Signature],
-    after: Signature,
+    earlier: "Sequence[Signature]",
+    after: "Signature",
     *,
     placed: bool = False,
     shared: frozenset[tuple[str, ReasonKind]] = frozenset(),
@@ -43,7 +46,7 @@ def nearest(
     return Explanation(Outcome.RETRACE) if best is None else best[1]
 
 
-def differences(before: Signature, after: Signature, *, placed: bool = False) -> Explanation:
+def differences(before: "Signature", after: "Signature", *, placed: bool = False) -> Explanation:
     """Explain a call against one earlier call; a `placed` function moves arguments if needed."""
     reasons = list(_config_reasons(before, after))
     config_differs = any(reason.outcome is Outcome.RETRACE for reason in reasons)
@@ -103,7 +106,7 @@ _CONFIG_NAMES: Final = {
 }
 
 
-def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+def _config_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]:
     off = [bool(call.options.get("jax_disable_jit")) for call in (before, after)]
     if any(off):  # the outcome depends on more than was recorded
         path, unknown = "config.jax_disable_jit", Outcome.UNKNOWN
@@ -123,7 +126,7 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, cause)
 
 
-def _uncommon_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+def _uncommon_leaf_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]:
     """Yield a reason for each leaf that a jitted function rejects, or may reject."""
     records = *before.leaf_records, *after.leaf_records
     if _UNCOMMON.isdisjoint(leaf.kind for leaf in records):
@@ -147,7 +150,7 @@ def _uncommon_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reas
 _UNCOMMON: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
 
 
-def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+def _device_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]:
     """Yield a reason for each argument that is not on the devices of the mesh or of the others."""
     orders = {
         place: device_order(leaf.sharding)
@@ -168,7 +171,7 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
             yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *names, Cause.DEVICES)
 
 
-def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+def _argument_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]:
     """Yield a reason for each argument that only one call has, or that is passed differently."""
     mine, its = _given(before), _given(after)
     for name in {**mine, **its}:
@@ -182,7 +185,7 @@ def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         yield Reason(name, ReasonKind.ARGUMENTS, Outcome.RETRACE, one, other, cause)
 
 
-def _given(call: Signature) -> dict[str, tuple[str, str]]:
+def _given(call: "Signature") -> dict[str, tuple[str, str]]:
     """Return for each argument, by name, whether it is traced or static, and how it is passed."""
     kinds = dict.fromkeys(call.root.steps, "traced") | dict.fromkeys(call.root.names, "static")
     return {
@@ -191,7 +194,7 @@ def _given(call: Signature) -> dict[str, tuple[str, str]]:
     }
 
 
-def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+def _static_argument_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]:
     """Compare the static arguments as JAX does: by type, then by ``==`` or by key."""
     earlier = dict(zip(before.root.names, before.root.values, strict=True))
     for path, value in zip(after.root.names, after.root.values, strict=True):
@@ -202,10 +205,10 @@ def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Re
             cause = Cause.UNHASHABLE
             yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
             continue
-        shown = value_of(value)
+        shown = argument_value(value)
         how: How = "identity" if shown is not value else "entry"
         if type(mine) is not type(value):
             how = "unequal"
         if path in earlier:
-            pair = StaticPair(value_of(mine), shown, how, (mine, value))
+            pair = StaticPair(argument_value(mine), shown, how, (mine, value))
             yield from static_reasons(path, pair)

@@ -4,20 +4,19 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import jax
 
+from leafwise._compare.explain import nearest
+from leafwise._display.reasons import Explanation
 from leafwise._jax.context import Config, trace_config
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten
-from leafwise._statics.key import StaticKey
+from leafwise._statics.key import argument_value
 from leafwise._trees.equality import same_entry
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, same_program
 from leafwise._trees.nodes import Node, TreeWalk, walk
-
-if TYPE_CHECKING:
-    from leafwise._display.reasons import Explanation
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_NUMBERS: Final = 100
@@ -55,7 +54,7 @@ class Signature:
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
         statics = [
-            (path + name, value_of(value))
+            (path + name, argument_value(value))
             for path, node in self._walk()
             if isinstance(node, Node)
             for name, value in zip(node.names, node.values, strict=True)
@@ -88,7 +87,7 @@ class Signature:
         """The JAX options by name."""
         return dict(self.config)
 
-    def explain(self, earlier: "Signature | Iterable[Signature]") -> "Explanation":
+    def explain(self, earlier: "Signature | Iterable[Signature]") -> Explanation:
         """Explain what JAX will do for this call after an earlier one, and why.
 
         Args:
@@ -106,8 +105,6 @@ class Signature:
               args[0]: shape (3,) -> (4,)
                 fix: pad to one shape, or a few
         """
-        from leafwise._compare.explain import nearest  # noqa: PLC0415  # it imports this module
-
         calls: list[Any] = [*(earlier if isinstance(earlier, Iterable) else [earlier])]
         for call in calls:
             if not isinstance(call, Signature):
@@ -222,22 +219,6 @@ def signature(
 _OPTIONS: Final = frozenset(
     {"donate_argnums", "donate_argnames", "keep_unused", "inline", "device"}
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ArgumentOwner:
-    """The `StaticOwner` of an argument that is passed as a key: its function and its name."""
-
-    cls: type
-    static_names: tuple[str, ...]
-    note: str = ""
-
-
-def value_of(argument: Any) -> Any:
-    """Return the value of a static argument, which may be passed as a key."""
-    if isinstance(argument, StaticKey) and isinstance(argument.owner, ArgumentOwner):
-        return argument.values[0]
-    return argument
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """The differences between two trees, path by path, and what JAX does about them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jax
 import jax.numpy as jnp
 
 from leafwise._compare.fixes import Cause, StaticFacts
-from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._display.words import count
 from leafwise._jax.compat import varying_axes
@@ -25,11 +24,14 @@ from leafwise._trees.equality import (
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise._trees.nodes import Node
 
+if TYPE_CHECKING:  # its `explain` leads here
+    from leafwise._compare.signature import Signature
+
 
 class TreeComparison:
     """A comparison of the trees of two calls."""
 
-    def __init__(self, before: Signature, after: Signature, *, config_differs: bool) -> None:
+    def __init__(self, before: "Signature", after: "Signature", *, config_differs: bool) -> None:
         self.before, self.after = before, after
         self.config_differs = config_differs
         self.same = same_entry(before.treedef, after.treedef)  # None if comparing them raises

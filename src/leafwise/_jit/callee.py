@@ -13,16 +13,14 @@ import jax
 from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
 from leafwise._compare.signature import (
-    ArgumentOwner,
     Signature,
     StaticArguments,
     labels_of,
     record,
-    value_of,
 )
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._statics.findings import of_argument
-from leafwise._statics.key import KeyTable, StaticKey, key_of, verify
+from leafwise._statics.key import ArgumentOwner, KeyTable, StaticKey, argument_value, key_of, verify
 from leafwise.errors import DefinitionError, StaticFieldError
 
 
@@ -111,8 +109,8 @@ class Callee:
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> "functools.partial[Any]":
         """Return the function bound to the arguments of a call, values in place of their keys."""
-        named = {name: value_of(argument) for name, argument in kwargs.items()}
-        return functools.partial(self.fun, *map(value_of, args), **named)
+        named = {name: argument_value(argument) for name, argument in kwargs.items()}
+        return functools.partial(self.fun, *map(argument_value, args), **named)
 
     def record(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False

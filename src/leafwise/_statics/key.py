@@ -10,6 +10,7 @@ The tables contain weak references and numbers. For each class they keep one key
 of plain values, so that short-lived instances do not create it again and again.
 """
 
+import dataclasses
 import functools
 import typing
 import weakref
@@ -131,6 +132,15 @@ class StaticOwner(Protocol):
 
     @property
     def static_names(self) -> tuple[str, ...]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArgumentOwner:
+    """The `StaticOwner` of an argument that is passed as a key: its function and its name."""
+
+    cls: type
+    static_names: tuple[str, ...]
+    note: str = ""
 
 
 def content_names(owner: StaticOwner) -> Container[str]:
@@ -483,3 +493,10 @@ def verify_content(key: StaticKey) -> None:
     """
     if not all(own.unchanged() for own, _ in key.guards):
         verify(key)
+
+
+def argument_value(argument: Any) -> Any:
+    """Return the value of a static argument, which may be passed as a key."""
+    if isinstance(argument, StaticKey) and isinstance(argument.owner, ArgumentOwner):
+        return argument.values[0]
+    return argument
