@@ -114,10 +114,7 @@ finally:
         (["--help"], "usage: leafwise [-h] [--version]"),
         (["--version"], lw.__version__),
         (["check", "--help"], "usage: leafwise check [-h] [--fields] [--laws]"),
-        (
-            ["explain", "--help"],
-            "usage: leafwise explain [options] (SCRIPT | NOTEBOOK | -m",
-        ),
+        (["explain", "--help"], "usage: leafwise explain [options] (SCRIPT | NOTEBOOK | -m"),
     ],
 )
 def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:

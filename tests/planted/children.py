@@ -10,7 +10,7 @@ from jax.tree_util import GetAttrKey
 
 from leafwise.testing import Law
 
-from .exact import Node, Statics
+from .exact import ByIdentity, Node, Statics
 from .table import correct, planted
 
 NAMES = ("pos", "drag", "vel", "mass")
@@ -220,19 +220,6 @@ class ValueInAux(Body):
         return Statics(name=self.name, mass=self.mass if isinstance(self.mass, float) else None)
 
 
-class HeldArray:
-    """An array in aux_data, compared by identity."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HeldArray) and self.array is other.array
-
-    def __hash__(self) -> int:
-        return id(self.array)
-
-
 @planted(Law.STATIC_VALUES, "vel", like="jax#14033")
 class ChildHidden(Body):
     """An array is in the aux_data, compared by identity: no gradient, and stale."""
@@ -244,7 +231,7 @@ class ChildHidden(Body):
         return GetAttrKey("pos"), GetAttrKey("drag"), GetAttrKey("mass")
 
     def key(self) -> Any:
-        return Statics(name=self.name, vel=HeldArray(self.vel))
+        return Statics(name=self.name, vel=ByIdentity(self.vel))
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:

@@ -7,7 +7,7 @@ import numpy as np
 
 from leafwise.testing import Law
 
-from .exact import Node, Statics
+from .exact import ByIdentity, Node, Statics
 from .table import correct, planted
 
 NAMES = ("shape", "options", "window")
@@ -183,19 +183,6 @@ class ArrayValuesIgnored(Filter):
     class _Key(Statics):
         def form(self) -> Any:
             return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
-
-
-class ByIdentity:
-    """What is compared by identity, as a function or a module is."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ByIdentity) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 @planted(Law.STATIC_VALUES, "window", like="jax#4572")

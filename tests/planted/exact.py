@@ -75,3 +75,16 @@ class Node:
         self = object.__new__(cls)
         vars(self).update(zip(cls.CHILDREN, children, strict=True), **cls.read(aux))
         return self
+
+
+class ByIdentity:
+    """What is compared by identity, as a function or a module is."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByIdentity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)

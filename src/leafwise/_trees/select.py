@@ -44,7 +44,7 @@ class Selection:
     __slots__ = ()
 
     def select(self, flat: FlatTree) -> list[bool]:  # for each leaf whether it is selected
-        raise NotImplementedError
+        raise NotImplementedError  # subclasses implement it
 
     def __and__(self, other: "Selection") -> "Selection":
         return Joined(self, _condition(other), both=True)
