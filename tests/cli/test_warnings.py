@@ -36,7 +36,7 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
         "ok, 1 warning",
         "warning: law static-types, Native.",
         "equal treedefs, so that one program serves both",
-        "fix: declare Native by `@lw.pytree`, with `",
+        "fix: declare Native with `@lw.pytree` and `",
         ": lw.Static[int] = ",
         "\n1 class, 1 law: 1 warning\n",
     ):
@@ -91,7 +91,7 @@ def test_faults_of_a_part() -> None:
     (warning,) = report.warnings
     assert warning.path == "HoldsOthers.inner[0].k"
     assert f"in {Inner.__module__}.Inner, not in HoldsOthers" in warning.message
-    assert "fix: declare Inner by `@lw.pytree`, with `k: lw.Static[int] = 2`" in (warning.message)
+    assert "fix: declare Inner with `@lw.pytree` and `k: lw.Static[int] = 2`" in (warning.message)
     assert not laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10, warnings_as_errors=True).passed
 
 

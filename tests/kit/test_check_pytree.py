@@ -88,7 +88,7 @@ def test_the_message() -> None:
     assert caught.value.path == "Flax.n"
     assert text.startswith("Flax.n: breaks the law static-types: ")
     assert "(int) -> " in text
-    assert "fix: declare Flax by `@lw.pytree`, with `n: lw.Static[int] = 1`" in text
+    assert "fix: declare Flax with `@lw.pytree` and `n: lw.Static[int] = 1`" in text
     assert "instance: Flax(w=" in text
     assert "data(...)" not in text
     assert not getattr(caught.value, "__notes__", [])
