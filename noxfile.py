@@ -64,7 +64,8 @@ _name_pyenv_versions()
 AVAILABLE = [minor for minor in SUPPORTED if _answers(minor)]
 # None found: run everything on the Python that runs nox rather than skip it all.
 PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info[1]}"]
-WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
+# Tests differ a lot in length; and each worker compiles with threads of its own.
+WORKERS = ("-n", "logical", "--maxprocesses=4", "--dist", "worksteal")
 # Libraries that the whole suite needs, flax and orbax, have no wheels for these yet.
 AHEAD = ("3.15",)
 WHOLE = [minor for minor in AVAILABLE if minor not in AHEAD] or PYTHONS
