@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._captures.check import MOST_BYTES, MOST_ITEMS
+from leafwise._statics.account import MOST_BYTES, MOST_ITEMS
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

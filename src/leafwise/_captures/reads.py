@@ -15,15 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.check import (
-    FUNCTION,
-    Account,
-    CheckFold,
-    Held,
-    Path,
-    check_function,
-    describe_value,
-)
+from leafwise._captures.check import check_function, terms_of
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
     DEAD,
@@ -59,6 +51,16 @@ from leafwise._objects.code import facts_of, int_as_float, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
+from leafwise._statics.account import (
+    FUNCTION,
+    Account,
+    AccountFold,
+    Held,
+    Node,
+    Path,
+    Treatment,
+    describe_value,
+)
 
 _Arguments: TypeAlias = dict[tuple[Any, str], Place]
 """The places of the arguments that a partial binds, by function and parameter."""
@@ -350,7 +352,7 @@ class Current:
         found = [(read, DEAD if read.is_fixed else read.place.read()) for read in reads]
         spaces = [read.place.owner() for read, _ in found if read.place.holder is BoundIn.GLOBAL]
         self._names = Names(*spaces[: not is_weak], is_weak=is_weak)
-        self._terms: dict[Any, list[str]] = {}
+        self._folds: dict[Any, AccountFold] = {}
         self.captured: dict[Any, Captured] = {}
         self.values: dict[Any, Any] = {}
         for each, value in found:
@@ -358,18 +360,23 @@ class Current:
                 self._add(each, value)
 
     def _add(self, read: Read, value: Any) -> None:
-        place, code, key, terms = read.place, read.code, read.place.key, list[str]()
+        place, code, key = read.place, read.code, read.place.key
         text = "nothing" if value is MISSING else describe_value(value)  # a mock keeps its calls
-        at, fold = self._names.expression(place, value, terms), CheckFold(self._names, read.words)
         is_variable = place.holder is BoundIn.CLOSURE and not place.steps and code is not None
         is_rebound = is_variable and place.variable in facts_of(code).rebinds
-        checked = fold.check(int_as_float(value) if is_rebound else value, at)
-        if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
-            checked = fold.same(value, at, checked.token, checked.parts)
+        fold = AccountFold(read.words).add(int_as_float(value) if is_rebound else value, ())
         is_around = read.itself or (callable(value) and not is_a(value, type))
-        self.captured[key] = Captured(checked.account(), text, read, is_around)
-        self.values[key] = value
-        self._terms[key] = [*terms, *checked.terms]
+        self.captured[key] = Captured(fold.account(), text, read, is_around)
+        self.values[key], self._folds[key] = value, fold
+
+    def _terms(self, key: Any) -> list[str]:
+        """Return expressions that are all true while a capture is unchanged."""
+        read, value, fold = self.captured[key].read, self.values[key], self._folds[key]
+        terms: list[str] = []
+        at = self._names.expression(read.place, value, terms)
+        if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
+            fold.nodes[()] = Node(value, Treatment.SAME)  # what it reads of itself is captured, too
+        return [*terms, *terms_of(fold, at, self._names)]
 
     def check(
         self,
@@ -378,8 +385,8 @@ class Current:
         keys: Iterable[Any] | None = None,
     ) -> Callable[..., Any]:
         """Return a function that calls `call` if these captures are unchanged, else `otherwise`."""
-        chosen = self._terms.keys() if keys is None else self._terms.keys() & {*keys}
-        terms = [term for key in self._terms if key in chosen for term in self._terms[key]]
+        chosen = self._folds.keys() if keys is None else self._folds.keys() & {*keys}
+        terms = [term for key in self._folds if key in chosen for term in self._terms(key)]
         return check_function(self._names, terms, call, otherwise)
 
 

@@ -172,7 +172,8 @@ def _read_function(fold: Fold, value: types.FunctionType, path: str) -> Sequence
 
 def _read_callable(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a partial or a C method, which may also hold mutable values such as lists."""
-    parts = READERS.get(type(value), read_parts)(fold, value, path)
+    reader: Reader = READERS.get(type(value), read_parts)
+    parts = reader(fold, value, path)
     fold.position = max(fold.position, Position.HELD)
     return parts
 
