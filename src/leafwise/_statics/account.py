@@ -1,17 +1,20 @@
-"""What is kept of a value to see later whether it has changed, part by part.
+"""What a value consists of, part by part, to see what has changed or how two values differ.
 
 An account is made by the fold (`leafwise._statics.fold`) under a policy of its own: arrays and
-objects are known by weak references, mutable values by content up to a size. No user-defined ``==``
-runs. What cannot be accounted for counts by identity, and is kept alive if it has no weak
-reference, so that no other object gets its address.
+objects are known by weak references, mutable values by content. No user-defined ``==`` runs. Of two
+accounts, the first path whose token differs is what changed. What an account does not look into, as
+its `Scope` says, counts by identity; without a weak reference it is kept alive, so that no other
+object gets its address.
 """
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
+import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -21,16 +24,22 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._objects.attributes import (
+    DISPATCH,
     MACHINERY,
+    compares_by_identity,
+    functions_in,
     has_hidden_state,
-    hides,
+    hides_attributes,
     in_class,
+    is_callable,
+    is_of_package,
     is_plain_object,
+    own_attributes,
     registry_of,
     stored_attributes,
     wrapped_by,
 )
-from leafwise._objects.classes import is_a, is_tree_node
+from leafwise._objects.classes import is_a, is_tree_node, module_of, per_class
 from leafwise._objects.code import (
     contents,
     facts_of,
@@ -43,16 +52,48 @@ from leafwise._objects.methods import JittedFunction
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import MISSING, ById, Verbatim
 from leafwise._objects.text import describe_array, shorten
+from leafwise._statics import findings
 from leafwise._statics.fold import Fold, Policy, Reader
 
-# Anything larger is compared by identity: a NumPy array or a buffer, a container, an object, what
-# is nested more deeply, and the containers and objects of a value beyond the last limit.
-MOST_BYTES: Final = 1 << 10
-MOST_ITEMS: Final = 32
-_MOST_ATTRIBUTES: Final = 128
 _DEEPEST: Final = 100
-_MOST_PARTS: Final = 4096
 _SHOWN: Final = 8  # numbers of an array
+
+
+class Scope(NamedTuple):
+    """How far an account looks; what is larger, or deeper than 100 levels, counts by identity.
+
+    Attributes:
+        most_bytes: The size of an array or a buffer.
+        most_items: The number of items in a container; an object may have four times as many.
+        most_parts: The number of containers and objects in one value.
+        whole: The kinds of values that count by identity.
+        closed: The packages whose objects are not looked into.
+        is_detailed: Whether each part has a token of its own, also in a value that never changes,
+            and the attributes of functions count.
+        is_wide: Whether parts come in breadth-first order, so that what is near is looked into.
+    """
+
+    most_bytes: int = 1 << 10
+    most_items: int = 32
+    most_parts: int = 4096
+    whole: frozenset[str] = frozenset({"reference"})
+    closed: frozenset[str] = MACHINERY
+    is_detailed: bool = False
+    is_wide: bool = False
+
+
+CAPTURED: Final = Scope()
+"""What is kept of a captured value."""
+
+_ALL: Final = sys.maxsize
+BY_CONTENT: Final = Scope(_ALL, _ALL, _ALL, is_detailed=True)
+"""How two values differ, what functions hold included."""
+
+_CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
+BY_IDENTITY: Final = BY_CONTENT._replace(whole=_CODE)
+"""How two values differ where functions and objects count by identity."""
+OBJECTS: Final = BY_CONTENT._replace(whole=_CODE - {"object"})
+"""How two values differ where functions count by identity, and objects by their attributes."""
 
 
 class Held(NamedTuple):
@@ -155,6 +196,7 @@ class Node:
 
 
 _Entry: TypeAlias = tuple[PartToken, Node]
+_EntryReader: TypeAlias = Callable[["AccountFold", Any, Kind], _Entry]
 
 
 class AccountFold(Fold):
@@ -163,12 +205,13 @@ class AccountFold(Fold):
     Of a plain object of a user's class, only attributes named in `words` count; all if empty.
     """
 
-    __slots__ = ("nodes", "room", "words")
+    __slots__ = ("nodes", "room", "scope", "words")
 
-    def __init__(self, words: frozenset[str] = frozenset()) -> None:
+    def __init__(self, words: frozenset[str] = frozenset(), scope: Scope = CAPTURED) -> None:
         super().__init__(_POLICY, [])
+        self.scope = scope
         self.words = words
-        self.room = _MOST_PARTS
+        self.room = scope.most_parts
         self.nodes: dict[Path, Node] = {}
 
     def account(self) -> Account:
@@ -183,9 +226,11 @@ class AccountFold(Fold):
 
     def summary(self, owner: Any, values: Iterable[Any]) -> tuple[PartToken, ...]:
         """Return the tokens of what belongs to a value without being one of its parts."""
-        start = len(self.tokens)
+        values, start = tuple(values), len(self.tokens)
+        if _PLAIN.issuperset(map(type, values)):
+            return tuple(map(_plain_token, values))
         try:
-            with self.numbered_apart(owner):
+            with self.apart(owner):
                 for value in values:
                     self.add(value, ("",))
             return tuple(self.tokens[start:])
@@ -198,19 +243,47 @@ def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
     return AccountFold(words).add(value, ()).account()
 
 
+def differences(one: Any, other: Any, scope: Scope) -> Iterator[tuple[Path, Any, Any]]:
+    """Yield the parts at which two values differ, with their path; none inside another one."""
+    if one is other:
+        return
+    mine, its = (AccountFold(scope=scope).add(value, ()) for value in (one, other))
+    before, after, found = mine.account(), its.account(), set[Path]()
+    for path in {**before, **after}:
+        if before.get(path) == after.get(path):
+            continue
+        # A part that only one of them has is a difference of what it is a part of.
+        at = path if path in before and path in after else path[:-1]
+        if not any(at[:size] in found for size in range(len(at) + 1)):
+            found.add(at)
+            yield at, mine.nodes[at].value, its.nodes[at].value
+
+
 def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:
     """Add the token of a value, and return its parts."""
     # One object in two places is not the same as two equal ones: code may test `a is b`.
-    is_known = fold.is_numbered(value) or not is_a(value, _SINGLE)
-    if is_known and not fold.enter(value, path, is_shared=True):
+    scope, table = fold.scope, kind_of(value)
+    is_numbered = table.name not in _SINGLE or fold.is_numbered(value)
+    if is_numbered and not fold.enter(value, path, is_shared=True):
         return ()
+    if is_a(value, Tracer):
+        fold.findings.append(findings.traced("".join(map(str, path)), value))
+    is_whole = table.name in scope.whole or (len(path) > _DEEPEST and not scope.is_wide)
     try:
-        token, node = _entry(fold, value, path)
+        read = _whole if is_whole else _reader_of(type(value))
+        token, node = read(fold, value, table)
     except Exception:  # noqa: BLE001  # too large, or the value's own code raises
-        token, node = _itself(value)
+        token, node = _whole(fold, value, table)
     fold.push(path, token)
+    if scope.is_wide:
+        for step, part in node.parts[: max(0, scope.most_parts - fold.size)]:
+            if type(part) in _PLAIN:
+                fold.push((*path, step), _plain_token(part))
+            else:
+                fold.defer(part, (*path, step))
+        return ()
     fold.nodes[path] = node
-    if node.treatment is Treatment.CONTENT:
+    if node.treatment is Treatment.CONTENT and not scope.is_detailed:
         fold.at_end(functools.partial(_merge, fold, path, len(fold.tokens) - 1))
     elif node.treatment is Treatment.FUNCTION:  # no check reads what it holds
         fold.number_parts_apart()
@@ -218,15 +291,19 @@ def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:
     return cast("Sequence[Part]", steps)
 
 
+def _plain_token(value: Any) -> PartToken:
+    return PartToken((type(value), *kind_of(value).content(value)), value)
+
+
 def _read_plain(fold: AccountFold, value: Any, path: Path) -> tuple[()]:
-    fold.push(path, PartToken((type(value), *kind_of(value).content(value)), value))
+    fold.push(path, _plain_token(value))
     fold.nodes[path] = Node(value, Treatment.EXACT)
     return ()
 
 
 def _read_again(fold: AccountFold, value: Any, path: Path, number: int) -> None:
     """Add the token of an object that occurs again."""
-    fold.push(path, PartToken(("again", number), _text_of(type(value))))
+    fold.push(path, PartToken(("again", number), _class_of(value)[1]))
     fold.nodes[path] = Node(value, Treatment.SAME)
 
 
@@ -245,65 +322,64 @@ def _merge(fold: AccountFold, path: Path, start: int) -> None:
         fold.push(path, PartToken(key, np.array(value)))
 
 
-def _itself(value: Any) -> _Entry:
-    return PartToken(WeakId(value), _text_of(type(value))), Node(value, Treatment.SAME)
+@per_class
+def _reader_of(kind: Any) -> "_EntryReader":
+    """Return how values of a class are accounted for."""
+    if hides_attributes(kind):
+        return _whole
+    if issubclass(kind, _BY_EQUALITY) and is_installed_module(kind.__module__):
+        return _by_equality
+    return next((reader for kinds, reader in _BY_CLASS if issubclass(kind, kinds)), _unlisted)
 
 
-def _exact(key: tuple[Any, ...], value: Any) -> _Entry:
-    return PartToken(key, value), Node(value, Treatment.EXACT)
+def _unlisted(fold: AccountFold, value: Any, table: Kind) -> _Entry:
+    if table.name not in _OBJECTS:
+        return _by_table(fold, value, table)
+    if callable(value) and (wrapped := wrapped_by(value)) is not None:
+        return _wrapper(fold, value, wrapped)
+    if table.name != "object" and has_hidden_state(type(value)):  # written in C
+        return _by_table(fold, value, table)
+    return _object(fold, value, table)
+
+
+def _whole(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
+    return PartToken(WeakId(value), _class_of(value)[1]), Node(value, Treatment.SAME)
+
+
+def _by_equality(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
+    return PartToken((type(value), value), value), Node(value, Treatment.EXACT)
+
+
+def _enum(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
+    return PartToken((_class_of(value)[0], value.name), value), Node(value, Treatment.EXACT)
 
 
 def _light(value: Any) -> _Entry:
     return PartToken(WeakId(value), value), Node(value, Treatment.LIGHT)
 
 
-def _entry(fold: AccountFold, value: Any, path: Path) -> _Entry:
-    kind: Any = type(value)
-    if is_a(value, _OPAQUE) or hides(value) or len(path) > _DEEPEST:  # weakref.ref(model)
-        return _itself(value)
-    if is_a(value, jax.Array):  # jnp.ones(3)
-        return _token_of_array(value), Node(value, Treatment.SAME)
-    if is_a(value, Enum):  # Mode.TRAIN
-        return _exact((WeakId(kind), value.name), value)
-    if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):  # Path("data")
-        return _exact((kind, value), value)
-    if is_a(value, types.ModuleType):  # settings
-        return _module(fold, value)
-    if is_a(value, type):  # Net
-        return _class(fold, value)
-    if kind is types.FunctionType:  # def act(x): ...
-        return _function(fold, value)
-    is_partial = is_a(value, functools.partial)  # which may have another's `__wrapped__`
-    if callable(value) and not is_partial and (wrapped := wrapped_by(value)) is not None:
-        return _wrapper(fold, value, wrapped)  # jax.vmap(act)
-    table, is_hidden = kind_of(value), has_hidden_state(kind)
-    if table.name == "object" or (table.name in _OBJECTS and not is_hidden):
-        return _object(fold, value, table)  # Model(rate=1.0)
-    return _by_table(fold, value, table)
-
-
-def _token_of_array(value: Any) -> PartToken:
-    """Return the token of a JAX array: its type, and its content if that is small and available."""
-    text = Verbatim(describe_array(value))
-    try:
-        if value.nbytes > MOST_BYTES or not value.is_fully_addressable or value.is_deleted():
-            return PartToken(WeakId(value), text)
-        is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
-        with jax.ensure_compile_time_eval():  # also for a key in a trace
-            content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
-    except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
-        return PartToken(WeakId(value), text)
-    return PartToken((text, not is_key and value.weak_type, content), text)
+def _array(fold: AccountFold, value: Any, _table: Kind) -> _Entry:
+    """Account for a JAX array by its type, and its content if that is small and available."""
+    text, most = Verbatim(describe_array(value)), fold.scope.most_bytes
+    token = PartToken(WeakId(value), text)
+    with contextlib.suppress(Exception):  # donated meanwhile, or a guard forbids the transfer
+        if value.nbytes <= most and value.is_fully_addressable and not value.is_deleted():
+            is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
+            with jax.ensure_compile_time_eval():  # also for a key in a trace
+                content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
+            token = PartToken((text, not is_key and value.weak_type, content), text)
+    return token, Node(value, Treatment.SAME)
 
 
 def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     """Account for a value by its content and its parts, as listed in the table of kinds."""
     if table.name in ("array", "buffer"):
-        fold.take(memoryview(value).nbytes, MOST_BYTES)
+        fold.take(memoryview(value).nbytes, fold.scope.most_bytes)
     else:
-        fold.take(len(value) if table.name in SIZED else 0, MOST_ITEMS)
+        fold.take(len(value) if table.name in SIZED else 0, fold.scope.most_items)
     content, parts = table.read(value)
-    key: tuple[Any, ...] = WeakId(type(value)), *content
+    kind, text = _class_of(value)
+    key: tuple[Any, ...] = kind, *content
     keys: list[Any] = []
     if table.name in _MAPPINGS:  # another key is a change of the dict
         keys = [item for _, item in parts[: content[0]]]
@@ -311,7 +387,7 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
         parts = parts[content[0] :]
     elif not table.is_ordered:
         parts = _with_distinct_steps(parts)
-    return PartToken(key, _text_of(type(value))), Node(value, Treatment.CONTENT, parts, keys)
+    return PartToken(key, text), Node(value, Treatment.CONTENT, parts, keys)
 
 
 def _with_distinct_steps(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
@@ -324,7 +400,7 @@ def _with_distinct_steps(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, An
     return list(known.items())
 
 
-def _function(fold: AccountFold, value: types.FunctionType) -> _Entry:
+def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _Entry:
     """Account for a function by its code, its globals and what it holds; a package's, by identity.
 
     Two modules may have the same helper with settings of their own, so its globals count.
@@ -340,24 +416,27 @@ def _function(fold: AccountFold, value: types.FunctionType) -> _Entry:
     parts: list[tuple[Step, Any]] = [
         (Held(".__defaults__"), value.__defaults__),
         (Held(".__kwdefaults__"), value.__kwdefaults__),
-        *[(Held(f" holding {name}", name), item) for name, item in held.items()],
+        *[(Held(f".__closure__[{name!r}]", name), item) for name, item in held.items()],
     ]
-    token = PartToken((types.FunctionType, facts.form, ById(value.__globals__)), FUNCTION)
-    return token, Node(value, Treatment.FUNCTION, parts)
+    unseen = vars(value).keys() if not fold.scope.is_detailed else DISPATCH if choice else ()
+    own = {name: item for name, item in sorted(vars(value).items()) if name not in unseen}
+    parts += [(f".{name}", item) for name, item in own.items()]
+    key = types.FunctionType, facts.form, ById(value.__globals__), *own
+    return PartToken(key, FUNCTION), Node(value, Treatment.FUNCTION, parts)
 
 
 def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
     """Account for the wrapper that a package makes of a function, with its rules and options."""
-    kind, parts = type(value), list[tuple[Step, Any]]([(".__wrapped__", wrapped)])
+    parts: list[tuple[Step, Any]] = [(".__wrapped__", wrapped)]
     # What `jax.jit` holds besides its function changes no result.
-    if not (is_a(value, JittedFunction) or has_hidden_state(kind)):
-        options = _attributes(fold, value, kind_of(value)).items()
-        parts += [(f".{name}", item) for name, item in options if not name.startswith("__")]
-    token = PartToken((WeakId(kind),), _text_of(kind))
-    return token, Node(value, Treatment.WRAPPER, parts)
+    if not (is_a(value, JittedFunction) or has_hidden_state(type(value))):
+        options = _attributes(fold, value, kind_of(value))
+        parts += [part for part in options if not part[0].startswith(".__")]
+    own, text = _class_of(value)
+    return PartToken((own,), text), Node(value, Treatment.WRAPPER, parts)
 
 
-def _module(fold: AccountFold, value: types.ModuleType) -> _Entry:
+def _module(fold: AccountFold, value: types.ModuleType, _table: Kind) -> _Entry:
     """Account for a module; for one of the user's, with the members that the code names."""
     if is_installed_module(value.__name__):
         return _light(value)
@@ -367,7 +446,7 @@ def _module(fold: AccountFold, value: types.ModuleType) -> _Entry:
     return token, Node(value, Treatment.NAMESPACE, parts)
 
 
-def _class(fold: AccountFold, value: type) -> _Entry:
+def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
     """Account for a class; for one of the user's, with the data that the code names.
 
     It is equal to a class of the same name, bases and functions: notebook cells are run again.
@@ -387,28 +466,41 @@ def _class(fold: AccountFold, value: type) -> _Entry:
 def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     """Account for an object by its class and attributes, if it has no other state."""
     kind = type(value)
-    is_opaque = has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY
+    is_opaque = has_hidden_state(kind) or module_of(kind).partition(".")[0] in fold.scope.closed
     if is_opaque and table.name == "object" and not _is_node(kind):
-        return _itself(value)  # a lock, np.random.default_rng(0)
-    held = _attributes(fold, value, table)
-    fold.take(len(held), _MOST_ATTRIBUTES)
-    parts = [(f".{name}", held[name]) for name in sorted(held)]
-    return PartToken((WeakId(kind),), _text_of(kind)), Node(value, Treatment.OBJECT, parts)
+        token, node = _whole(fold, value, table)  # a lock, np.random.default_rng(0)
+        node.parts = _functions_in(value) if fold.scope.is_wide else ()
+        return token, node
+    parts = _attributes(fold, value, table)
+    fold.take(len(parts), 4 * fold.scope.most_items)
+    # An object with its own `==` may fill caches; another one may not gain any attribute.
+    names = [step for step, _ in parts] if compares_by_identity(kind) else ()
+    own, text = _class_of(value)
+    return PartToken((own, *names), text), Node(value, Treatment.OBJECT, parts)
 
 
-def _attributes(fold: AccountFold, value: Any, table: Kind) -> dict[str, Any]:
-    """Return the attributes of an object that are compared."""
-    kind, held = type(value), stored_attributes(value)
-    if _is_node(kind):  # a leafwise class stores its statics elsewhere
+def _functions_in(value: Any) -> list[Part]:
+    """Return the functions that `np.vectorize` and the like have wrapped."""
+    if not is_callable(value) or is_of_package(value):
+        return []
+    names = {id(item): name for name, item in reversed(own_attributes(value).items())}
+    return [(f".{names.get(id(each), '__wrapped__')}", each) for each in functions_in(value)]
+
+
+def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
+    """Return the attributes of an object that are compared, by name."""
+    kind, is_node = type(value), _is_node(type(value))
+    if table.name == "record" and not is_node:
+        return table.parts(value)
+    held = stored_attributes(value)
+    if is_node:  # a leafwise class stores its statics elsewhere
         fields: Any = dataclasses.fields(cast("Any", kind))
         held = {name: held[name] for name in held if not name.startswith("__")}
-        return held | {each.name: getattr(value, each.name, MISSING) for each in fields}
-    if table.name == "record":
-        return {step.removeprefix("."): item for step, item in table.parts(value)}
-    if not (fold.words and is_plain_object(kind)):
-        return held
-    shared = _data_of_class(kind, fold.words - held.keys())
-    return {name: held[name] for name in held if name in fold.words} | shared
+        held |= {each.name: getattr(value, each.name, MISSING) for each in fields}
+    elif fold.words and is_plain_object(kind):
+        shared = _data_of_class(kind, fold.words - held.keys())
+        held = {name: held[name] for name in held if name in fold.words} | shared
+    return [(f".{name}", held[name]) for name in sorted(held)]
 
 
 def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
@@ -429,8 +521,14 @@ def is_descriptor(value: Any) -> bool:
     return hasattr(type(value), "__get__")
 
 
-def _text_of(kind: type) -> Verbatim:
-    return Verbatim(f"<{kind.__qualname__}>")
+@per_class
+def _class_token(kind: type) -> tuple[WeakId, Verbatim]:
+    return WeakId(kind), Verbatim(f"<{kind.__qualname__}>")
+
+
+def _class_of(value: Any) -> tuple[WeakId, Verbatim]:
+    """Return the identity and the name of the class of a value."""
+    return _class_token(type(value))
 
 
 def describe_value(value: Any) -> str:
@@ -449,13 +547,21 @@ def describe_value(value: Any) -> str:
 
 
 FUNCTION: Final = Verbatim("<function>")
-_PLAIN: Final = (int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented))
-_SINGLE: Final = (np.generic, np.dtype, type, Enum, types.ModuleType)
-"""Types whose equal values are interchangeable, or whose values are never equal."""
-_OPAQUE: Final = (Tracer, weakref.ReferenceType, *weakref.ProxyTypes)
+_PLAIN: Final[frozenset[type]] = frozenset(
+    {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
+)
+_SINGLE: Final = ("plain", "dtype", "identity")
+"""The kinds whose equal values are interchangeable, or whose values are never equal."""
 _BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
-_OBJECTS: Final = ("record", "mapping")
-"""Kinds of objects that are accounted for by attribute, unless they are written in C."""
+_BY_CLASS: Final[tuple[tuple[Any, _EntryReader], ...]] = (
+    ((Tracer, *weakref.ProxyTypes), _whole),
+    (jax.Array, _array),  # jnp.ones(3)
+    (Enum, _enum),  # Mode.TRAIN
+    (types.ModuleType, _module),  # settings
+    (type, _class),  # Net
+    (types.FunctionType, _function),  # def act(x): ...
+)
+_OBJECTS: Final = ("object", "record", "mapping")
 _MAPPINGS: Final = ("dict", "mapping")
 SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", *_MAPPINGS})
 """The kinds whose content begins with their number of items."""

@@ -131,13 +131,20 @@ class Fold:
                 *(findings.with_declaration(finding, declaration) for finding in self.findings)
             )
 
+    @property
+    def size(self) -> int:
+        """The number of values that were read or deferred."""
+        return max(len(self.tokens), len(self._attributes) + len(self._named))
+
     # For callers.
 
     def add(self, value: Any, path: Any) -> Self:
         """Add the tokens of a value and its parts, and then those of the values they deferred."""
         self._read(value, path)
-        if not (self._attributes or self._named):
-            return self
+        return self.add_deferred() if self._attributes or self._named else self
+
+    def add_deferred(self) -> Self:
+        """Add the tokens of deferred values, and of those that these defer."""
         for position, waiting in (
             (Position.ATTRIBUTE, self._attributes),
             (Position.NAMED, self._named),
@@ -219,14 +226,16 @@ class Fold:
         self.at_end(end)
 
     @contextlib.contextmanager
-    def numbered_apart(self, owner: Any) -> Generator[None, None, None]:
-        """Forget the numbers that values get in this block, in which `owner` occurs again."""
+    def apart(self, owner: Any) -> Generator[None, None, None]:
+        """Read values in this block by themselves, as parts of `owner`; forget their numbers."""
         numbers, self._numbers = self._numbers, {**self._numbers, id(owner): len(self.kept)}
+        deferred, self._attributes, self._named = (self._attributes, self._named), [], []
         self.kept.append(owner)
         try:
             yield
         finally:
             self._numbers = numbers
+            self._attributes, self._named = deferred
 
     def in_any_order(self, members: int) -> None:
         """Ignore the order of the first `members` of the parts that are returned."""
@@ -236,7 +245,7 @@ class Fold:
         """Call `run` once all parts of the current value are read; the last added runs first."""
         self._ends = run, *self._ends
 
-    def defer(self, value: Any, path: str, *, is_named: bool = False) -> None:
+    def defer(self, value: Any, path: Any, *, is_named: bool = False) -> None:
         """Read an attribute, or what code reads by name, after everything around it."""
         is_named = is_named or self.position is Position.NAMED
         (self._named if is_named else self._attributes).append((value, path))

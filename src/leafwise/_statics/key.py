@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import typing
 import weakref
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 
 import jax
@@ -23,9 +23,10 @@ from leafwise._objects.classes import ClassMap, redefined_mark
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.locks import Cleanup, new_lock
 from leafwise._statics import findings
+from leafwise._statics.account import Account
 from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, Digest, plain_form
-from leafwise._statics.reached import Entry, change_between, reached
+from leafwise._statics.reached import change_between, reached
 from leafwise.errors import (
     DefinitionError,
     StaticFieldError,
@@ -172,7 +173,7 @@ def read_statics(
     return canon
 
 
-def reached_from(owner: StaticOwner, values: tuple[Any, ...]) -> dict[str, Entry]:
+def reached_from(owner: StaticOwner, values: tuple[Any, ...]) -> Account:
     """Return what can be reached from statics, by path; raise if a tracer is reached."""
     names = [f"{owner.cls.__name__}.{name}" for name in owner.static_names]
     return reached(zip(names, values, strict=True))
@@ -214,7 +215,7 @@ class StaticKey(Token):
         self.guards: Sequence[tuple[Guards, Guards]] = () if canon is None else canon.guards
         self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Digest] = () if canon is None else canon.records
-        self.reached: Mapping[str, Entry] | None = None
+        self.reached: Account | None = None
 
     def unchanged(self) -> bool:
         """Return whether values compared by content, and what their code reads, are unchanged."""
