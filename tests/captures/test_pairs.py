@@ -94,10 +94,12 @@ class Times:
         return x * 3.0
 
 
-def cells(factor: float) -> type:
+def cells(factor: float, decorator: Any = lambda method: method) -> type:
     """Run two cells of a notebook, of which the second inherits from a class of the first."""
-    space: dict[str, Any] = NOTEBOOK
-    exec(f"class B:\n    def go(self, x): return x * {factor}", space)  # noqa: S102
+    space = NOTEBOOK
+    space["decorator"] = decorator
+    source = f"class B:\n    @decorator\n    def go(self, x): return x * {factor}"
+    exec(source, space)  # noqa: S102
     exec("class M(B): pass", space)  # noqa: S102
     return space["M"]  # type: ignore[no-any-return]
 
@@ -131,6 +133,11 @@ REBOUND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[], Any], Callable[
         ("module", lambda it, x: it.scale(x), twin),
         ("class", lambda it, x: it().go(x), lambda k: layer(k)),
         ("class, cell run again", lambda it, x: it().go(x), cells),
+        (
+            "class with a jitted method",
+            lambda it, x: it().go(x),
+            functools.partial(cells, decorator=functools.partial(jax.jit, static_argnums=0)),
+        ),
         ("base", lambda it, x: it().go(x), lambda k: layer(0, Plus if k == 2.0 else Times)),
         ("method of a class", lambda it, x: it.go(None, x), lambda k: layer(k)),
         (

@@ -27,6 +27,7 @@ from leafwise._objects.attributes import (
     DISPATCH,
     MACHINERY,
     compares_by_identity,
+    functions_behind,
     functions_in,
     has_hidden_state,
     hides_attributes,
@@ -43,7 +44,6 @@ from leafwise._objects.classes import is_a, is_tree_node, module_of, per_class
 from leafwise._objects.code import (
     contents,
     facts_of,
-    function_in,
     int_as_float,
     is_installed_module,
 )
@@ -454,11 +454,11 @@ def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
     if is_installed_module(value.__module__):
         return _light(value)
     held = vars(value)
-    functions = {name: function_in(member) for name, member in list(held.items())}
-    functions = {name: item for name, item in functions.items() if hasattr(item, "__code__")}
-    made_of = fold.summary(value, (*value.__bases__, *functions.values()))
+    functions = [(name, behind) for name in list(held) if (behind := functions_behind(held[name]))]
+    members = [function for _, behind in functions for function in behind]
+    made_of = fold.summary(value, (*value.__bases__, *members))
     data = [name for name in sorted(fold.words & held.keys()) if not is_descriptor(held[name])]
-    key = value.__module__, value.__qualname__, *functions, *made_of
+    key = value.__module__, value.__qualname__, *[name for name, _ in functions], *made_of
     token = PartToken(key, Verbatim(f"<{value.__qualname__}>"))
     return token, Node(value, Treatment.NAMESPACE, [(f".{name}", held[name]) for name in data])
 
