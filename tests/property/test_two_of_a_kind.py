@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import pytest
+from tests.docs.test_architecture import tables_of_page
 from tests.kit.inside import SeenFunction
 
 import leafwise as lw
@@ -137,3 +138,8 @@ def test_each_is_taken_for_itself(make: Callable[[float], Use], order: str) -> N
             assert all(pool.map(lambda use: use() and use(), uses))
     assert all(use() for use in uses * 2)
     call_site.stop_counting()
+
+
+def test_each_table_of_the_page_is_tried() -> None:
+    """The tables here are those of the page "Architecture"."""
+    assert ROWS.keys() == tables_of_page()
