@@ -367,7 +367,6 @@ class TracedBody:
 _LOCK: Final = new_lock()
 _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, TracedBody]]] = weakref.WeakKeyDictionary()
 
-
 _FIRST: Final[weakref.WeakKeyDictionary[TracedBody, weakref.ref[TracedBody]]] = (
     weakref.WeakKeyDictionary()
 )

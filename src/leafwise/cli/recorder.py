@@ -221,7 +221,7 @@ class Recorder(CaptureChecks):
             seconds=event.seconds,
             process="",
             thread=event.thread,
-            site=_site(site),
+            site=SiteRecord.of(site),
             explanation=why,
             defined=f"{file}:{line}" if file else "",
             miss=event.miss,
@@ -257,7 +257,7 @@ class Recorder(CaptureChecks):
         """Add the lines, besides its own, to which a recompiled program may be attributed."""
         for reason in why.reasons:
             if reason.cause is Cause.CLEARED_BY_CALL:
-                record.culprit = _site(reason.details)
+                record.culprit = SiteRecord.of(reason.details)
             elif reason.cause is Cause.JIT_IS_OFF:
                 record.culprit = self._without_jit = self._without_jit or record.site
         if record.eager:
@@ -324,13 +324,10 @@ class Recorder(CaptureChecks):
                 self._write(stale=to_json(StaleCaptureRecord(*texts)), owner=owner)
 
 
-_site = functools.cache(SiteRecord.of)
-
-
 def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
     """Yield the lines in user code that called a frame, the innermost first."""
     while frame is not None and (frame := user_frame(frame.f_back)) is not None:
-        if (record := _site(site_of(frame))) is not None:
+        if (record := SiteRecord.of(site_of(frame))) is not None:
             yield record
 
 
