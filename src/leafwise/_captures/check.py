@@ -30,11 +30,11 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.account import (
     SIZED,
     AccountFold,
+    CheckedBy,
     Held,
-    Node,
+    PartNode,
     Path,
     Step,
-    Treatment,
     WeakId,
     size_of,
 )
@@ -71,23 +71,23 @@ class _Terms:
     def of(self, path: Path, at: str) -> Checked:
         """Return the expressions for the part at a path; `at` reads it, and is used once."""
         node = self._fold.nodes[path]
-        checked = _BY_TREATMENT[node.treatment](self, node, path, at)
+        checked = _METHODS[node.checked_by](self, node, path, at)
         self._grades.setdefault(id(node.value), max(checked.grade, Grade.FIXED))
         return checked
 
-    def exact(self, node: Node, _path: Path, at: str) -> Checked:
+    def exact(self, node: PartNode, _path: Path, at: str) -> Checked:
         """Check a value that never changes, which is kept alive."""
         return Checked([f"{at} is {self._names.of('value', node.value)}"], Grade.LIGHT)
 
-    def light(self, node: Node, _path: Path, at: str) -> Checked:
+    def light(self, node: PartNode, _path: Path, at: str) -> Checked:
         """Check a function, a class or a module of a package."""
         return self._same(node.value, at, Grade.LIGHT)
 
-    def same(self, node: Node, _path: Path, at: str) -> Checked:
+    def same(self, node: PartNode, _path: Path, at: str) -> Checked:
         """Check an object by identity alone, as one that occurs again."""
         return self._same(node.value, at, self._grades.get(id(node.value), Grade.FIXED))
 
-    def _parts(self, node: Node, path: Path, ways: Iterable[str]) -> list[Checked]:
+    def _parts(self, node: PartNode, path: Path, ways: Iterable[str]) -> list[Checked]:
         """Check the parts of a value, which are read in these ways."""
         steps = [step for step, _ in node.parts]
         return [self.of((*path, step), way) for step, way in zip(steps, ways, strict=True)]
@@ -110,7 +110,7 @@ class _Terms:
         itself = self._same(value, f"({one} := {at})", grade)
         return Checked([*itself.terms, *terms], Grade.CHANGING)
 
-    def content(self, node: Node, path: Path, at: str) -> Checked:
+    def content(self, node: PartNode, path: Path, at: str) -> Checked:
         """Check a value by its content and its parts, as listed in the table of kinds."""
         value, table, parts = node.value, kind_of(node.value), node.parts
         kind, names, one = type(value), self._names, self._names.local()
@@ -142,7 +142,7 @@ class _Terms:
             return self._same(value, at, grade)
         return Checked([*terms, *_all_terms(keys), *_all_terms(checked)], grade)
 
-    def function(self, node: Node, path: Path, at: str) -> Checked:
+    def function(self, node: PartNode, path: Path, at: str) -> Checked:
         """Check a function, and of what it holds whatever the code that runs does not read."""
         value, one, names = node.value, self._names.local(), self._names
         facts, parts = facts_of(value.__code__), node.parts
@@ -166,15 +166,15 @@ class _Terms:
             ]
         return self._with_terms(value, at, one, terms, max(_lowest(checked), Grade.FIXED))
 
-    def wrapper(self, node: Node, path: Path, at: str) -> Checked:
+    def wrapper(self, node: PartNode, path: Path, at: str) -> Checked:
         """Check the wrapper that a package makes of a function, as `jax.jit` does."""
         one, step = self._names.local(), ".__wrapped__"
         wrapped = self.of((*path, step), f"{one}{step}")
         terms = _all_terms(_changing([wrapped]))
         return self._with_terms(node.value, at, one, terms, Grade.FIXED)
 
-    def namespace(self, node: Node, path: Path, at: str) -> Checked:
-        """Check a class or a module of the user's, and the members that the code names."""
+    def namespace(self, node: PartNode, path: Path, at: str) -> Checked:
+        """Check a user's class or module, and the members that the code names."""
         value, words, one = node.value, self._fold.words, self._names.local()
         ways = [f"{one}.__dict__[{str(step)[1:]!r}]" for step, _ in node.parts]
         terms = _all_terms(self._parts(node, path, ways))
@@ -183,7 +183,7 @@ class _Terms:
             terms.append(f"{self._names.of('len', len)}({one}.__dict__) == {len(vars(value))}")
         return self._with_terms(value, at, one, terms, Grade.LIGHT)
 
-    def object(self, node: Node, path: Path, at: str) -> Checked:
+    def object(self, node: PartNode, path: Path, at: str) -> Checked:
         """Check an object by its class and attributes."""
         value, names, one = node.value, self._names, self._names.local()
         kind: Any = type(value)
@@ -205,15 +205,15 @@ class _Terms:
         return Checked([*terms, *_all_terms(checked)], grade)
 
 
-_BY_TREATMENT: Final[Mapping[Treatment, Callable[[_Terms, Node, Path, str], Checked]]] = {
-    Treatment.EXACT: _Terms.exact,
-    Treatment.LIGHT: _Terms.light,
-    Treatment.SAME: _Terms.same,
-    Treatment.CONTENT: _Terms.content,
-    Treatment.FUNCTION: _Terms.function,
-    Treatment.WRAPPER: _Terms.wrapper,
-    Treatment.NAMESPACE: _Terms.namespace,
-    Treatment.OBJECT: _Terms.object,
+_METHODS: Final[Mapping[CheckedBy, Callable[[_Terms, PartNode, Path, str], Checked]]] = {
+    CheckedBy.EXACT: _Terms.exact,
+    CheckedBy.LIGHT: _Terms.light,
+    CheckedBy.SAME: _Terms.same,
+    CheckedBy.CONTENT: _Terms.content,
+    CheckedBy.FUNCTION: _Terms.function,
+    CheckedBy.WRAPPER: _Terms.wrapper,
+    CheckedBy.NAMESPACE: _Terms.namespace,
+    CheckedBy.OBJECT: _Terms.object,
 }
 
 

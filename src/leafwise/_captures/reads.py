@@ -55,10 +55,10 @@ from leafwise._statics.account import (
     FUNCTION,
     Account,
     AccountFold,
+    CheckedBy,
     Held,
-    Node,
+    PartNode,
     Path,
-    Treatment,
     describe_value,
 )
 
@@ -375,7 +375,9 @@ class Current:
         terms: list[str] = []
         at = self._names.expression(read.place, value, terms)
         if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
-            fold.nodes[()] = Node(value, Treatment.SAME)  # what it reads of itself is captured, too
+            fold.nodes[()] = PartNode(
+                value, CheckedBy.SAME
+            )  # what it reads of itself is captured, too
         return [*terms, *terms_of(fold, at, self._names)]
 
     def check(

@@ -172,7 +172,7 @@ def size_of(value: Any) -> int | None:
     return len(value) if issubclass(type(value), list | dict) else None
 
 
-class Treatment(Enum):
+class CheckedBy(Enum):
     """What the token and the parts of a value say about it."""
 
     EXACT = auto()  # all of a value that never changes: 0.1, "relu", (1, 2)
@@ -181,21 +181,21 @@ class Treatment(Enum):
     CONTENT = auto()  # the content and the parts of its kind: [w, b], partial(f, 1)
     FUNCTION = auto()  # def act(x): ...
     WRAPPER = auto()  # jax.vmap(act)
-    NAMESPACE = auto()  # a class or a module of the user's
+    NAMESPACE = auto()  # a user's class or module
     OBJECT = auto()  # Model(rate=1.0)
 
 
 @dataclasses.dataclass(slots=True)
-class Node:
+class PartNode:
     """A value in an account, as long as the account is being made and checked."""
 
     value: Any
-    treatment: Treatment
+    checked_by: CheckedBy
     parts: Sequence[tuple[Step, Any]] = ()
     keys: Sequence[Any] = ()  # of a mapping
 
 
-_Entry: TypeAlias = tuple[PartToken, Node]
+_Entry: TypeAlias = tuple[PartToken, PartNode]
 _EntryReader: TypeAlias = Callable[["AccountFold", Any, Kind], _Entry]
 
 
@@ -212,7 +212,7 @@ class AccountFold(Fold):
         self.scope = scope
         self.words = words
         self.room = scope.most_parts
-        self.nodes: dict[Path, Node] = {}
+        self.nodes: dict[Path, PartNode] = {}
 
     def account(self) -> Account:
         """Return the tokens of all parts by path."""
@@ -283,9 +283,9 @@ def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:
                 fold.defer(part, (*path, step))
         return ()
     fold.nodes[path] = node
-    if node.treatment is Treatment.CONTENT and not scope.is_detailed:
+    if node.checked_by is CheckedBy.CONTENT and not scope.is_detailed:
         fold.at_end(functools.partial(_merge, fold, path, len(fold.tokens) - 1))
-    elif node.treatment is Treatment.FUNCTION:  # no check reads what it holds
+    elif node.checked_by is CheckedBy.FUNCTION:  # no check reads what it holds
         fold.number_parts_apart()
     steps: Any = [((step,), part) for step, part in node.parts]
     return cast("Sequence[Part]", steps)
@@ -297,14 +297,14 @@ def _plain_token(value: Any) -> PartToken:
 
 def _read_plain(fold: AccountFold, value: Any, path: Path) -> tuple[()]:
     fold.push(path, _plain_token(value))
-    fold.nodes[path] = Node(value, Treatment.EXACT)
+    fold.nodes[path] = PartNode(value, CheckedBy.EXACT)
     return ()
 
 
 def _read_again(fold: AccountFold, value: Any, path: Path, number: int) -> None:
     """Add the token of an object that occurs again."""
     fold.push(path, PartToken(("again", number), _class_of(value)[1]))
-    fold.nodes[path] = Node(value, Treatment.SAME)
+    fold.nodes[path] = PartNode(value, CheckedBy.SAME)
 
 
 def _merge(fold: AccountFold, path: Path, start: int) -> None:
@@ -316,7 +316,7 @@ def _merge(fold: AccountFold, path: Path, start: int) -> None:
     if name in _NEVER_CHANGE or (type(value) is tuple and is_small):  # range(3); (1, "a")
         fold.back_to(start)
         fold.push(path, PartToken(key, value))
-        fold.nodes[path] = Node(value, Treatment.EXACT)
+        fold.nodes[path] = PartNode(value, CheckedBy.EXACT)
     elif name == "array" and is_small:
         fold.back_to(start)
         fold.push(path, PartToken(key, np.array(value)))
@@ -343,19 +343,19 @@ def _unlisted(fold: AccountFold, value: Any, table: Kind) -> _Entry:
 
 
 def _whole(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken(WeakId(value), _class_of(value)[1]), Node(value, Treatment.SAME)
+    return PartToken(WeakId(value), _class_of(value)[1]), PartNode(value, CheckedBy.SAME)
 
 
 def _by_equality(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken((type(value), value), value), Node(value, Treatment.EXACT)
+    return PartToken((type(value), value), value), PartNode(value, CheckedBy.EXACT)
 
 
 def _enum(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken((_class_of(value)[0], value.name), value), Node(value, Treatment.EXACT)
+    return PartToken((_class_of(value)[0], value.name), value), PartNode(value, CheckedBy.EXACT)
 
 
 def _light(value: Any) -> _Entry:
-    return PartToken(WeakId(value), value), Node(value, Treatment.LIGHT)
+    return PartToken(WeakId(value), value), PartNode(value, CheckedBy.LIGHT)
 
 
 def _array(fold: AccountFold, value: Any, _table: Kind) -> _Entry:
@@ -368,7 +368,7 @@ def _array(fold: AccountFold, value: Any, _table: Kind) -> _Entry:
             with jax.ensure_compile_time_eval():  # also for a key in a trace
                 content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
             token = PartToken((text, not is_key and value.weak_type, content), text)
-    return token, Node(value, Treatment.SAME)
+    return token, PartNode(value, CheckedBy.SAME)
 
 
 def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
@@ -387,7 +387,7 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
         parts = parts[content[0] :]
     elif not table.is_ordered:
         parts = _with_distinct_steps(parts)
-    return PartToken(key, text), Node(value, Treatment.CONTENT, parts, keys)
+    return PartToken(key, text), PartNode(value, CheckedBy.CONTENT, parts, keys)
 
 
 def _with_distinct_steps(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
@@ -422,7 +422,7 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
     own = {name: item for name, item in sorted(vars(value).items()) if name not in unseen}
     parts += [(f".{name}", item) for name, item in own.items()]
     key = types.FunctionType, facts.form, ById(value.__globals__), *own
-    return PartToken(key, FUNCTION), Node(value, Treatment.FUNCTION, parts)
+    return PartToken(key, FUNCTION), PartNode(value, CheckedBy.FUNCTION, parts)
 
 
 def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
@@ -433,21 +433,21 @@ def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
         options = _attributes(fold, value, kind_of(value))
         parts += [part for part in options if not part[0].startswith(".__")]
     own, text = _class_of(value)
-    return PartToken((own,), text), Node(value, Treatment.WRAPPER, parts)
+    return PartToken((own,), text), PartNode(value, CheckedBy.WRAPPER, parts)
 
 
 def _module(fold: AccountFold, value: types.ModuleType, _table: Kind) -> _Entry:
-    """Account for a module; for one of the user's, with the members that the code names."""
+    """Account for a module; a user's module with the members that the code names."""
     if is_installed_module(value.__name__):
         return _light(value)
     held = vars(value)
     parts = [(f".{name}", held[name]) for name in sorted(fold.words & held.keys())]
     token = PartToken((value.__name__, WeakId(value)), Verbatim(f"<{value.__name__}>"))
-    return token, Node(value, Treatment.NAMESPACE, parts)
+    return token, PartNode(value, CheckedBy.NAMESPACE, parts)
 
 
 def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
-    """Account for a class; for one of the user's, with the data that the code names.
+    """Account for a class; a user's class with the data that the code names.
 
     It is equal to a class of the same name, bases and functions: notebook cells are run again.
     """
@@ -460,7 +460,7 @@ def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
     data = [name for name in sorted(fold.words & held.keys()) if not is_descriptor(held[name])]
     key = value.__module__, value.__qualname__, *[name for name, _ in functions], *made_of
     token = PartToken(key, Verbatim(f"<{value.__qualname__}>"))
-    return token, Node(value, Treatment.NAMESPACE, [(f".{name}", held[name]) for name in data])
+    return token, PartNode(value, CheckedBy.NAMESPACE, [(f".{name}", held[name]) for name in data])
 
 
 def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
@@ -476,7 +476,7 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     # An object with its own `==` may fill caches; another one may not gain any attribute.
     names = [step for step, _ in parts] if compares_by_identity(kind) else ()
     own, text = _class_of(value)
-    return PartToken((own, *names), text), Node(value, Treatment.OBJECT, parts)
+    return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
 
 
 def _functions_in(value: Any) -> list[Part]:
