@@ -9,7 +9,6 @@ import threading
 import time
 import types
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -104,9 +103,8 @@ _of_code: Final[dict[Any, weakref.ref[Any]]] = {}
 _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakValueDictionary()
 """The log of the function that was lowered last, by JAX's name for its source."""
 
-
-_ahead: Final = defaultdict[str, list[weakref.ref[ProgramEntry]]](list)
-"""The programs that were lowered ahead of time, and not compiled so far, by their names."""
+_ahead: Final = weakref.WeakKeyDictionary[Any, weakref.ref[ProgramEntry]]()
+"""The programs that were lowered ahead of time, by their modules, which are theirs alone."""
 
 
 class _InProgress(threading.local):
@@ -274,10 +272,9 @@ def _lowered_or_compiled(
 ) -> tuple[ProgramEntry | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
     if log is None:
-        if work.is_known and work.call is None and not work.source and _ahead[raw.name]:
-            program = _ahead[raw.name].pop()()
-            if program is not None:
-                program.compile_seconds = raw.seconds
+        find = None if work.module is None else _ahead.get(work.module)
+        if find is not None and (program := find()) is not None:
+            program.compile_seconds = raw.seconds
         return None, False
     call, lowering = work.call, raw.kind is EventKind.LOWERING
     args, kwargs = ((), {}) if call is None else (call.args, call.kwargs)
@@ -301,8 +298,8 @@ def _lowered_or_compiled(
     _HERE.current = (id(args), log, program)
     if lowering:
         program.lower_seconds = raw.seconds
-        if work.is_ahead:
-            _ahead[raw.name].append(weakref.ref(program))
+        if work.is_ahead and work.module is not None:
+            _ahead[work.module] = weakref.ref(program)
     else:
         _note_compile(program, raw)
     return program, first
