@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax._src import cache_key
 from jax.experimental.compilation_cache import compilation_cache
 
 import leafwise as lw
@@ -99,6 +100,20 @@ def test_the_part_of_the_key_that_changed(jit: Any, monkeypatch: pytest.MonkeyPa
     assert log.compiles[1].miss == (
         "not found: the compile options changed since it was last compiled; written now"
     )
+
+
+def test_what_jax_logs_in_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of that log with more, fewer or no parts is passed on, and ends no compile."""
+    logger, make = logging.getLogger("jax._src.cache_key"), cache_key.get
+
+    def get(*args: Any, **options: Any) -> Any:
+        logger.debug("hash of serialized %s: %s %s", "XLA flags", "8d", "3f")
+        logger.debug("hash of serialized %(part)s", {"part": "XLA flags"})
+        logger.debug(ValueError("hash of serialized"))
+        return make(*args, **options)
+
+    monkeypatch.setattr(cache_key, "get", get)
+    assert misses((1.0,), (2,)) == ["not found; written now"] * 2
 
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="JAX writes them since 0.11")

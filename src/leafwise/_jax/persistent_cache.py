@@ -129,9 +129,11 @@ class _PartsOfKeys(logging.Filter):
         self.level: int | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if "hash of serialized" in record.msg and isinstance(record.args, tuple):
-            name, digest = map(str, record.args)
-            _thread.parts[name] = digest
+        match record.msg, record.args:  # of any shape: what raises here ends the user's compile
+            case str(text), (str(name), str(digest)) if "hash of serialized" in text:
+                _thread.parts[name] = digest
+            case _:
+                pass
         inherited: Any = _LOGGER.parent
         return record.levelno >= (self.level or inherited.getEffectiveLevel())
 
