@@ -151,11 +151,16 @@ def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:
     solve(jnp.ones(3), 20)
     solve(jnp.ones(3), 30, rate=1.0)
     with lw.watch() as log:
-        firsts = [trace.first for trace in solve.traces]
+        firsts = [trace.first_compile() for trace in solve.traces]
     assert not log.events
     assert [first.origins[0].runs for first in firsts if first is not None] == [20, 30]
     assert "which ran 20 times in one trace\n  fix: `jax.lax.scan`" in str(firsts[0])
     jax.vmap(solve, (0, None))(jnp.ones((2, 3)), 9)
-    assert solve.traces[-1].first is None
+    assert solve.traces[-1].first_compile() is None
+    earlier = solve.traces[:2]
+    solve.clear_cache()
+    for number, program in ((1, earlier[1]), (2, earlier[0]), (2, earlier[1])):
+        assert str(program.first_compile()) == str(firsts[earlier.index(program)])
+        assert len(solve.traces) == number  # JAX had dropped the trace
     monkeypatch.setitem(ANSWERS, Internal.LOCATIONS, False)
-    assert solve.traces[0].first is None
+    assert solve.traces[0].first_compile() is None
