@@ -33,7 +33,7 @@ def definition_of(value: Any, depth: int = 5) -> Any:
         inner = getattr(value, "__wrapped__", None) if depth else None
         known = None if inner is None else definition_of(inner, depth - 1)
         return known or (value if hasattr(value, "__name__") else None)
-    found: list[Any] = [code.co_filename, code]
+    found: list[Any] = [code.co_filename, code, owner_of(value)]
     is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
     for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -43,6 +43,13 @@ def definition_of(value: Any, depth: int = 5) -> Any:
             elif is_of_jax and is_a(inner, int | str | tuple):
                 found.append(repr(inner))
     return tuple(found)
+
+
+def owner_of(method: Any) -> str:
+    """Return the name of the class that a method is bound to, which says what it calls, or ""."""
+    owner = getattr(method, "__self__", None)
+    cls: Any = owner if is_a(owner, type) else type(owner)
+    return "" if owner is None else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def are_recreated(one: Any, other: Any) -> bool:

@@ -60,12 +60,14 @@ class Program:
     compile_seconds: float
     lower: Callable[[], Any] = dataclasses.field(repr=False, compare=False)
 
-    @cached_property
-    def first(self) -> "FirstCompile | None":
-        """What XLA had to compile: an unrolled loop, constants, or the lines with most operations.
+    def first_compile(self) -> "FirstCompile | None":
+        """Lower the function again, and return what XLA had to compile.
 
-        The function is lowered again when this is read. None if it was made under a transformation,
-        or if JAX does not show it.
+        If JAX has dropped the trace, as after `clear_cache`, the function runs once more.
+
+        Returns:
+            An unrolled loop, constants, or the lines with most operations. None if it was made
+            under a transformation, or if JAX does not show it.
         """
         from leafwise._compare.first_compile import first_compile  # noqa: PLC0415  # few ask
 
