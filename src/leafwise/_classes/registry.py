@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import os
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -21,12 +20,12 @@ from leafwise._objects.classes import (
     is_tree_node,
     notify_registered,
 )
+from leafwise._objects.code import find_by_name, is_redefinition
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
-_LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
 _CHECKED: Final[ClassMap[Callable[..., None]]] = ClassMap()
 """The function that turns the checks at each flatten on and off, by class."""
 
@@ -43,20 +42,18 @@ def install(spec: ClassSpec) -> None:
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
     follow_checking(cls, functions.set_checked)
-    _note_redefinition(cls)
     notify_registered(cls)
 
 
-def _note_redefinition(cls: type) -> None:
-    """Make two classes with the same name distinct in JAX's messages."""
-    name = (cls.__module__, cls.__qualname__)
-    older_ref = _LATEST.get(name)
-    older = older_ref() if older_ref is not None else None
-    if older is not None and older is not cls:
-        # JAX prints the type itself where two types differ. The older class can no longer be
-        # found by its name (a local one never could), so nothing that worked stops working.
+def mark_redefined(cls: type) -> None:
+    """Rename the class that a new definition of its name is about to replace.
+
+    JAX prints the type itself where two types differ. Only a class that its name leads to is
+    replaced, and from then on the name leads to the new one; classes of a factory stay as they are.
+    """
+    older = find_by_name(cls.__module__, cls.__qualname__)
+    if isinstance(older, type) and is_decorated(older) and is_redefinition(older, cls):
         older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"
-    _LATEST[name] = weakref.ref(cls)
 
 
 def spec_of(cls: type) -> ClassSpec:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from leafwise._objects.call_site import is_installed_file
-from leafwise._objects.classes import is_a, module_of, per_class
+from leafwise._objects.classes import REDEFINED, is_a, module_of, per_class
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
@@ -164,6 +164,16 @@ def find_by_name(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def is_redefinition(one: type, other: type) -> bool:
+    """Return whether one of two classes replaced the other under a name that leads to a class.
+
+    No name leads to the classes that two calls of a function define.
+    """
+    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
+    is_same_name = module_of(one) == module_of(other) and names[0] == names[1]
+    return one is not other and is_same_name and is_a(find_by_name(module_of(one), names[0]), type)
 
 
 def is_installed_module(name: object) -> bool:

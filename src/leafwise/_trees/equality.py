@@ -4,7 +4,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
@@ -157,9 +156,3 @@ _DEEPEST: Final = 2_000
 
 _CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
 """The kinds of values that have no parts where functions are compared by identity."""
-
-
-def is_redefinition(one: type, other: type) -> bool:
-    """Return whether two classes are definitions of the same name."""
-    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
-    return one is not other and one.__module__ == other.__module__ and names[0] == names[1]
