@@ -1,8 +1,10 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
 import enum
+import importlib
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -94,11 +96,53 @@ def test_a_field_without_a_default_below_a_base() -> None:
         assert len(jax.tree.leaves(net(layers=1))) == (kind is jax.Array)
 
 
-@pytest.mark.parametrize("default", [[1, 2], {}, jnp.zeros(3)], ids=["list", "dict", "array"])
-def test_a_default_that_can_change(default: Any) -> None:
-    """Instances would share it: dataclasses refuse it, with the fix."""
-    own = {"__annotations__": {"a": Any}, "a": default}
-    with pytest.raises(ValueError, match=r"for field a is not allowed: use default_factory"):
+SHARED: dict[str, str] = {
+    "w: jax.Array = jnp.zeros(3)": "w: jax.Array = lw.field(default_factory=lambda: jnp.zeros(3))",
+    "w: Any = lw.field(default=np.ones(2), converter=list)": (
+        "w: Any = lw.field(converter=list, default_factory=lambda: np.ones(2))"
+    ),
+    "w: list[int] = []": "w: list[int] = lw.field(default_factory=list)",
+    "w: dict[str, int] = {}": "w: dict[str, int] = lw.field(default_factory=dict)",
+    "w: list[int] = [1, 2]": "w: list[int] = lw.field(default_factory=lambda: [1, 2])",
+    "w: lw.Static[Any] = [1]": "w: Any = lw.static_field(default_factory=lambda: [1], freeze=True)",
+}
+HEAD = """
+import jax, jax.numpy as jnp, leafwise as lw, numpy as np
+from typing import Any, ClassVar
+
+@lw.pytree
+class P:
+    seen: ClassVar[list] = []
+    """
+
+
+@pytest.mark.parametrize("line", SHARED)
+def test_a_default_that_instances_would_share(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the line to write, and it works; in a prompt, too, without a source."""
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(lw.errors.DefinitionError, match=r"^P\.w: an array, a list") as in_prompt:
+        exec(HEAD + line, {"__name__": "prompt"})  # noqa: S102  # the code of a user
+    name = f"shared_{abs(hash(line))}"
+    (tmp_path / f"{name}.py").write_text(HEAD + line)
+    with pytest.raises(lw.errors.DefinitionError) as in_file:
+        importlib.import_module(name)
+    assert f"fix: `{SHARED[line]}`" in in_file.value.message
+    for error in (in_prompt, in_file):
+        (fix,) = re.findall("fix: `(.*)`", error.value.message)
+        names: dict[str, Any] = {"__name__": "pasted"}
+        exec(HEAD + fix, names)  # noqa: S102
+        one, other = names["P"](), names["P"]()
+        assert one == other
+        assert one.w is not other.w or not jax.tree.leaves(one)
+
+
+@pytest.mark.parametrize("default", [jax.random.key(0), jnp.zeros(100), bytearray(b"x")])
+def test_a_default_whose_code_is_not_known(default: Any) -> None:
+    """The fix has a placeholder in its place, and never code that makes another value."""
+    own = {"__annotations__": {"w": Any}, "w": default}
+    with pytest.raises(lw.errors.DefinitionError, match=r"`w: Any = .*default_factory=\.\.\.\)`"):
         lw.pytree(type("P", (), own))
 
 
