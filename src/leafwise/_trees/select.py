@@ -200,13 +200,20 @@ class ByMetadata(Selection):
                 known.update(key for key in entries if isinstance(key, str))
                 if self.key in entries:
                     _mark(flags, child, flag=bool(entries[self.key] == self.value))
-        near = difflib.get_close_matches(self.key, known, 1)
-        if near and self.key not in known:
+        if self.key not in known and flat.leaves:  # an empty list is not a mistake
             raise PathError(
-                f"no field of {type(flat.tree).__name__} has metadata {self.key!r}"
-                f"\n  nearest: {near[0]!r}"
+                f"no field of {type(flat.tree).__name__} has metadata {self.key!r}\n"
+                f"  {self._instead(known)}"
             )
         return flags
+
+    def _instead(self, known: set[str]) -> str:
+        for near in difflib.get_close_matches(self.key, known, 1):
+            return f"nearest: {near!r}"
+        if isinstance(self.value, str):
+            return f"fix: for a path, write lw.select({self.value!r})"
+        entry = {self.key: self.value}
+        return f"fix: declare one: `lw.field(metadata={entry!r})`"
 
 
 def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
@@ -300,7 +307,7 @@ def select(*conditions: Any, **metadata: Any) -> Selection:
 
     Raises:
         PathError: A path cannot be parsed or, when the selection is used, leads nowhere in
-            the tree.
+            the tree; or none of its fields has such metadata.
         TypeError: No condition was passed, or one of an unsupported type.
 
     Examples:
