@@ -146,6 +146,16 @@ def test_a_default_whose_code_is_not_known(default: Any) -> None:
         lw.pytree(type("P", (), own))
 
 
+@pytest.mark.parametrize("kind", [lw.Static[int], Any])
+def test_a_property_of_the_name_of_a_field(kind: Any) -> None:
+    """It would be the default; that of a base is none, since a field may implement it."""
+    own = {"__annotations__": {"n": kind}, "n": property(lambda self: 3)}
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.n: a property of the same name"):
+        lw.pytree(type("P", (), own))
+    base = type("Base", (), {"n": own["n"]})
+    assert lw.pytree(type("P", (base,), {"__annotations__": {"n": lw.Static[int]}}))(4).n == 4
+
+
 def test_fix_of_a_definition_is_code_that_works() -> None:
     """What the messages recommend is accepted."""
 

@@ -1,6 +1,7 @@
 """The pytree classes of this process: their specs, and the functions registered with JAX."""
 
 import dataclasses
+import difflib
 import inspect
 import os
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from leafwise._objects.classes import (
     is_tree_node,
     notify_registered,
 )
-from leafwise._objects.code import find_by_name, is_redefinition
+from leafwise._objects.code import assigned_names, find_by_name, is_redefinition
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
@@ -211,6 +212,13 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
         raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
+    assigned = assigned_names(cls) if declared is None else frozenset[str]()
+    for field in [field for field in names if field not in assigned and not hasattr(cls, field)]:
+        # It may be assigned from outside, unless the class has an attribute of nearly that name.
+        for near in difflib.get_close_matches(field, assigned.difference(names), 1):
+            raise DefinitionError(
+                f"register({name}): {name} assigns no attribute {field!r}\n  nearest: {near!r}"
+            )
     base = native_base(cls)
     is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))
     if not is_plain or hasattr(cls, "__pydantic_fields__"):

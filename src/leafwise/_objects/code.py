@@ -120,6 +120,19 @@ def computed_names(cls: type) -> frozenset[str]:
     return frozenset(computed - stated)
 
 
+def assigned_names(cls: type) -> frozenset[str]:
+    """Return the attributes that methods of a class assign; empty if some compute the name."""
+    assigned: set[str] = set()
+    for member in [member for base in cls.__mro__ for member in vars(base).values()]:
+        code = getattr(function_in(member), "__code__", None)
+        if not is_a(code, types.CodeType):
+            continue
+        if not _STORING.isdisjoint(code.co_names):
+            return frozenset()
+        assigned |= {it.argval for it in dis.get_instructions(code) if it.opname == "STORE_ATTR"}
+    return frozenset(assigned)
+
+
 _STORING: Final = frozenset({"__setattr__", "setattr", "__dict__", "vars"})
 _CONSTRUCTORS: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__"}
