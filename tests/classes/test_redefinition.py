@@ -87,19 +87,14 @@ def layer(size: int) -> Any:
 def test_two_classes_of_one_factory_are_no_redefinition() -> None:
     """Neither replaces the other: both keep their names, also in messages, in either order."""
     small, large = layer(8), layer(64)
-    name = "layer.<locals>.Layer"
+    name = f"{__name__}.layer.<locals>.Layer"
     for one, other in ((large(1.0), small(1.0)), (small(1.0), large(1.0))):
-        assert [repr(each).count("redefined") for each in (one, other)] == [0, 0]
-        assert (type(one).__qualname__, type(other).__qualname__) == (name, name)
-        (reason,) = lw.diff(one, other)
-        assert str(reason) == f"the tree (class): {__name__}.{name} -> another {__name__}.{name}"
+        assert "redefined" not in repr(one) + repr(other) + repr([type(one), type(other)])
+        assert str(*lw.diff(one, other)) == f"the tree (class): {name} -> another {name}"
         assert "recreate" not in str(lw.signature(one).explain(lw.signature(other)))
-    assert small(1.0).n == 8
 
 
-def test_a_base_of_the_same_name_from_elsewhere_keeps_its_name(
-    notebook: types.ModuleType,
-) -> None:
+def test_a_base_of_the_same_name_keeps_it(notebook: types.ModuleType) -> None:
     """`from lib import Cell`, then `class Cell(Cell)`, replaces no definition."""
     notebook.Cell = base = run(types.ModuleType("lib"))  # type: ignore[attr-defined]
     run(notebook, SOURCE.replace("class Cell", "class Cell(Cell)"))

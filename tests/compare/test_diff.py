@@ -89,10 +89,7 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
     ),
     "classes of a factory": (
         *(of_a_factory(), of_a_factory()),
-        [
-            "the tree (class): tests.compare.test_diff.of_a_factory.<locals>.Local -> "
-            "another tests.compare.test_diff.of_a_factory.<locals>.Local"
-        ],
+        [f"the tree (class): {__name__}.of_a_factory.<locals>.Local -> another {__name__}."],
     ),
     "aux_data": (Own(1.0, (1,)), Own(1.0, (True,)), ["the tree (static): (1,) -> (True,)"]),
     "listed": (

@@ -151,14 +151,14 @@ def test_a_path_that_leads_nowhere(where: str, words: list[str]) -> None:
 
 
 def test_metadata_that_no_field_has() -> None:
-    """It is named when the selection is used, with the nearest name or the path that was meant."""
-    for where, words in {
-        lw.select(trainabel=False): "'trainabel'\n  nearest: 'trainable'",
-        ~lw.select(where="head.w"): "'where'\n  fix: for a path, write lw.select('head.w')",
-        lw.select(
-            "head", slow=True
-        ): "'slow'\n  fix: declare one: `lw.field(metadata={'slow': True})`",
-    }.items():
+    """It is named when the selection is used, with the nearest name or the fix."""
+    for where, words in (
+        (lw.select(trainabel=False), "'trainabel'\n  nearest: 'trainable'"),
+        (
+            ~lw.select(where="head.w"),
+            "'where'\n  fix: declare where= in its metadata; a path: `lw.",
+        ),
+    ):
         with pytest.raises(lw.errors.PathError) as caught:
             lw.mask(model(), where)
         assert f"no field of Model has metadata {words}" in caught.value.message

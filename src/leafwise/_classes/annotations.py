@@ -216,30 +216,25 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
 def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
     """Return whether an annotation uses ``Static`` through a name that cannot be found.
 
-    ``Statik[int]`` is taken for it, and so is any name that leafwise lacks, as ``lw.static``. Other
-    names may be imported for type checkers only.
+    Also through ``Statik``, or another name that leafwise lacks. Any other name may be imported
+    for type checkers only.
     """
-    subscripted = re.findall(r"(\w+)\s*\[", annotation)
-    says = any(map(_is_like_static, subscripted)) or any(map(_is_of_leafwise, unknown))
-    return bool(unknown and says and not (has_mark(value) or has_buried_mark(value)))
+    names = [*unknown, *re.findall(r"(\w+)\s*\[", annotation)]
+    says = unknown and any(name.startswith("leafwise.") or _is_static(name) for name in names)
+    return bool(says and not (has_mark(value) or has_buried_mark(value)))
 
 
-def _is_of_leafwise(name: str) -> bool:
-    return name.startswith("leafwise.")
-
-
-def _is_like_static(name: str) -> bool:
+def _is_static(name: str) -> bool:
     word = name.rpartition(".")[2].lower()
     return bool(difflib.get_close_matches(word, ["static"], 1, 0.82))  # Statik, but not State
 
 
 def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> str:
-    missing = max(unknown, key=lambda name: (_is_of_leafwise(name), _is_like_static(name)))
+    missing = max(unknown, key=_is_static)
     word, name = missing.rpartition(".")[2], re.split(r"[.(]", where)[-1].rstrip(")")
     fix = f"import it at the top of the module, or {instead}"
-    near = difflib.get_close_matches(word, ("Static", "StaticArray", "FrozenMapping"), 1)
-    if near and near != [word]:
-        right = re.sub(rf"(\w+\.)*\b{re.escape(word)}\b", f"lw.{near[0]}", annotation)
+    if word != "Static" and _is_static(word):
+        right = re.sub(rf"(\w+\.)*{re.escape(word)}", "lw.Static", annotation)
         fix = f"`{name}: {right}`"
     return (
         f"{where}: cannot tell whether it is static, as {missing!r} "
@@ -307,7 +302,7 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
     except DefinitionError:  # from `Static(int)`
         raise
     except Exception as error:  # noqa: BLE001  # any code can stand in an annotation
-        owner = getattr(error, "obj", None)  # of an AttributeError
+        owner: Any = getattr(error, "obj", None)  # of an AttributeError
         lacks = isinstance(owner, types.ModuleType)
         missing = f"{owner.__name__}.{getattr(error, 'name', '')}" if lacks else annotation
         return Unknown(), [*names.unknown, missing]

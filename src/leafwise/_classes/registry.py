@@ -21,7 +21,7 @@ from leafwise._objects.classes import (
     is_tree_node,
     notify_registered,
 )
-from leafwise._objects.code import assigned_names, find_by_name, is_redefinition
+from leafwise._objects.code import STORING, find_by_name, is_redefinition
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
@@ -49,8 +49,7 @@ def install(spec: ClassSpec) -> None:
 def mark_redefined(cls: type) -> None:
     """Rename the class that a new definition of its name is about to replace.
 
-    JAX prints the type itself where two types differ. Only a class that its name leads to is
-    replaced, and from then on the name leads to the new one; classes of a factory stay as they are.
+    JAX prints the type itself where two types differ. The classes of a factory keep their name.
     """
     older = find_by_name(cls.__module__, cls.__qualname__)
     if isinstance(older, type) and is_decorated(older) and is_redefinition(older, cls):
@@ -212,12 +211,15 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
         raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
-    assigned = assigned_names(cls) if declared is None else frozenset[str]()
-    for field in [field for field in names if field not in assigned and not hasattr(cls, field)]:
-        # It may be assigned from outside, unless the class has an attribute of nearly that name.
-        for near in difflib.get_close_matches(field, assigned.difference(names), 1):
+    members = [member for each in cls.__mro__ for member in vars(each).values()]
+    codes = [getattr(member, "__code__", None) for member in members if declared is None]
+    used = {name for code in codes for name in getattr(code, "co_names", ())}
+    for field in names if used.isdisjoint(STORING) else ():  # else it may set any attribute
+        # An attribute that only other code sets is accepted, unless it looks misspelled.
+        near = difflib.get_close_matches(field, used.difference(names), 1)
+        if near and field not in used and not hasattr(cls, field):
             raise DefinitionError(
-                f"register({name}): {name} assigns no attribute {field!r}\n  nearest: {near!r}"
+                f"register({name}): {name} sets no attribute {field!r}\n  nearest: {near[0]!r}"
             )
     base = native_base(cls)
     is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))

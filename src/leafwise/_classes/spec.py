@@ -294,35 +294,6 @@ def _resolve_static(
     return static, is_open and annotations.is_late(annotation)
 
 
-def refuse_shared_defaults(cls: type, own: Mapping[str, Any]) -> None:
-    """Raise, with the fix, for a default without a hash, which `dataclasses` refuses.
-
-    The values in the class's body are passed in `own`, as `dataclasses` may have removed some.
-    """
-    for name, kind in annotations.annotations_of(cls).items():
-        value = own.get(name)
-        is_declared = isinstance(value, dataclasses.Field)
-        definition = copy.copy(value) if is_declared else dataclasses.field(default=value)
-        default: Any = definition.default
-        is_field = not re.search(r"\b(ClassVar|InitVar)\b", str(kind))
-        if type(default).__hash__ is not None or not is_field:
-            continue
-        definition.name, definition.default = name, dataclasses.MISSING
-        code = written_default(cls, name, default)
-        factory = f"lambda: {code}" if code and not code.endswith("...") else "..."
-        if type(default) in (list, dict, set) and not default:
-            factory = type(default).__name__
-        more = f"default_factory={factory}"
-        static = annotations.has_mark(resolve(cls, name, kind, []))
-        if static or definition.metadata.get("static"):
-            static, more = True, f"{more}, freeze=True"
-        raise DefinitionError(
-            f"{cls.__name__}.{name}: an array, a list or a dict cannot be a default, since all "
-            f"instances would share it\n  got: {got(default)}\n"
-            f"  fix: `{declaration(definition, kind, more, static=static)}`"
-        )
-
-
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
     """Warn about a default that is or contains a function, in a field dynamic by default.
 

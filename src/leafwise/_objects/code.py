@@ -106,7 +106,7 @@ def computed_names(cls: type) -> frozenset[str]:
     stated: set[Any] = set()
     for name, member in [pair for base in cls.__mro__ for pair in vars(base).items()]:
         code = getattr(function_in(member), "__code__", None)
-        if not is_a(code, types.CodeType) or _STORING.isdisjoint(code.co_names):
+        if not is_a(code, types.CodeType) or STORING.isdisjoint(code.co_names):
             continue
         texts, given = {each for each in code.co_consts if type(each) is str}, parameters(code)
         if name in _CONSTRUCTORS or len(given) != 1:
@@ -120,20 +120,7 @@ def computed_names(cls: type) -> frozenset[str]:
     return frozenset(computed - stated)
 
 
-def assigned_names(cls: type) -> frozenset[str]:
-    """Return the attributes that methods of a class assign; empty if some compute the name."""
-    assigned: set[str] = set()
-    for member in [member for base in cls.__mro__ for member in vars(base).values()]:
-        code = getattr(function_in(member), "__code__", None)
-        if not is_a(code, types.CodeType):
-            continue
-        if not _STORING.isdisjoint(code.co_names):
-            return frozenset()
-        assigned |= {it.argval for it in dis.get_instructions(code) if it.opname == "STORE_ATTR"}
-    return frozenset(assigned)
-
-
-_STORING: Final = frozenset({"__setattr__", "setattr", "__dict__", "vars"})
+STORING: Final = frozenset({"__setattr__", "setattr", "__dict__", "vars"})
 _CONSTRUCTORS: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__"}
 )
@@ -180,10 +167,7 @@ def find_by_name(module: str, name: str) -> Any:
 
 
 def is_redefinition(one: type, other: type) -> bool:
-    """Return whether one of two classes replaced the other under a name that leads to a class.
-
-    No name leads to the classes that two calls of a function define.
-    """
+    """Return whether two classes have one name, which leads to a class, unlike a local one."""
     names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
     is_same_name = module_of(one) == module_of(other) and names[0] == names[1]
     return one is not other and is_same_name and is_a(find_by_name(module_of(one), names[0]), type)

@@ -201,19 +201,13 @@ class ByMetadata(Selection):
                 if self.key in entries:
                     _mark(flags, child, flag=bool(entries[self.key] == self.value))
         if self.key not in known and flat.leaves:  # an empty list is not a mistake
+            near = difflib.get_close_matches(self.key, known, 1)
+            fix = f"declare {self.key}= in its metadata; a path: `lw.select('encoder.w')`"
             raise PathError(
                 f"no field of {type(flat.tree).__name__} has metadata {self.key!r}\n"
-                f"  {self._instead(known)}"
+                f"  {f'nearest: {near[0]!r}' if near else f'fix: {fix}'}"
             )
         return flags
-
-    def _instead(self, known: set[str]) -> str:
-        for near in difflib.get_close_matches(self.key, known, 1):
-            return f"nearest: {near!r}"
-        if isinstance(self.value, str):
-            return f"fix: for a path, write lw.select({self.value!r})"
-        entry = {self.key: self.value}
-        return f"fix: declare one: `lw.field(metadata={entry!r})`"
 
 
 def field_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:

@@ -71,7 +71,7 @@ def register_serialization() -> None:
 
 
 _NAMED: Final[dict[str, list[weakref.ref[type]]]] = {}
-"""The live classes of each name, in the order of their definition; it keeps none alive."""
+"""The classes of each name, in the order of their definition; it keeps none alive."""
 
 
 def _register(cls: type) -> None:
@@ -80,10 +80,10 @@ def _register(cls: type) -> None:
     name = f"leafwise:{class_name(cls)}"
     named = _NAMED.setdefault(name, [])
     older = named[-1]() if named else None
-    if older is not None and is_redefinition(older, cls):  # loading uses this one
-        forget_exported_class(older, _numbered(name, len(named)))
-        del named[-1]
-    name = _numbered(name, len(named) + 1)
+    if older is not None and is_redefinition(older, cls):  # loading uses the new one
+        forget_exported_class(older)
+        named.pop()
+    name += f"#{len(named) + 1}" * bool(named)
     with contextlib.suppress(ValueError):  # already registered by hand
         export.register_pytree_node_serialization(
             cls,
@@ -92,11 +92,6 @@ def _register(cls: type) -> None:
             deserialize_auxdata=functools.partial(_read, cls),
         )
         named.append(weakref.ref(cls))
-
-
-def _numbered(name: str, number: int) -> str:
-    """Return the name of the second and later classes of one name, as a factory defines them."""
-    return name if number == 1 else f"{name}#{number}"
 
 
 def _write(cls: type, key: StaticKey) -> bytes:
