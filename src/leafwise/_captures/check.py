@@ -1,7 +1,7 @@
 """The quick check of a capture: code that tests whether the parts of its value have changed.
 
-It is made from the account of the value (`leafwise._statics.account`), and may find a change where
-there is none: then the accounts are compared. Nothing large is kept alive.
+It is made from the account of the value (`leafwise._statics.account`). If it finds a change, the
+accounts are compared, which may say that nothing has changed. Nothing large is kept alive.
 """
 
 import functools

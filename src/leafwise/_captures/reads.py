@@ -375,9 +375,8 @@ class Current:
         terms: list[str] = []
         at = self._names.expression(read.place, value, terms)
         if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
-            fold.nodes[()] = PartNode(
-                value, CheckedBy.SAME
-            )  # what it reads of itself is captured, too
+            # What its methods read is a capture of its own.
+            fold.nodes[()] = PartNode(value, CheckedBy.SAME)
         return [*terms, *terms_of(fold, at, self._names)]
 
     def check(

@@ -5,7 +5,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
@@ -148,9 +147,3 @@ def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tu
     if same_steps and [step for step, _ in mine] != list(its):
         return []
     return [(step, part, its[step]) for step, part in mine if step in its]
-
-
-def is_redefinition(one: type, other: type) -> bool:
-    """Return whether two classes are definitions of the same name."""
-    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
-    return one is not other and one.__module__ == other.__module__ and names[0] == names[1]
