@@ -123,7 +123,7 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
         if place.key in found or _is_import(place, value):
             continue
         is_receiver = id(value) in receivers
-        if is_receiver:
+        if is_receiver and place.steps[-1:] != ("__class__",):  # a class has a place of its own
             named.setdefault(("object", id(value)), place)
         found[place.key] = Read(
             place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
@@ -279,9 +279,11 @@ def _follow(place: Place, chain: Chain, code: types.CodeType) -> Iterator[Read]:
             runs = dataclasses.replace(place.then(step), is_member=is_property)
             yield Read(runs, code, chain.line)
             return
-        # model.rate, of `class Model: rate = 1.0`
-        if member.is_of_class and not is_installed_module(module_of(type(value))):
-            of_classes.append(class_place(type(value), str(step)))
+        # model.rate and type(model).rate, of `class Model: rate = 1.0`
+        cls = value if place.name.endswith(".__class__") and is_a(value, type) else type(value)
+        is_of_class = member.is_of_class or cls is value
+        if is_of_class and not is_installed_module(module_of(cls)):
+            of_classes.append(class_place(cls, str(step)))
         is_made, found = holds_tracers(value), member.value
         is_trusted = is_fixed and found is not MISSING and never_changes(type(value))
         is_fixed = is_made or is_trusted
