@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
@@ -79,6 +79,8 @@ class Read:
     """Whether it cannot change: an attribute of an object that refuses assignment."""
     words: frozenset[str] = frozenset()
     """The names and strings in the code that ran; only these attributes of an object count."""
+    readers: Sequence[types.CodeType] = ()
+    """All codes that read it."""
 
     @property
     def reader(self) -> str:
@@ -108,17 +110,19 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
         if method is not None:
             reads.append(Read(method, run.code, run.code.co_firstlineno))
         for chain in run.chains(run.code):
-            is_read = (run.function, run.code) in known and chain.root is not Root.LOCAL
+            is_read = (run.function, id(run.code)) in known and chain.root is not Root.LOCAL
             start = None if is_read else _start(run, chain, arguments)
             if start is not None and chain.root is Root.CELL and start.root not in cells:
                 # A variable of the enclosing function ends with the trace; its value may not.
                 start = object_place(chain.name, start.read())
             reads += [] if start is None else _follow(start, chain, run.code)
-        known.add((run.function, run.code))
+        known.add((run.function, id(run.code)))
     found: dict[Any, Read] = {}
+    readers: dict[Any, list[types.CodeType]] = {}
     for each in reads:
         place, holder = each.place, named.get(each.place.root)
         place = place if holder is None else holder.then(*place.steps)
+        readers.setdefault(place.key, []).extend([each.code] if each.code else [])
         value = place.read()
         if place.key in found or _is_import(place, value):
             continue
@@ -126,7 +130,8 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
         if is_receiver and place.steps[-1:] != ("__class__",):  # a class has a place of its own
             named.setdefault(("object", id(value)), place)
         found[place.key] = Read(
-            place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
+            *(place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words),
+            readers[place.key],
         )
     return list(found.values())
 

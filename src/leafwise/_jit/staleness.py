@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.observe import Observer
+from leafwise._captures.observe import Observer, Source, source_of
 from leafwise._captures.reads import Current, Read, changed, format_change, value_change
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
@@ -41,8 +41,6 @@ from leafwise._jit.callee import capturing_function, code_id
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import (
     Observation,
-    Source,
-    file_and_line,
     is_in_body,
     note,
     read_before,
@@ -87,10 +85,12 @@ def observe(
         runs = observer.ran()
         if reused is None:  # unknown, so nothing may be reused
             trace_afresh()
-        missing = (reused or set()) - {file_and_line(run.code) for run in runs}
+        missing = (reused or set()) - {source_of(run.code) for run in runs}
         around = [run for other in observer.around for run in other.so_far()] if missing else []
-        runs += (run for run in around if missing & {*map(file_and_line, (run.code, *run.inside))})
-        reads: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
+        runs += (run for run in around if missing & {source_of(run.code), *run.inside})
+        reads: Observation = log.observe(
+            Observation(runs, log.callee.fun, read_before(missing), number)
+        )
     except Exception:  # noqa: BLE001  # a check must not break a correct program
         return None
     program.observation = reads
