@@ -94,8 +94,7 @@ def observe(
     except Exception:  # noqa: BLE001  # a check must not break a correct program
         return None
     program.observation = reads
-    if number is not None:
-        note(number, reads)
+    note(number, reads)
     log.note_captured(program.state, reads.captured)
     if all(guard.action is not StaleAction.IGNORE for guard in list(log.guards)):
         # The captures were those of this state: any that differ now, the trace itself has changed.
