@@ -59,6 +59,35 @@ def test_a_copy_that_jax_keeps() -> None:
     assert np.array_equal(jitted(ONES), [3, 3])
 
 
+def test_arrays_of_64_bits_that_are_bound_again() -> None:
+    """Going back to any of them costs no trace, and no other function is traced."""
+    runs, others = list[Any](), list[Any]()
+    other = jit(lambda x: (others.append(1), x + 1)[1])
+    arrays = [np.array([1.0, n]) for n in range(4)]
+    rates, pair = arrays[0], [arrays[1]]
+    jitted = jit(lambda x: (runs.append(1), x * rates * pair[0])[1], on_stale="retrace")
+    for _ in range(2):
+        for rates in arrays:  # which is captured
+            assert jitted(ONES).tolist() == (rates * pair[0]).tolist()
+            other(ONES)
+    assert (len(runs), len(others)) == (4, 1)
+
+
+@pytest.mark.parametrize("shape", [(2,), ()])
+def test_an_array_of_64_bits_that_is_changed_in_place(shape: tuple[int, ...]) -> None:
+    """Only the programs of the functions that captured it go, wherever it is held."""
+    others, its, kept = list[Any](), [np.ones(shape)], np.ones(shape)
+    other = jax.jit(lambda x: (others.append(1), x * kept)[1])
+    jitted = jit(lambda x: next(x * each for each in its), on_stale="retrace")
+    assert np.array_equal(jitted(ONES), other(ONES))
+    for value in (2.0, 1.0, 3.0):
+        its[0].fill(value)
+        assert jitted(ONES).tolist() == [value, value]
+        other(ONES)
+    assert len(others) == 1
+    assert "its (capture)" in str(jitted.traces[-1].explanation)
+
+
 def test_a_trace_keeps_nothing() -> None:
     """What the callers of a function under `lw.jit` hold dies with them, before any collection."""
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import jax
-import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.observe import Observer, Source, source_of
@@ -38,6 +37,7 @@ from leafwise._jit.blocks import (
     program_change,
 )
 from leafwise._jit.callee import capturing_function, code_id
+from leafwise._jit.clears import has_old_copy
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import (
     Observation,
@@ -48,7 +48,6 @@ from leafwise._jit.trace_numbers import (
 )
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import site_of
-from leafwise._objects.classes import is_a
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import Verbatim
@@ -257,16 +256,14 @@ class Guard:
             state = self._find_state(current)
             if state is not None:
                 return state
-            stale = _stale_captures(log.name, log.traced()[-1], current)
-            arrays = [each for key in stale if is_a(each := current.values[key], np.ndarray)]
-            # JAX copies an array to convert it, and keeps the copy while any program uses it.
-            if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
-                clear_caches: Any = jax.clear_caches  # which has no types
-                clear_caches()
-            if len(log.states) < MOST_STATES:
+            is_copied = has_old_copy(current.values.values())
+            if len(log.states) < MOST_STATES and not is_copied:
                 return log.new_state(current.captured)
-            log.retire(_reasons(stale))
+            log.retire(_reasons(_stale_captures(log.name, log.traced()[-1], current)))
             log.clear_caches()
+            if is_copied and has_old_copy(current.values.values()):
+                clear: Any = jax.clear_caches  # for a program of another function has it, too
+                inspect.unwrap(clear)()  # not as a call of the user
             return 0
 
     @contextlib.contextmanager
