@@ -180,6 +180,8 @@ ALARMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 @pytest.mark.parametrize("kind", ALARMS)
 def test_no_false_alarm(kind: str) -> None:
     """What a function writes itself, or only its steps change, decides no program."""
+    cached.clear()
+    threading.Timer(1.0, int).start()  # another thread, which might have changed it
     function, state = ALARMS[kind]
     jitted = jit(lambda state: function(state), on_stale="raise")
     for _ in range(3):
@@ -391,6 +393,39 @@ def test_threads() -> None:
         assert not worker.is_alive()
     assert not wrong
     assert float(jitted(1.0)) == 5.0
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_capture_that_changes_during_a_trace(calls: int) -> None:
+    """The call gets what was read, and no later call gets that for another value."""
+    held, twin, read, changed = Settings(), Settings(), threading.Event(), threading.Event()
+
+    def scale(x: Any) -> Any:
+        product = x * held.rate * twin.rate
+        read.set()
+        changed.wait(20)
+        return product
+
+    def change() -> None:
+        read.wait(20)
+        held.rate = 2.0
+        changed.set()
+
+    jitted = jit(scale, on_stale="retrace")
+    for _ in range(calls):
+        changed.set()
+        assert jitted(1.0) == 1.0
+        held.rate = 4.0
+        read.clear()
+        changed.clear()
+    worker = threading.Thread(target=change)
+    worker.start()
+    assert jitted(1.0) == (4.0 if calls else 1.0)
+    worker.join()
+    for held.rate in (2.0, 4.0, 1.0, 2.0):
+        assert jitted(1.0) == held.rate
+    twin.rate = 3.0
+    assert jitted(1.0) == 6.0
 
 
 def test_copies_and_pickles() -> None:

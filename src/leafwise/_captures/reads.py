@@ -397,13 +397,18 @@ class Current:
         return check_function(self._names, terms, call, otherwise)
 
 
-def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
-    """Return the captures of a function, found by the names in its code, by reader and name."""
+def captured_places(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return the captures of a function, found by the names in its code, by place."""
     try:
         runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
-        found = Current(reads_of(runs, fn)).captured.values()
+        return Current(reads_of(runs, fn), is_weak=True).captured
     except Exception:  # noqa: BLE001  # the user's own code
         return {}
+
+
+def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return the same by reader and name, to compare functions of equal code."""
+    found = captured_places(fn).values()
     return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
 
 

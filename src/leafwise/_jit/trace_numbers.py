@@ -7,6 +7,7 @@ read is unchanged; otherwise it gets a new number.
 
 import contextlib
 import functools
+import re
 import threading
 import weakref
 from collections import Counter
@@ -14,9 +15,17 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 from leafwise._captures.observe import Run, Source, source_of
-from leafwise._captures.reads import Captured, Current, changed, reads_of
+from leafwise._captures.reads import (
+    Captured,
+    Current,
+    captured_places,
+    changed,
+    differing,
+    reads_of,
+)
 from leafwise._jax.context import new_number, with_number
 from leafwise._objects.locks import new_lock
+from leafwise._objects.names import names_stored
 
 
 class Observation:
@@ -26,11 +35,7 @@ class Observation:
     """
 
     def __init__(
-        self,
-        runs: list[Run],
-        root: Callable[..., Any],
-        reused: Iterable[Captured],
-        number: int | None,
+        self, runs: list[Run], root: Callable[..., Any], reused: list[Captured], number: int | None
     ) -> None:
         own = {each.place.key: each for each in reads_of(runs, root)}
         earlier = {key: each for each in reused if (key := each.read.place.key) not in own}
@@ -40,7 +45,7 @@ class Observation:
         if number is None:
             self.captured |= {key: earlier[key] for key in earlier.keys() & self.captured.keys()}
         self.words = frozenset[str]().union(*(each.words for each in self.reads.values()))
-        self._check = current.check(_yes, _no)
+        self._check = current.check(*_YES_OR_NO)
         # By id, as the codes of two modules may be equal. The reads keep those that matter alive.
         self._around: dict[int, set[Source]] = {}
         codes = [(code, ()) for each in self.reads.values() for code in each.readers]
@@ -65,16 +70,8 @@ class Observation:
         if self._check():
             return True
         current = Current(self.reads.values(), is_weak=True)
-        self._check = current.check(_yes, _no)  # without dead owners
+        self._check = current.check(*_YES_OR_NO)  # without dead owners
         return not changed(self.captured, current.captured)
-
-
-def _yes() -> bool:
-    return True
-
-
-def _no() -> bool:
-    return False
 
 
 class _Numbers:
@@ -90,6 +87,7 @@ class _Numbers:
             self.latest, self.observations = new_number(), dict[int, Observation]()
 
 
+_YES_OR_NO: Final = (lambda: True), (lambda: False)
 _MOST_READ: Final = 256
 """The number of traces, of functions that may be gone, after which a new number is started."""
 _LOCK: Final = new_lock()
@@ -136,3 +134,25 @@ def read_before(reused: Iterable[Source]) -> list[Captured]:
     """Return the captures of functions that JAX has reused from other traces."""
     known = [each for find in list(_NOTED.values()) if (each := find()) is not None]
     return [read for source in reused for each in known for read in each.read_in(source)]
+
+
+def captures_before(fun: Callable[..., Any], known: dict[Any, Captured]) -> dict[Any, Captured]:
+    """Return what a trace should read, where another thread may change it meanwhile.
+
+    `known` is what earlier traces of this state have read. The rest is found by name.
+    """
+    return captured_places(fun) | known if threading.active_count() > 1 else {}
+
+
+def changed_meanwhile(
+    before: dict[Any, Captured], after: dict[Any, Captured], runs: Iterable[Run]
+) -> bool:
+    """Return whether a capture changed during a trace, and not by the code that ran in it."""
+    stored = set[str]().union(*(names_stored(run.code) for run in runs)) if before else set[str]()
+    for key in changed(before, after):
+        was, now = before[key].account, after[key].account
+        ways = [after[key].name, *(str(step) for path in differing(was, now) for step in path)]
+        is_other = any(was[path] != now[path] for path in was.keys() & now.keys())
+        if is_other and stored.isdisjoint(re.findall(r"\w+|\[", "".join(ways))):
+            return True
+    return False

@@ -68,6 +68,15 @@ def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
     return tuple(each for each in all_chains(code) if each.root is not Root.LOCAL)
 
 
+def names_stored(code: types.CodeType) -> set[str]:
+    """Return the attributes and outer variables that code assigns, and ``[`` if also items."""
+    stored = {"["} if MUTATORS.intersection(code.co_names) else set[str]()
+    for each in dis.get_instructions(code):
+        if each.opname.startswith(("STORE_", "DELETE_")) and "FAST" not in each.opname:
+            stored.add(each.argval if isinstance(each.argval, str) else "[")
+    return stored
+
+
 def value_of(chain: Chain, function: types.FunctionType) -> Any:
     """Return the value of a chain, followed through the user's modules and classes only."""
     if chain.root is Root.CELL:
