@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from tests.kit.inside import cache_lines
 
+import leafwise as lw
+
 from .conftest import Explained
 
 WIDTH = 91
@@ -423,6 +425,21 @@ def clear_in_a_loop() -> None:
         for n in (2, 3):
             jitted_work(jnp.ones(n))
         jax.clear_caches()
+
+
+def changed_in_place() -> None:
+    rates = np.ones(2)
+    ours, other = lw.jit(lambda x: x * rates, on_stale="retrace"), jax.jit(lambda x: x + rates)
+    for value in (1.0, 2.0, 3.0):
+        rates.fill(value)
+        _ = ours(jnp.ones(2)), other(jnp.ones(2))
+
+
+def test_caches_that_leafwise_clears(explained: Explained) -> None:
+    """No line of the user is said to clear them."""
+    findings = explained(changed_in_place)["findings"]
+    assert "float64[2] [1.0, 1.0] -> float64[2] [2.0, 2.0]" in str(findings)
+    assert "clear_caches" not in str(findings)
 
 
 def jit_is_off() -> None:

@@ -14,7 +14,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 from jax.core import Tracer
@@ -29,6 +29,15 @@ from leafwise._objects.names import Chain, chains_of
 _MOST_RUNS: Final = 4096
 
 
+Source: TypeAlias = tuple[str, int]
+"""The file and the first line of a function, by which JAX names it."""
+
+
+def source_of(code: types.CodeType) -> Source:
+    """Return the file and the first line of a code object, which equal ones may differ in."""
+    return code.co_filename, code.co_firstlineno
+
+
 class Run(NamedTuple):
     """One run of a function."""
 
@@ -36,7 +45,7 @@ class Run(NamedTuple):
     function: Any  # None if Python does not show it
     names: dict[str, Any]  # its globals
     given: dict[str, Any]  # its arguments, by parameter
-    inside: set[types.CodeType]  # the codes of the runs around it
+    inside: set[Source]  # the sources of the runs around it
     chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
     """Returns the chains in its code that run."""
 
@@ -108,15 +117,15 @@ class Observer:
         _, run = runs.unfinished[-1]
         run.inside.update(self._around(frame.f_back))
 
-    def _around(self, frame: types.FrameType | None) -> set[types.CodeType]:
-        """Return the codes of the nearest run around a frame, and of the runs around that one."""
+    def _around(self, frame: types.FrameType | None) -> set[Source]:
+        """Return the sources of the nearest run around a frame, and of the runs around that one."""
         while frame is not None and id(frame) not in self._frames:
             frame = frame.f_back
         if frame is None:
             return set()
         code = self._frames[id(frame)]
         runs = [run for same in self._runs.values() for _, run in same.all() if run.code is code]
-        return {code}.union(*(run.inside for run in runs))
+        return {source_of(code)}.union(*(run.inside for run in runs))
 
     def ran(self) -> list[Run]:
         """Return the runs once all have ended, and release their frames."""

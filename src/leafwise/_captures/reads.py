@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
@@ -79,6 +79,8 @@ class Read:
     """Whether it cannot change: an attribute of an object that refuses assignment."""
     words: frozenset[str] = frozenset()
     """The names and strings in the code that ran; only these attributes of an object count."""
+    readers: Sequence[types.CodeType] = ()
+    """All codes that read it."""
 
     @property
     def reader(self) -> str:
@@ -108,25 +110,28 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
         if method is not None:
             reads.append(Read(method, run.code, run.code.co_firstlineno))
         for chain in run.chains(run.code):
-            is_read = (run.function, run.code) in known and chain.root is not Root.LOCAL
+            is_read = (run.function, id(run.code)) in known and chain.root is not Root.LOCAL
             start = None if is_read else _start(run, chain, arguments)
             if start is not None and chain.root is Root.CELL and start.root not in cells:
                 # A variable of the enclosing function ends with the trace; its value may not.
                 start = object_place(chain.name, start.read())
             reads += [] if start is None else _follow(start, chain, run.code)
-        known.add((run.function, run.code))
+        known.add((run.function, id(run.code)))
     found: dict[Any, Read] = {}
+    readers: dict[Any, list[types.CodeType]] = {}
     for each in reads:
         place, holder = each.place, named.get(each.place.root)
         place = place if holder is None else holder.then(*place.steps)
+        readers.setdefault(place.key, []).extend([each.code] if each.code else [])
         value = place.read()
         if place.key in found or _is_import(place, value):
             continue
         is_receiver = id(value) in receivers
-        if is_receiver:
+        if is_receiver and place.steps[-1:] != ("__class__",):  # a class has a place of its own
             named.setdefault(("object", id(value)), place)
         found[place.key] = Read(
-            place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
+            *(place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words),
+            readers[place.key],
         )
     return list(found.values())
 
@@ -279,9 +284,11 @@ def _follow(place: Place, chain: Chain, code: types.CodeType) -> Iterator[Read]:
             runs = dataclasses.replace(place.then(step), is_member=is_property)
             yield Read(runs, code, chain.line)
             return
-        # model.rate, of `class Model: rate = 1.0`
-        if member.is_of_class and not is_installed_module(module_of(type(value))):
-            of_classes.append(class_place(type(value), str(step)))
+        # model.rate and type(model).rate, of `class Model: rate = 1.0`
+        cls = value if place.name.endswith(".__class__") and is_a(value, type) else type(value)
+        is_of_class = member.is_of_class or cls is value
+        if is_of_class and not is_installed_module(module_of(cls)):
+            of_classes.append(class_place(cls, str(step)))
         is_made, found = holds_tracers(value), member.value
         is_trusted = is_fixed and found is not MISSING and never_changes(type(value))
         is_fixed = is_made or is_trusted
@@ -391,13 +398,18 @@ class Current:
         return check_function(self._names, terms, call, otherwise)
 
 
-def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
-    """Return the captures of a function, found by the names in its code, by reader and name."""
+def captured_places(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return the captures of a function, found by the names in its code, by place."""
     try:
         runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
-        found = Current(reads_of(runs, fn)).captured.values()
+        return Current(reads_of(runs, fn), is_weak=True).captured
     except Exception:  # noqa: BLE001  # the user's own code
         return {}
+
+
+def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return the same by reader and name, to compare functions of equal code."""
+    found = captured_places(fn).values()
     return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
 
 

@@ -377,11 +377,11 @@ class ProgramLog:
 
     def traced(self) -> list[ProgramEntry]:
         """Return the traces that JAX may reuse."""
-        return list(self._traced)
+        return [program for program in list(self._traced) if program.live]
 
     def observe(self, observation: Observation) -> Observation:
         """Return an observation, or that of the latest trace if it is equal."""
-        for program in self._traced[-1:]:
+        for program in self.traced()[-1:]:
             known = program.observation
             if known is not None and known.captured == observation.captured:
                 return known
@@ -407,6 +407,15 @@ class ProgramLog:
         with self._lock:
             if number in self.states:
                 self.states[number] = captured if is_first else self.states[number] | captured
+
+    def drop_state(self, number: int) -> None:
+        """Forget a state for which JAX has a program of another: its number is not used again."""
+        with self._lock:
+            self.states.pop(number, None)
+            for program in self._traced:
+                program.live &= program.state != number
+        for guard in list(self.guards):
+            guard.block_changed()
 
     def is_state(self, number: int) -> bool:
         """Return whether a number in JAX's key is that of a state, not of an enclosing trace."""
