@@ -87,7 +87,7 @@ def check_defaults(cls: type, own: Mapping[str, Any]) -> None:
         is_declared = isinstance(value, dataclasses.Field)
         definition: Any = copy.copy(value) if is_declared else dataclasses.field(default=value)
         default = definition.default
-        if type(default).__hash__ or re.search(r"\b(ClassVar|InitVar)\b", str(kind)):
+        if type(default).__hash__ is not None or re.search(r"\b(ClassVar|InitVar)\b", str(kind)):
             continue
         definition.name, definition.default = name, dataclasses.MISSING
         code = written_default(cls, name, default)
