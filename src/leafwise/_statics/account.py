@@ -473,8 +473,9 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
         return token, node
     parts = _attributes(fold, value, table)
     fold.take(len(parts), 4 * fold.scope.most_items)
-    # An object with its own `==` may fill caches; another one may not gain any attribute.
-    names = [step for step, _ in parts] if compares_by_identity(kind) else ()
+    # An object with its own `==` and some attributes may fill caches; others may gain none.
+    is_open = not compares_by_identity(kind) and parts
+    names = () if is_open else [step for step, _ in parts] or [None]
     own, text = _class_of(value)
     return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
 
