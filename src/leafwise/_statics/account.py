@@ -475,7 +475,7 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     fold.take(len(parts), 4 * fold.scope.most_items)
     # An object with its own `==` and some attributes may fill caches; others may gain none.
     is_open = not compares_by_identity(kind) and parts
-    names = () if is_open else [step for step, _ in parts] or [None]
+    names = () if is_open else [step for step, _ in parts] or [""]
     own, text = _class_of(value)
     return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
 
