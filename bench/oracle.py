@@ -1,4 +1,4 @@
-"""What the oracle costs: `lw.jit`, `lw.watch`, `lw.signature` and `lw.explain`."""
+"""What the oracle costs: `lw.jit`, `lw.watch`, `lw.signature` and its `explain`."""
 
 import dataclasses
 import time
@@ -344,7 +344,7 @@ def _signing(tree: Any) -> Job:
 
 def _explaining(before: Any, after: Any) -> Job:
     """Return the job that explains a record which nobody has looked at before."""
-    names: dict[str, Any] = {"explain": lw.explain, "sign": lw.signature}
+    names: dict[str, Any] = {"sign": lw.signature}
     names |= {"before": lw.signature(before), "tree": after}
     # The setup runs before each slot, which therefore is one call.
-    return Job(timer("explain(before, after)", names, "after = sign(tree)"), loops=1)
+    return Job(timer("after.explain(before)", names, "after = sign(tree)"), loops=1)
