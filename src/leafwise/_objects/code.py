@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from leafwise._objects.call_site import is_installed_file
 from leafwise._objects.classes import is_a, module_of, per_class
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
@@ -143,7 +144,8 @@ def is_importable(value: Any) -> bool:
     module, name = names_of(value)
     try:
         return bool(name) and find_by_name(module, name) is value
-    except Exception:  # noqa: BLE001  # a user's `__getattr__` may raise anything
+    except Exception as error:  # noqa: BLE001  # a user's `__getattr__` may raise anything
+        reraise_interrupt(error)
         return False
 
 
@@ -153,7 +155,8 @@ def names_of(value: Any) -> tuple[str, str]:
         # The ufuncs of NumPy 2.0 have no `__module__`.
         module: Any = getattr(value, "__module__", type(value).__module__)
         name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    except Exception:  # noqa: BLE001  # a user's `__getattr__` may raise anything
+    except Exception as error:  # noqa: BLE001  # a user's `__getattr__` may raise anything
+        reraise_interrupt(error)
         return "", ""
     return (module, name) if isinstance(module, str) and isinstance(name, str) else ("", "")
 

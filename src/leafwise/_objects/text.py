@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.classes import is_a, module_of, read
+from leafwise._objects.interrupts import reraise_interrupt
 
 
 def _name(cls: type) -> str:
@@ -14,10 +15,11 @@ def _name(cls: type) -> str:
 
 
 def shorten(value: object, width: int = 80) -> str:
-    """Return ``repr(value)`` on one line, truncated to `width`; never raises."""
+    """Return ``repr(value)`` on one line, truncated to `width`, whatever the repr raises."""
     try:
         text = re.sub(r"\s*\n\s*", " ", repr(value))
-    except Exception as error:  # noqa: BLE001  # a message must not fail
+    except Exception as error:  # noqa: BLE001  # a user's repr: a message must not fail
+        reraise_interrupt(error)
         text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
     return text if len(text) <= width else text[: width - 3] + "..."
 
@@ -27,7 +29,7 @@ def describe_array(value: Any) -> str:
     shape, dtype = read(value, "shape", ()), read(value, "dtype", "array")
     try:
         return f"{dtype}[{','.join(map(str, shape))}]"
-    except Exception:  # noqa: BLE001  # an object that only looks like an array
+    except TypeError:  # an object that only looks like an array
         return _name(type(value))
 
 

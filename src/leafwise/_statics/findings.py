@@ -14,6 +14,7 @@ from jax.core import Tracer
 
 from leafwise._objects.classes import is_a, is_tree_node, read
 from leafwise._objects.frozen import freeze
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise.errors import StaticFinding, StaticFix, message_of
@@ -59,7 +60,8 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
     name = kind.__qualname__.rpartition(".")[2]
     try:
         first, second = hash(value), hash(value)
-    except Exception as error:  # noqa: BLE001  # whatever user code raises
+    except Exception as error:  # noqa: BLE001  # a user's `__hash__`
+        reraise_interrupt(error)
         if (finding := _bad_item(path, value)) is not None:
             return finding
         raised = f"{type(error).__name__}: {message_of(error)}"
@@ -73,7 +75,8 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
     fix = StaticFix(f"make {name}.__eq__ return one bool, True for the object itself")
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # this is the check
-    except Exception as error:  # noqa: BLE001  # whatever user code raises
+    except Exception as error:  # noqa: BLE001  # a user's `==`
+        reraise_interrupt(error)
         raised = f"{type(error).__name__}: {message_of(error)}"
         return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
     if not reflexive:

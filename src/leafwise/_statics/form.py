@@ -33,6 +33,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.classes import is_alias
 from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.text import shorten
@@ -101,7 +102,8 @@ def _form_or_none(value: Any) -> tuple[Any, ...] | None:
     """Return the form of a value; None if it cannot be static, so that its ``==`` decides."""
     try:
         fold = Fold(AS_KEY).add(freeze(value), "")  # the aux_data of a dict is a list of its keys
-    except Exception:  # noqa: BLE001  # the value's own code may raise
+    except Exception as error:  # noqa: BLE001  # the value's own code may raise
+        reraise_interrupt(error)
         return None
     return None if fold.findings else fold.form
 

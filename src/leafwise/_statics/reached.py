@@ -25,6 +25,7 @@ from leafwise._objects.attributes import (
     stored_attributes,
 )
 from leafwise._objects.classes import module_of
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById, Verbatim
 from leafwise._objects.text import shorten
@@ -133,7 +134,8 @@ def _look_at(value: Any, kind: Kind) -> tuple[Entry, list[Part]]:
             return itself, _functions_in(value)
         content, parts = kind.read(value)
         return _entry(value, kind, content, parts), parts
-    except Exception:  # noqa: BLE001  # raised by its own code, which keys do not call
+    except Exception as error:  # noqa: BLE001  # raised by its own code, which keys do not call
+        reraise_interrupt(error)
         return itself, []
 
 
