@@ -47,7 +47,7 @@ def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
     inner = "[1].by" if isinstance(one.n, tuple) else ".by"
     assert reason.path == f"params.n{inner}"
     assert (reason.before, reason.after) == (1, True)
-    assert reason.change.startswith("equal by its own `==`, though attributes differ")
+    assert reason.change.startswith("equal by its own `==`, though `True` is not `1`")
 
 
 @pytest.mark.parametrize("cls", [Slotted, Plain])
@@ -69,3 +69,49 @@ def test_keys_that_are_equal_to_jax_answer_for_their_values() -> None:
     found = lw.signature(other).explain(lw.signature(one))
     assert [each.path for each in found.reasons] == ["args[0].w"]
     assert [each.path for each in found.unsound] == ["args[0].n.by"]
+
+
+class Near(float):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Near) and abs(float(self) - float(other)) < 0.1
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class Caseless(str):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Caseless) and str.lower(self) == str.lower(other)
+
+    def __hash__(self) -> int:
+        return hash(str.lower(self))
+
+
+class Modulo(int):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Modulo) and int(self) % 7 == int(other) % 7
+
+    def __hash__(self) -> int:
+        return int(self) % 7
+
+
+@pytest.mark.parametrize(
+    "values", [(Near(1.0), Near(1.05)), (Caseless("a"), Caseless("A")), (Modulo(1), Modulo(8))]
+)
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_a_subclass_of_a_builtin(values: tuple[Any, Any], is_argument: bool) -> None:
+    """A tolerance or the like makes two values share a program, whose answer is the first one's."""
+    jitted = jax.jit(lambda x, _: x, static_argnums=1 if is_argument else ())
+    one, other = values if is_argument else (Slotted(1.0, value) for value in values)
+    jitted(1.0, one)
+    jitted(1.0, other)
+    assert jitted._cache_size() == 1  # type: ignore[attr-defined]
+    numbers = 1 if is_argument else ()
+    found = lw.signature(1.0, other, static_argnums=numbers).explain(
+        lw.signature(1.0, one, static_argnums=numbers)
+    )
+    assert found.outcome is lw.types.Outcome.REUSE
+    assert [(each.before, each.after) for each in found.unsound] == [values]
+    assert found.unsound[0].change.startswith("equal by its own `==`, though")

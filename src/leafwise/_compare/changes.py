@@ -12,7 +12,7 @@ import numpy as np
 from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
 from leafwise._objects.parts import kind_of
-from leafwise._objects.text import shorten
+from leafwise._objects.text import shorten_both
 from leafwise._trees.equality import is_distinct, jax_equal, pairs_of_parts
 
 
@@ -115,7 +115,7 @@ _MOST_ITEMS: Final = 1000
 
 def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
     """Return two different values as text, empty if it shows no difference, or None if unknown."""
-    before, after = shorten(one, 40), shorten(other, 40)
+    before, after = shorten_both(one, other, 40)
     if before != after and " at 0x" not in after:
         return before, after
     if hasattr(other, "shape"):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
-from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason, format_value
+from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason
 from leafwise._objects.attributes import compares_by_identity, has_generated_init
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
@@ -25,7 +25,7 @@ from leafwise._objects.describe import describe
 from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.stand_ins import MISSING, Verbatim
-from leafwise._objects.text import shorten
+from leafwise._objects.text import shorten, shorten_both
 from leafwise._trees.equality import first_difference, jax_equal, pairs_of_parts, same_entry
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _aux_data(reason: Reason) -> Advice:
         return Advice("the node's aux_data differs")
     advice, path = _differing(reason, StaticFacts(None, ""), "")
     where = f"at {path} of its aux_data" if path else "its aux_data"
-    change = advice.change or f"{_short(one)} -> {_short(other)}"
+    change = advice.change or " -> ".join(shorten_both(one, other, 40))
     return advice._replace(change=f"{change} ({where})")
 
 
@@ -200,11 +200,18 @@ _CONFIG_FIXES: Final = {
 
 def _unsound(reason: Reason) -> Advice:
     _, one, other = first_difference(reason.before, reason.after)
-    change = f"`{_short(other)}` is not `{_short(one)}`"
+    texts = shorten_both(one, other, 40)
+    change = f"`{texts[1]}` is not `{texts[0]}`"
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change += f" ({names[1]}, {names[0]})"
     return Advice(f"shared, but unsound: {change}; the first one's program runs")
+
+
+def _own_equality(reason: Reason) -> Advice:
+    one, other = shorten_both(reason.before, reason.after, 40)
+    change = f"equal by its own `==`, though `{other}` is not `{one}`"
+    return Advice(f"{change}: the first one's program runs")
 
 
 def _static(reason: Reason) -> Advice:
@@ -218,7 +225,7 @@ def _static(reason: Reason) -> Advice:
     change = advice.change
     if not change and "..." in describe(reason.before):  # shortened, the texts may be the same
         _, one, other = first_difference(reason.before, reason.after)
-        change = f"`{_short(one)}` -> `{_short(other)}`"
+        change = "`{}` -> `{}`".format(*shorten_both(one, other, 40))
     return advice._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
 
 
@@ -524,9 +531,7 @@ class Cause(Enum):
     # Statics and captures.
     STATIC = member(_static)
     UNSOUND = member(_unsound)
-    OWN_EQUALITY = Advice(
-        "equal by its own `==`, though attributes differ: the first one's program runs"
-    )
+    OWN_EQUALITY = member(_own_equality)
     AUX_DATA = member(_aux_data)
     FILTERED = fix("always pass the same kind: filter_jit traces arrays, and all else is static")
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
@@ -582,7 +587,7 @@ class Cause(Enum):
             return Advice("values whose own code raised")
 
     def values(self, reason: Reason) -> tuple[str, str] | None:
-        """Return both values of a static as text if their usual texts would be the same."""
+        """Return the class of a recreated object, or None."""
         if self is not Cause.STATIC:
             return None
         with contextlib.suppress(Exception):  # code of the values' own classes
@@ -590,9 +595,6 @@ class Cause(Enum):
             holder, way = _recreated_holder(reason.before, path, one, other)
             if reason.details.by != "content" and holder is not None and not way:
                 return public_name(type(holder)), "a new one"
-            text = format_value(reason.before)
-            if text == format_value(reason.after) and "..." in text:
-                return f"...{format_value(one)}...", f"...{format_value(other)}..."
         return None
 
     def merge(self, reasons: list[Reason]) -> list[Reason]:

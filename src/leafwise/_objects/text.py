@@ -1,6 +1,7 @@
 """Short texts for values in messages."""
 
 import re
+import sys
 from typing import Any
 
 import jax
@@ -21,6 +22,24 @@ def shorten(value: object, width: int = 80) -> str:
     except Exception as error:  # noqa: BLE001  # a user's repr: a message must not fail
         reraise_interrupt(error)
         text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
+    return _cut(text, width)
+
+
+def shorten_both(one: object, other: object, width: int = 80) -> tuple[str, str]:
+    """Return both as `shorten` does; if that shows the same, from shortly before they differ."""
+    texts = shorten(one, width), shorten(other, width)
+    if texts[0] != texts[1]:
+        return texts
+    whole = shorten(one, sys.maxsize), shorten(other, sys.maxsize)
+    if whole[0] == whole[1]:
+        return texts
+    pairs = enumerate(zip(*whole, strict=False))
+    same = next((place for place, (a, b) in pairs if a != b), len(min(whole, key=len)))
+    before, after = (f"...{text[max(same - width // 4, 0) :]}" for text in whole)
+    return _cut(before, width), _cut(after, width)
+
+
+def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

@@ -28,7 +28,7 @@ from leafwise._objects.classes import module_of
 from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById, Verbatim
-from leafwise._objects.text import shorten
+from leafwise._objects.text import shorten, shorten_both
 from leafwise._statics import findings
 from leafwise._statics.findings import field_of
 from leafwise.errors import StaticFieldError, StaticFinding
@@ -88,7 +88,8 @@ def change_between(
     for path, was in before.items():
         found = now.get(path, _GONE)
         if found.token != was.token and not (passed and field_of(path) in passed):
-            return path, f"{path} was {shorten(was.shown, 60)}, now {shorten(found.shown, 60)}"
+            texts = shorten_both(was.shown, found.shown, 60)
+            return path, f"{path} was {texts[0]}, now {texts[1]}"
     return None
 
 
