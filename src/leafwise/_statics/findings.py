@@ -1,6 +1,5 @@
 """Why a value cannot be static: the checks, and the message for each."""
 
-import contextlib
 import enum
 import re
 import types
@@ -144,8 +143,7 @@ def with_declaration(
             return fix
         code = f"{name}: Any = lw.static_field({fix.option})"
         if declaration is not None:
-            with contextlib.suppress(Exception):  # the repr of a default is the user's own code
-                code = declaration(name, fix.option)
+            code = declaration(name, fix.option)
         return StaticFix(f"{fix.text}: `{code}`", of_field=True) if code else None
 
     return finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
@@ -246,7 +244,7 @@ def _freezable(path: str, value: Any, reason: str) -> StaticFinding:
     """Return the finding for a value that may have an immutable equivalent."""
     try:
         frozen = freeze(value)
-    except Exception:  # noqa: BLE001  # only an example in a message
+    except (TypeError, ValueError, RecursionError):  # it has no immutable equivalent
         frozen = value
     if frozen is value:
         kinds = "a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
