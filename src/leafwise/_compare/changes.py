@@ -119,7 +119,7 @@ def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
     if before != after and " at 0x" not in after:
         return before, after
     if hasattr(other, "shape"):
-        with contextlib.suppress(Exception):  # a PRNG key, or data of another process
+        with contextlib.suppress(TypeError, RuntimeError):  # a PRNG key, or data elsewhere
             if np.array_equal(one, other):
                 return None
         return before, f"another {after}"

@@ -22,6 +22,7 @@ from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.stand_ins import MISSING, Verbatim
@@ -320,7 +321,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
 
 def _shared_data(one: Any, other: Any) -> str:
     """Return the names of up to two variables that both functions share, and that may change."""
-    with contextlib.suppress(Exception):  # wrappers of each other, or an empty cell
+    with contextlib.suppress(ValueError, AttributeError):  # wrappers of each other, an empty cell
         one, other = inspect.unwrap(one), inspect.unwrap(other)
         code, names = other.__code__, other.__globals__
         cells = zip(code.co_freevars, one.__closure__ or (), other.__closure__ or (), strict=True)
@@ -406,29 +407,28 @@ def _wrapped_again(one: Any, other: Any, made: str) -> Advice | None:
     return Advice(f"{what} each call{at}", Fix(f"make it {how}", Act.DEFINE_ONCE))
 
 
+@or_default(Fix())  # code of the values' own classes
 def fix_through_package(reason: Reason) -> Fix:
     """Return the fix for a difference in a call that a package makes, from the user's side."""
     before, after = reason.before, reason.after
     if reason.cause is Cause.SHAPE:
         is_batch = len(before) == len(after) and before[1:] == after[1:]
         return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
-    with contextlib.suppress(Exception):  # code of the values' own classes
-        if not are_recreated(before, after):  # else a partial would be taken apart
-            _, before, after = first_difference(before, after)
-        changes = changed_parts(before, after)
-        is_static = any(change.how is Passing.STATIC for change in changes)
-        if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
-            return Fix()
-        if not (changes or is_function(after)):
-            return recreated_instance(before, after, (), "").fix
-        names = _named(changes) or _shared_data(before, after)
-        words = f"put it and this call into a function of {names}, and `jax.jit` that once, "
-        words += "if it has no side effects"
-        if changes:
-            return Fix(words)
-        define = recreated_function(after).fix
-        return Fix(f"{define.words}; if {names} changes, {words}") if names else define
-    return Fix()
+    if not are_recreated(before, after):  # else a partial would be taken apart
+        _, before, after = first_difference(before, after)
+    changes = changed_parts(before, after)
+    is_static = any(change.how is Passing.STATIC for change in changes)
+    if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
+        return Fix()
+    if not (changes or is_function(after)):
+        return recreated_instance(before, after, (), "").fix
+    names = _named(changes) or _shared_data(before, after)
+    words = f"put it and this call into a function of {names}, and `jax.jit` that once, "
+    words += "if it has no side effects"
+    if changes:
+        return Fix(words)
+    define = recreated_function(after).fix
+    return Fix(f"{define.words}; if {names} changes, {words}") if names else define
 
 
 def _is_remade_by_user(one: Any, other: Any) -> bool:
@@ -581,20 +581,17 @@ class Cause(Enum):
         wording: Advice | Callable[[Reason], Advice] = self.value
         if isinstance(wording, Advice):
             return wording
-        try:
-            return wording(reason)
-        except Exception:  # noqa: BLE001  # code of the values' own classes; text is still needed
-            return Advice("values whose own code raised")
+        return or_default(Advice("values whose own code raised"))(wording)(reason)
 
+    @or_default(None)  # code of the values' own classes
     def values(self, reason: Reason) -> tuple[str, str] | None:
         """Return the class of a recreated object, or None."""
         if self is not Cause.STATIC:
             return None
-        with contextlib.suppress(Exception):  # code of the values' own classes
-            path, one, other = first_difference(reason.before, reason.after)
-            holder, way = _recreated_holder(reason.before, path, one, other)
-            if reason.details.by != "content" and holder is not None and not way:
-                return public_name(type(holder)), "a new one"
+        path, one, other = first_difference(reason.before, reason.after)
+        holder, way = _recreated_holder(reason.before, path, one, other)
+        if reason.details.by != "content" and holder is not None and not way:
+            return public_name(type(holder)), "a new one"
         return None
 
     def merge(self, reasons: list[Reason]) -> list[Reason]:
