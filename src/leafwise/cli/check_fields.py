@@ -114,7 +114,7 @@ def untraceable(example: Example) -> str:
     """Return why jitted functions do not accept an instance's leaves; empty if they do."""
     try:
         example.probe  # noqa: B018  # calls its function
-    except Exception:
+    except Exception:  # JAX's, for a leaf that it does not take; or of a user's flatten
         for position in example.positions:
             if position.role is not Role.LEAF or is_numeric(position.value):
                 continue
