@@ -94,7 +94,7 @@ class Edits:
 
     def draw(self) -> None:
         """Draw the edits now, and ignore errors in flatten, which the laws report."""
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # of a user's flatten
             self._drawn  # noqa: B018  # cached
 
     @cached_property

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
 from leafwise._trees.update import copy_with_parts, parts_of
@@ -52,12 +53,10 @@ class EditPosition(NamedTuple):
         """The parameter of the owner's constructor for this value."""
         return parameter_for(type(self.owner), self.name) if self.name else None
 
+    @or_default(None)  # a user's checks
     def put(self, new: Any) -> Any | None:
         """Return the whole instance with a new value here; None if its class refuses it."""
-        try:
-            return None if self.make is None else self.around(self.make(new))
-        except Exception:  # noqa: BLE001  # user checks
-            return None
+        return None if self.make is None else self.around(self.make(new))
 
 
 def _itself(new: Any) -> Any:
@@ -66,11 +65,8 @@ def _itself(new: Any) -> Any:
 
 def rebuilt(instance: Any) -> Any:
     """Return an instance as unflatten makes it, so that only the edit makes a difference."""
-    try:
-        leaves, structure = jax.tree_util.tree_flatten(instance)
-        again: Any = jax.tree_util.tree_unflatten(structure, leaves)
-    except Exception:  # noqa: BLE001  # user code: the law `round-trip` reports it
-        return instance
+    # What a user's code raises here, the law `round-trip` reports.
+    again = or_default(None)(jax.tree.map)(lambda leaf: leaf, instance)
     return again if type(again) is type(instance) else instance
 
 
@@ -184,16 +180,14 @@ def _attribute_of(
 # ------------------------------------------------------------------------ statics
 
 
+@or_default(None)  # a user's constructor
 def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
     """Return the attributes from which the constructor recreates an instance, or an empty dict."""
     cls: Any = type(instance)
-    try:
-        named = ((parameter_for(cls, name), name) for name in field_order(instance))
-        arguments = {param.name: getattr(instance, name) for param, name in named if param}
-        again = call(cls, arguments)
-        return arguments if _is_same(instance, again, static) else {}
-    except (Exception, SystemExit):  # noqa: BLE001  # user code
-        return {}
+    named = ((parameter_for(cls, name), name) for name in field_order(instance))
+    arguments = {param.name: getattr(instance, name) for param, name in named if param}
+    again = call(cls, arguments)
+    return arguments if _is_same(instance, again, static) else {}
 
 
 def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
