@@ -71,34 +71,21 @@ def test_keys_that_are_equal_to_jax_answer_for_their_values() -> None:
     assert [each.path for each in found.unsound] == ["args[0].n.by"]
 
 
-class Near(float):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Near) and abs(float(self) - float(other)) < 0.1
+def loose(base: type, rounded: Any) -> Any:
+    """Return a subclass of a builtin whose instances are equal if they are once rounded."""
 
-    def __hash__(self) -> int:
-        return 0
+    def equal(self: Any, other: object) -> bool:
+        return type(other) is type(self) and bool(rounded(base(self)) == rounded(base(other)))
 
-
-class Caseless(str):
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Caseless) and str.lower(self) == str.lower(other)
-
-    def __hash__(self) -> int:
-        return hash(str.lower(self))
+    body = {"__eq__": equal, "__hash__": lambda self: hash(rounded(base(self)))}
+    return type("Loose", (base,), body)
 
 
-class Modulo(int):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Modulo) and int(self) % 7 == int(other) % 7
-
-    def __hash__(self) -> int:
-        return int(self) % 7
+NEAR, CASELESS, MODULO = loose(float, round), loose(str, str.lower), loose(int, lambda n: n % 7)
 
 
 @pytest.mark.parametrize(
-    "values", [(Near(1.0), Near(1.05)), (Caseless("a"), Caseless("A")), (Modulo(1), Modulo(8))]
+    "values", [(NEAR(1.0), NEAR(1.05)), (CASELESS("a"), CASELESS("A")), (MODULO(1), MODULO(8))]
 )
 @pytest.mark.parametrize("is_argument", [False, True])
 def test_a_subclass_of_a_builtin(values: tuple[Any, Any], is_argument: bool) -> None:

@@ -57,8 +57,6 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
     """Return an attribute, or the default if it does not exist or if reading it raises."""
     try:
         return getattr(value, name)
-    except AttributeError:
-        return default
     except RecursionError:  # due to the caller's depth, not to the value
         raise
     except Exception as error:  # noqa: BLE001  # a user's property or `__getattr__`

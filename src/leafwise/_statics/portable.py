@@ -230,12 +230,9 @@ class PortableReader:
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
             parts = [(f".{field}", getattr(value, field, MISSING)) for field in compared]
             return self._by_step(name, parts, path)
-        try:
-            reduce = copyreg.dispatch_table.get(cls)
-            reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001  # a class that cannot be pickled may raise anything
-            return self._opaque(value, path)
-        if isinstance(reduced, str):  # a name that `name_of` could not resolve
+        reduce: Any = copyreg.dispatch_table.get(cls, lambda value: value.__reduce_ex__(4))
+        reduced = or_default("")(reduce)(value)  # it may raise anything if it cannot be pickled
+        if isinstance(reduced, str):  # or a name that `name_of` could not resolve
             return self._opaque(value, path)
         function, arguments, *rest = reduced
         state, *items = (*rest, None, None, None)[:3]
