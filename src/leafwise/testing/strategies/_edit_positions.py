@@ -5,7 +5,6 @@ constructor with all other arguments unchanged. Attributes are never set: an ins
 constructor would not make shows nothing about the class.
 """
 
-import contextlib
 import dataclasses
 import enum
 import functools
@@ -66,7 +65,7 @@ def _itself(new: Any) -> Any:
 def rebuilt(instance: Any) -> Any:
     """Return an instance as unflatten makes it, so that only the edit makes a difference."""
     # What a user's code raises here, the law `round-trip` reports.
-    again = or_default(None)(jax.tree.map)(lambda leaf: leaf, instance)
+    again = or_default(None)(jax.tree.map)(_itself, instance)
     return again if type(again) is type(instance) else instance
 
 
@@ -89,23 +88,27 @@ def is_below(path: str, paths: Iterable[str]) -> bool:
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
+@or_default(list[EditPosition]())  # flatten may raise
+def positions_of(tree: Any) -> list[EditPosition]:
+    """Return the edit positions of a tree, or none if it cannot be flattened."""
+    return list(edit_positions(tree))
+
+
 def owner_at(tree: Any, path: str) -> Any:
     """Return the node with the last attribute on a path, or the tree itself without one."""
     owner = tree
-    with contextlib.suppress(Exception):  # flatten may raise
-        for position in edit_positions(tree):
-            if position.name and is_below(path, [position.path]):
-                owner = position.owner
+    for position in positions_of(tree):
+        if position.name and is_below(path, [position.path]):
+            owner = position.owner
     return owner
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
     """Return the path of a leaf, with attributes where JAX's keys are only child indices."""
     if any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys):
-        with contextlib.suppress(Exception):  # flatten may raise
-            for position in edit_positions(tree):
-                if position.role is Role.LEAF and position.value is leaf:
-                    return position.path
+        for position in positions_of(tree):
+            if position.role is Role.LEAF and position.value is leaf:
+                return position.path
     return jax.tree_util.keystr(keys).lstrip(".")
 
 

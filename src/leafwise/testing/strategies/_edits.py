@@ -415,9 +415,8 @@ def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[Argume
     names = [name for name in held if not _is_other(held[name], again.get(name))]
     for argument, after in others.items():
         changed = {**arguments, argument: after}
-        try:
-            other = call(cls, changed)
-        except (Exception, SystemExit):  # noqa: BLE001, S112  # user checks
+        other = or_default(None)(call)(cls, changed)
+        if other is None:  # a user's checks refuse it
             continue
         its = stored_attributes(other)
         if any(_is_other(held[name], its.get(name)) for name in names):
