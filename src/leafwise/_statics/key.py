@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LOCK: Final = new_lock()
 
 _DEAD: Final = deque["WeakEntry[Any]"]()
-"""The entries of dead tokens, which whoever adds the next key removes from their tables.
+"""The entries of dead tokens, to be removed from their tables when the next key is added.
 
 Adding an entry here is all that runs when a token dies. It is C code: if a signal handler raised in
 a callback in Python, Python would only print the exception.
