@@ -1,6 +1,8 @@
 """Draw the pictures of README.md and docs/ from what the code does now.
 
-Run `python docs/pictures.py` and look at them; a test holds them to the current output.
+Run `python docs/pictures.py` and look at them; a test holds them to the current output. Times are
+those of a run that is kept next to the pictures: `python docs/pictures.py --record` makes one, of a
+commit and on a machine that does nothing else.
 """
 
 import contextlib
@@ -8,9 +10,16 @@ import dataclasses
 import difflib
 import functools
 import io
+import json
+import os
+import platform
 import re
+import subprocess
+import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +29,8 @@ from rich.terminal_theme import TerminalTheme
 import leafwise as lw
 from leafwise._display import tables
 from leafwise._display.findings import findings, functions_of
-from leafwise._display.report import Report
+from leafwise._display.first_compiles import first_findings
+from leafwise._display.report import EventRecord, Report, from_json, to_json
 from leafwise.cli import explain_script
 from leafwise.cli.check_classes import CheckOptions, check_class
 from leafwise.cli.check_report import CheckPrinter
@@ -145,42 +155,83 @@ def score(w, data):
     return jnp.abs(data @ w - 1).mean()
 
 
-w, data = np.zeros(3, "float32"), np.ones((64, 3), "float32")
-for epoch in range(1, 5):
+w, data = np.zeros(3, "float32"), np.ones((160, 3), "float32")
+for epoch in range(1, 11):
     w = step(w, data, loss=lambda w, x: square(w, x))
     score(w, data[: 16 * epoch])
 """
 FIXED = TRAIN.replace("loss=lambda w, x: square(w, x)", "loss=square").replace(
     "data[: 16 * epoch]", "data"
 )
+SCRIPTS = {"before": TRAIN, "after": FIXED}
+RUNS = IMAGES / "explain.json"
+"""The runs of both scripts that the picture shows, and when, where and of what they were made."""
 
 
 def draw_explain() -> str:
     """Return the report on a script, its fix, and the report on the fixed script, as SVG."""
+    runs = json.loads(RUNS.read_text(encoding="utf-8"))
+    console = print_explained(*(_report(runs, name) for name in SCRIPTS))
+    return _svg(console, "explain", "leafwise explain train.py")
+
+
+def print_explained(before: Report, after: Report) -> Console:
+    """Return a console with the report on a script, its fix, and the report on the fixed script."""
     console = _console(width=64)  # so that a phone shows it in letters of ten pixels
-    tables.print_report(_explained(TRAIN), console)
+    tables.print_report(before, console)
     console.print("\n[dim]$[/] git diff")
     for line in difflib.ndiff(TRAIN.splitlines(), FIXED.splitlines()):
         if line[0] in "+-":
             console.print(line, style="green" if line[0] == "+" else "red", highlight=False)
     console.print("\n[dim]$[/] leafwise explain train.py")
-    tables.print_report(_explained(FIXED), console)
-    return _svg(console, "explain", "leafwise explain train.py")
+    tables.print_report(after, console)
+    return console
 
 
-def _explained(code: str) -> Report:
-    """Return the report on a script, as if all events of a kind took the same time."""
+def explained(code: str) -> Report:
+    """Run a script, and return the report on it."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("train.py").write_text(code, encoding="utf-8")
         script = explain_script.Script("train.py", (), is_module=False)
-        options = {"captures": False, "audit": False}
-        report, _ = explain_script.run(script, options)
-    seconds = {"trace": 0.012, "lowering": 0.006, "compile": 0.041}
-    for number, event in enumerate(report.events):
-        event.start, event.seconds = number / 10, seconds[event.kind]
-    report.seconds = 2.1
-    report.functions, report.findings = functions_of(report.events), findings(report.events)
+        report, _ = explain_script.run(script, {"captures": False, "audit": False})
     return report
+
+
+def record() -> None:
+    """Run both scripts, and keep what was measured."""
+    commit = ["git", "rev-parse", "--short=12", "HEAD"]
+    reports = {name: explained(code) for name, code in SCRIPTS.items()}
+    runs = {
+        "date": datetime.now(tz=UTC).date().isoformat(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "python": reports["before"].python,
+        "jax": reports["before"].jax,
+        "commit": subprocess.check_output(commit, text=True).strip(),  # noqa: S603  # git
+    } | {
+        name: {"seconds": report.seconds, "events": to_json(report.events)}
+        for name, report in reports.items()
+    }
+    RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+
+
+def _report(runs: dict[str, Any], name: str) -> Report:
+    """Return the report of one of the recorded runs."""
+    events = from_json(list[EventRecord], runs[name]["events"])
+    return Report(
+        version=1,
+        leafwise=lw.__version__,
+        jax=runs["jax"],
+        python=runs["python"],
+        program="train.py",
+        seconds=runs[name]["seconds"],
+        exit=0,
+        ended="",
+        functions=functions_of(events),
+        events=events,
+        warnings=[],
+        findings=findings(events),
+        first=first_findings(events),
+    )
 
 
 def _console(width: int = 98) -> Console:
@@ -227,6 +278,8 @@ PICTURES = {
 
 def main() -> None:
     """Write every picture."""
+    if "--record" in sys.argv:
+        record()
     IMAGES.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
         (IMAGES / name).write_text(draw(), encoding="utf-8")

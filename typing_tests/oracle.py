@@ -49,6 +49,7 @@ def asked(x: jax.Array) -> None:
     assert_type(double.traces[-1], lw.types.Program)
     assert_type(double.traces[1:], tuple[lw.types.Program, ...])
     assert_type(double.traces[0].explanation, lw.types.Explanation)
+    assert_type(double.traces[0].first_compile(), lw.types.FirstCompile | None)
     assert_type(double.recompiles, lw.types.Programs)
     assert_type(double.explain(x), lw.types.Explanation)
     assert_type(double.signature(x, times=2), lw.types.Signature)

@@ -13,8 +13,8 @@ import pytest
 from tests.kit.checks import check_of
 
 import leafwise as lw
-from leafwise._captures.check import account_of, describe_value
 from leafwise._captures.reads import Traced, format_change
+from leafwise._statics.account import account_of, describe_value
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

@@ -1,8 +1,10 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
 import enum
+import importlib
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -94,12 +96,50 @@ def test_a_field_without_a_default_below_a_base() -> None:
         assert len(jax.tree.leaves(net(layers=1))) == (kind is jax.Array)
 
 
-@pytest.mark.parametrize("default", [[1, 2], {}, jnp.zeros(3)], ids=["list", "dict", "array"])
-def test_a_default_that_can_change(default: Any) -> None:
-    """Instances would share it: dataclasses refuse it, with the fix."""
-    own = {"__annotations__": {"a": Any}, "a": default}
-    with pytest.raises(ValueError, match=r"for field a is not allowed: use default_factory"):
+SHARED: dict[str, str] = {
+    "w: jax.Array = jnp.zeros(3)": "w: jax.Array = lw.field(default_factory=lambda: jnp.zeros(3))",
+    "w: Any = lw.field(default=[1])": "w: Any = lw.field(default_factory=lambda: [1])",
+    "w: dict[str, int] = {}": "w: dict[str, int] = lw.field(default_factory=dict)",
+    "w: lw.Static[Any] = [1]": "w: Any = lw.static_field(default_factory=lambda: [1], freeze=True)",
+}
+HEAD = "import jax, jax.numpy as jnp, leafwise as lw\nfrom typing import Any\n"
+HEAD += "@lw.pytree\nclass P:\n    "
+
+
+@pytest.mark.parametrize("line", SHARED)
+def test_a_default_that_instances_would_share(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the line to write, and it works; in a prompt, too, without a source."""
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(lw.errors.DefinitionError, match=r"^P\.w: an array, a list") as in_prompt:
+        exec(HEAD + line, {"__name__": "prompt"})  # noqa: S102  # the code of a user
+    name = f"shared_{[*SHARED].index(line)}"
+    (tmp_path / f"{name}.py").write_text(HEAD + line)
+    with pytest.raises(lw.errors.DefinitionError) as in_file:
+        importlib.import_module(name)
+    assert f"fix: `{SHARED[line]}`" in in_file.value.message
+    for error in (in_prompt, in_file):
+        names: dict[str, Any] = {"__name__": "pasted"}
+        exec(HEAD + re.findall("fix: `(.*)`", error.value.message)[0], names)  # noqa: S102
+        assert names["P"]() == names["P"]()
+
+
+@pytest.mark.parametrize("default", [jax.random.key(0), jnp.zeros(100)])
+def test_a_default_whose_code_is_not_known(default: Any) -> None:
+    """The fix has a placeholder in its place, and never code that makes another value."""
+    with pytest.raises(lw.errors.DefinitionError, match=r"default_factory=\.\.\.\)`"):
+        lw.pytree(type("P", (), {"__annotations__": {"w": Any}, "w": default}))
+
+
+@pytest.mark.parametrize("kind", [lw.Static[int], Any])
+def test_a_property_of_the_name_of_a_field(kind: Any) -> None:
+    """It would be the default; that of a base is none, since a field may implement it."""
+    own = {"__annotations__": {"n": kind}, "n": property(lambda self: 3)}
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.n: a property of the same name"):
         lw.pytree(type("P", (), own))
+    base = type("Base", (), {"n": own["n"]})
+    assert lw.pytree(type("P", (base,), {"__annotations__": {"n": lw.Static[int]}}))(4).n == 4
 
 
 def test_fix_of_a_definition_is_code_that_works() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import pytest
 
+import leafwise as lw
+
 SOURCE = """
 import leafwise as lw
 from typing import Any
@@ -71,3 +73,38 @@ def test_old_and_new_are_told_apart(notebook: types.ModuleType) -> None:
     assert "Cell" in text
     with pytest.raises(ValueError, match="old definition"):
         jax.tree.map(lambda a, b: a, after, before)
+
+
+def layer(size: int) -> Any:
+    @lw.pytree
+    class Layer:
+        x: Any
+        n: int = lw.static_field(default=size)
+
+    return Layer
+
+
+def test_two_classes_of_one_factory_are_no_redefinition() -> None:
+    """Neither replaces the other: both keep their names, also in messages, in either order."""
+    small, large = layer(8), layer(64)
+    name = f"{__name__}.layer.<locals>.Layer"
+    for one, other in ((large(1.0), small(1.0)), (small(1.0), large(1.0))):
+        assert "redefined" not in repr(one) + repr(other) + repr([type(one), type(other)])
+        assert str(*lw.diff(one, other)) == f"the tree (class): {name} -> another {name}"
+        assert "recreate" not in str(lw.signature(one).explain(lw.signature(other)))
+
+
+def test_a_base_of_the_same_name_keeps_it(notebook: types.ModuleType) -> None:
+    """`from lib import Cell`, then `class Cell(Cell)`, replaces no definition."""
+    notebook.Cell = base = run(types.ModuleType("lib"))  # type: ignore[attr-defined]
+    run(notebook, SOURCE.replace("class Cell", "class Cell(Cell)"))
+    assert "redefined" not in base.__qualname__
+
+
+def test_a_redefined_class_is_told_in_a_diff(notebook: types.ModuleType) -> None:
+    """Also between two old definitions, and in either order."""
+    cells = [run(notebook)(1.0) for _ in range(3)]
+    for one, other in itertools.permutations(cells, 2):
+        (reason,) = lw.diff(one, other)
+        assert "old definition, redefined since" in str(reason)
+        assert "recreate the instances" in str(lw.signature(one).explain(lw.signature(other)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from dataclasses import KW_ONLY, InitVar
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -87,6 +88,37 @@ def test_mark_that_cannot_be_found() -> None:
         @lw.pytree
         class P:
             a: nowhere.Static[int] = 1  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize("future", ["from __future__ import annotations\n", ""])
+@pytest.mark.parametrize("annotation", ["lw.static[int]", "lw.Statik[int]", "Statik[int]"])
+def test_a_mark_that_is_misspelled(annotation: str, future: str) -> None:
+    """It is refused with the right name where Python does not evaluate it."""
+    if not future and sys.version_info < (3, 14):
+        pytest.skip("Python itself refuses it")
+    source = f"{future}import leafwise as lw\n@lw.pytree\nclass P:\n    n: {annotation} = 2"
+    missing = annotation.replace("lw.", "leafwise.").removesuffix("[int]")
+    words = f"P.n: cannot tell whether it is static, as {missing!r} .*\n  fix: `n: lw.Static[int]`"
+    with pytest.raises(lw.errors.DefinitionError, match=words.replace("[", r"\[")):
+        exec(compile(source, "misspelled", "exec", dont_inherit=True), {"__name__": __name__})  # noqa: S102
+
+    def step(n: Any) -> None:
+        """It is a static argument."""
+
+    step.__annotations__["n"] = annotation
+    with pytest.raises(lw.errors.DefinitionError, match=r"fix: `n: lw\.Static\[int\]`"):
+        lw.jit(step)(1)
+
+
+def test_names_near_to_it_are_no_marks() -> None:
+    """A class imported for type checkers only may be called `State` or `Stats`."""
+
+    @lw.pytree
+    class P:
+        a: State[int]  # type: ignore[name-defined]  # noqa: F821
+        b: jax.Stats[int]  # type: ignore[name-defined]
+
+    assert jax.tree.leaves(P(1.0, 2.0)) == [1.0, 2.0]
 
 
 def test_default_of_the_name_of_a_type() -> None:

@@ -123,6 +123,52 @@ def test_the_audit_finds_stale_captures(explained: Explained) -> None:
     }
 
 
+def test_a_value_that_an_inner_function_read_before(explained: Explained) -> None:
+    """It is part of each program that takes the earlier trace up, with its value at that trace."""
+
+    def script() -> None:
+        global rate  # noqa: PLW0603  # what the audit is to find
+
+        class Net:
+            def __init__(self, rate: float) -> None:
+                self.rate = rate
+
+            @functools.partial(jax.jit, static_argnums=0)
+            def inner(self, x: Any) -> Any:
+                return x * self.rate
+
+            @functools.partial(jax.jit, static_argnums=0)
+            def plus(self, x: Any) -> Any:
+                return self.inner(x) + 1.0
+
+            @functools.partial(jax.jit, static_argnums=0)
+            def slope(self, x: Any) -> Any:
+                return jax.jacfwd(self.inner)(x)
+
+        helper = jax.jit(lambda x: x * rate)
+        step = jax.jit(lambda x: helper(x) + 1.0)
+        late = jax.jit(lambda x: helper(x) + 2.0)
+        one, other = Net(2.0), Net(3.0)
+        for net in (one, other):
+            _ = net.inner(1.0), net.plus(1.0), net.slope(1.0)
+        _ = helper(1.0), step(1.0)
+        rate, other.rate = 0.25, 4.0
+        try:
+            assert (float(step(1.0)), float(late(1.0))) == (1.5, 2.5)
+            late(1.0)
+        finally:
+            rate = 0.5
+        for net in (other, one):
+            _ = net.slope(1.0), net.plus(1.0)
+
+    assert said(explained, script) == [
+        "<lambda> answered for `rate=0.5`, which is 0.25 now",
+        "<lambda> answered for `rate=0.5`, which is 0.25 now",
+        of("slope", "self.rate=3.0", "`4.0`"),
+        of("plus", "self.rate=3.0", "`4.0`"),
+    ]
+
+
 def test_statics_that_are_changed_in_place(explained: Explained) -> None:
     """What a program was made for is what its statics were then, whatever they are now."""
 

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from tests.kit.inside import cache_lines
 
+import leafwise as lw
+
 from .conftest import Explained
 
 WIDTH = 91
@@ -253,6 +255,53 @@ def test_a_package_that_jits_its_own_method(explained: Explained) -> None:
     assert [each["fixes"] for each in (retraced, *outside)] == [[]] * (1 + len(outside))
 
 
+GAMES = """
+class Game:
+    def step(self, x):
+        return self.rule(x)
+class Plus(Game):
+    def rule(self, x): return x + 7
+class Times(Game):
+    def rule(self, x): return x * 7
+class Square(Game):
+    def rule(self, x): return x ** 7
+"""
+
+
+@pytest.mark.parametrize("file", [__file__, "train.ipynb[3]"], ids=["module", "cell"])
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda step, x: jax.jit(step)(x), True),
+        (lambda step, x: jax.jit(jax.vmap(step))(x), True),
+        (lambda step, x: jax.lax.scan(lambda c, y: (c, step(y)), 0, x[:9]), False),
+        (lambda step, x: jax.lax.map(step, x[:9]), False),
+    ],
+    ids=["jit", "vmap", "scan", "map"],
+)
+def test_methods_of_several_classes(explained: Explained, file: str, run: Any, words: bool) -> None:
+    """A method that classes inherit is no repeat, except of another object of one of them."""
+    names: dict[str, Any] = {"__name__": "games"}
+    exec(compile(GAMES, file, "exec"), names)  # noqa: S102  # ours
+    games = [names[name]() for name in ("Plus", "Times", "Square")]
+    again = [names[name]() for name in ("Times", "Plus")]
+
+    def script(games: list[Any]) -> None:
+        for n, game in enumerate(games, WIDTH):
+            run(game.step, jnp.ones(n))
+        jax.jit(jax.vmap(games[0].step, in_axes=1))(jnp.ones((2, 2)))
+
+    report = explained(lambda: script(games))
+    assert report["findings"] == []
+    why = [each["explanation"] for each in report["events"] if each["explanation"] is not None]
+    changes = [reason["change"] for each in why for reason in each["reasons"]]
+    classes = ("Times", "Square") if words else ()
+    assert changes == [f"a method of another class, {name}" for name in classes]
+    found = explained(lambda: script([*games, *again]))["findings"]
+    assert "of another object" in str(found) or not words
+    assert [each["retraces"] for each in found] == [2]
+
+
 @pytest.mark.parametrize(("name", "number"), [("solve", 1), ("value", 0), ("changed", 0)])
 def test_a_call_that_needs_values_is_not_to_be_jitted(
     explained: Explained, name: str, number: int
@@ -376,6 +425,21 @@ def clear_in_a_loop() -> None:
         for n in (2, 3):
             jitted_work(jnp.ones(n))
         jax.clear_caches()
+
+
+def changed_in_place() -> None:
+    rates = np.ones(2)
+    ours, other = lw.jit(lambda x: x * rates, on_stale="retrace"), jax.jit(lambda x: x + rates)
+    for value in (1.0, 2.0, 3.0):
+        rates.fill(value)
+        _ = ours(jnp.ones(2)), other(jnp.ones(2))
+
+
+def test_caches_that_leafwise_clears(explained: Explained) -> None:
+    """No line of the user is said to clear them."""
+    findings = explained(changed_in_place)["findings"]
+    assert "float64[2] [1.0, 1.0] -> float64[2] [2.0, 2.0]" in str(findings)
+    assert "clear_caches" not in str(findings)
 
 
 def jit_is_off() -> None:

@@ -174,3 +174,30 @@ def test_a_copy_with_another_treedef(cls: Any) -> None:
         check_pytree(cls, laws=["copies"])
     for value in (FrozenKind(), jax.nn.relu):  # of a jitted function, a copy is another one
         check_pytree(st.builds(cls, st.just(1.0), st.just((value,))), laws=["copies"])
+
+
+CREATED = """
+from typing import Any
+
+@lw.pytree
+class Scaled:
+    x: jax.Array
+    act: Any = lw.static_field()
+    def __init__(self, x: jax.Array, slope: float = 0.1) -> None:
+        self.x = x
+        self.act = lambda x: x * slope
+"""
+
+
+def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -> None:
+    """Instances from the same arguments have two treedefs: the field and its line are named."""
+    file = write(CREATED)
+    only = ("--law", "same-arguments", "--laws", "--examples", "3")
+    outcome = check_all(file, *only)
+    source = Path(file).read_text(encoding="utf-8").splitlines()
+    (line,) = [at for at, text in enumerate(source, 1) if "self.act = lambda" in text]
+    assert "warning: law same-arguments, Scaled.act" in outcome.out
+    assert f"function created in {file}, line {line}, and so another treedef" in outcome.out
+    content = CREATED.replace("static_field()", "static_field(compare_by='content')")
+    again = check_all(write(content), *only)
+    assert "1 class, 1 law: all as promised" in again.out

@@ -60,7 +60,7 @@ jax.tree_util.register_pytree_node(Listed, Listed.flatten, lambda _, c: Listed(*
 LISTS = Listed(1.0, n=1, _cache=0), Listed(1.0, n=True, _cache=0)
 
 
-def redefined() -> Any:
+def of_a_factory() -> Any:
     @lw.pytree
     class Local:
         x: Any
@@ -87,7 +87,10 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
             "['k'].w: weak type float32[] (Python scalar, weakly typed) -> float32[2] (jax array)",
         ],
     ),
-    "redefined": (redefined(), redefined(), ["the tree (class): redefined.<locals>.Local"]),
+    "classes of a factory": (
+        *(of_a_factory(), of_a_factory()),
+        [f"the tree (class): {__name__}.of_a_factory.<locals>.Local -> another {__name__}."],
+    ),
     "aux_data": (Own(1.0, (1,)), Own(1.0, (True,)), ["the tree (static): (1,) -> (True,)"]),
     "listed": (
         *([Listed(1.0, n=1, m=2, _cache=3)], [Listed(2, n=4, m=2, _cache=5)]),

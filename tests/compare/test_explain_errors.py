@@ -1,10 +1,14 @@
 """`lw.debug.explain_errors` adds a note, and leaves the exception as it is otherwise."""
 
+import contextlib
+import gc
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 from tests.kit.inside import count_events
 from tests.kit.specimens import Slotted
@@ -141,3 +145,29 @@ def test_without_the_frames_of_jax(known: bool, monkeypatch: pytest.MonkeyPatch)
     plain, noted = plainly(wrong), explained(wrong)
     assert shape_of(noted) == shape_of(plain)
     assert len(notes(noted)) - len(notes(plain)) == known
+
+
+def scan_twice(block: Callable[[], Any]) -> list[bool]:
+    """Fail to scan over two states in one function, and return which of them are alive then."""
+    one, other = jnp.ones(1000), jnp.zeros(1000)
+    states = [weakref.ref(state) for state in (one, other)]
+    for state in (other, one):
+        with pytest.raises(TypeError, match="carry"), block():
+            jax.lax.scan(lambda c, x: (c[:-1], x), state, jnp.arange(3))
+    del one, other, state
+    gc.collect()
+    return [state() is not None for state in states]
+
+
+def test_what_failed_is_freed_with_its_error() -> None:
+    """Of the variables around a call, the function that goes on holds its own only."""
+    assert scan_twice(lw.debug.explain_errors) == scan_twice(contextlib.nullcontext) == [False] * 2
+
+
+def test_locals_stay() -> None:
+    """The dict that a function got from `locals()` before keeps its items."""
+    x = jnp.ones(3)
+    variables = locals()
+    with pytest.raises(TypeError, match="carry"), lw.debug.explain_errors():
+        jax.lax.scan(lambda c, x: (c[:-1], x), x, jnp.arange(3))
+    assert variables["x"] is x

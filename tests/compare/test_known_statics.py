@@ -213,6 +213,8 @@ def test_a_class_defined_again() -> None:
     """Two definitions of one class are two structures: predicted, and said."""
 
     def define() -> Any:
+        global Again  # noqa: PLW0603  # as a notebook's cell, it binds the name again
+
         @lw.pytree
         class Again:
             x: Any

@@ -90,6 +90,8 @@ def limited() -> Callable[[Any], Any]:
 
 
 def redefined() -> Any:
+    global Again  # noqa: PLW0603  # as a notebook's cell, it binds the name again
+
     @lw.pytree
     class Again:
         x: Any

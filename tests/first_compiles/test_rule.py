@@ -1,6 +1,7 @@
 """Which loop a program is from, how often that ran, and what to do: forty programs."""
 
 import inspect
+import linecache
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,21 @@ def test_where_a_function_is_in_a_file(around: str, tmp_path: Path) -> None:
     assert (loop.line, loop.kind) == (line, "for")
 
 
+def test_a_file_that_is_edited(tmp_path: Path) -> None:
+    """Loops are those of the lines as they are now, in each of two files, in any order."""
+    texts = "for i in x:\n    f(1)\n", "while x:\n    f(1)\n", "if x:\n    f(1)\n"
+    files = [tmp_path / "one.py", tmp_path / "other.py"]
+    kinds = dict(zip(texts, (["for"], ["while"], []), strict=True))
+    for first, second in ((0, 1), (1, 2), (2, 0), (0, 0)):
+        for file, text in zip(files, (texts[first], texts[second]), strict=True):
+            file.write_text(text, encoding="utf-8")
+            linecache.checkcache(str(file))
+        for file, text in ((files[1], texts[second]), (files[0], texts[first])):
+            for _ in range(2):
+                found = loops_around(str(file), 2, 4, calls=False)
+                assert [loop.kind for loop in found] == kinds[text]
+
+
 def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trace says what XLA got of it, statics and keywords as they were; no event is seen."""
 
@@ -135,11 +151,16 @@ def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:
     solve(jnp.ones(3), 20)
     solve(jnp.ones(3), 30, rate=1.0)
     with lw.watch() as log:
-        firsts = [trace.first for trace in solve.traces]
+        firsts = [trace.first_compile() for trace in solve.traces]
     assert not log.events
     assert [first.origins[0].runs for first in firsts if first is not None] == [20, 30]
     assert "which ran 20 times in one trace\n  fix: `jax.lax.scan`" in str(firsts[0])
     jax.vmap(solve, (0, None))(jnp.ones((2, 3)), 9)
-    assert solve.traces[-1].first is None
+    assert solve.traces[-1].first_compile() is None
+    earlier = solve.traces[:2]
+    solve.clear_cache()
+    for number, program in ((1, earlier[1]), (2, earlier[0]), (2, earlier[1])):
+        assert str(program.first_compile()) == str(firsts[earlier.index(program)])
+        assert len(solve.traces) == number  # JAX had dropped the trace
     monkeypatch.setitem(ANSWERS, Internal.LOCATIONS, False)
-    assert solve.traces[0].first is None
+    assert solve.traces[0].first_compile() is None

@@ -152,6 +152,24 @@ def test_a_class_defined_again_with_the_same_fields_is_the_one_of_today() -> Non
     assert type(found) is today
 
 
+def test_two_classes_of_one_factory_are_both_exported() -> None:
+    """Each comes back as itself, whichever is exported first."""
+
+    def layer(size: int) -> Any:
+        @lw.pytree
+        class Layer:
+            x: Any
+            n: int = lw.static_field(default=size)
+
+        return Layer
+
+    layers = [layer(8)(1.0), layer(64)(1.0)]
+    blobs = [export.export(step)(each, 1.0).serialize() for each in layers[::-1]][::-1]
+    for blob, each in zip(blobs, layers, strict=True):
+        found, _ = export.deserialize(blob).call(each, 2.0)
+        assert type(found) is type(each)
+
+
 def test_a_class_that_was_named_by_hand_keeps_that() -> None:
     """No name is taken from anybody, and the statics travel as its author wrote them."""
 

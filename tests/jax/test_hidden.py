@@ -103,6 +103,8 @@ HIDDEN = {
     "global_in_avals": LOWERED,
     "lower_sharding_computation:jaxpr": LOWERED,
     "lower_sharding_computation:device_assignment": LOWERED,
+    "_cached_lowering_to_hlo _cached_compilation": "",
+    "lowering_result": "",
     "_trace_for_jit _create_pjit_jaxpr": RESULTS,
     "_trace_for_jit:jaxpr _create_pjit_jaxpr:jaxpr": RESULTS,
     "trace_to_jaxpr trace_to_jaxpr_nocache trace_to_jaxpr_dynamic": NESTING,

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax._src import cache_key
 from jax.experimental.compilation_cache import compilation_cache
 
 import leafwise as lw
@@ -63,21 +64,56 @@ def test_limits_are_named() -> None:
     ]
 
 
-def test_the_part_of_the_key_that_changed() -> None:
-    """Of a function that was compiled before, the parts of the key that differ are named."""
-    first, second = misses((1.0,), ([1.0, 2.0],))
-    assert first == "not found; written now"
-    assert second == "not found: the program changed since it was last compiled; written now"
+rate = 1.0
 
-    def step(x: Any) -> Any:
-        return x - 1
 
+def named(factor: float) -> Any:
+    """Return a new function of one name and line, which captures two numbers."""
+
+    def step(x: Any, n: int = 0) -> Any:
+        return x * rate * factor - n
+
+    return step
+
+
+@pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
+def test_the_part_of_the_key_that_changed(jit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a function that was compiled before with the same inputs, the parts that differ."""
+    one, other = (jit(named(factor), static_argnames="n") for factor in (2.0, 3.0))
+    found, changed = "not found; written now", "not found: the program changed since"
+    with lw.watch(eager=False) as log:
+        for function in (one, other):
+            function(1.0)
+            function(jnp.ones(2))
+            function(1.0, n=1)
+        monkeypatch.setitem(globals(), "rate", 5.0)
+        jax.clear_caches()
+        for function in (other, one):
+            function(1.0, n=1)
+    words = [each.miss for each in log.compiles]
+    assert words == [found] * 6 + [f"{changed} it was last compiled; written now"] * 2
+
+    step = named(7.0)
     with lw.watch(eager=False) as log:
         jax.jit(step)(1.0)
         jax.jit(step, compiler_options={"xla_embed_ir_in_executable": True})(1.0)
     assert log.compiles[1].miss == (
         "not found: the compile options changed since it was last compiled; written now"
     )
+
+
+def test_what_jax_logs_in_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of that log with more, fewer or no parts is passed on, and ends no compile."""
+    logger, make = logging.getLogger("jax._src.cache_key"), cache_key.get
+
+    def get(*args: Any, **options: Any) -> Any:
+        logger.debug("hash of serialized %s: %s %s", "XLA flags", "8d", "3f")
+        logger.debug("hash of serialized %(part)s", {"part": "XLA flags"})
+        logger.debug(ValueError("hash of serialized"))
+        return make(*args, **options)
+
+    monkeypatch.setattr(cache_key, "get", get)
+    assert misses((1.0,), (2,)) == ["not found; written now"] * 2
 
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="JAX writes them since 0.11")

@@ -219,6 +219,30 @@ CLASSES |= {
     for change in ("Cls.base = 2.0", "Cls.step = lambda self, x: x * 2")
 }
 
+CLASSES |= {
+    f"{body}, by {it or 'an argument'}": Row(
+        f"{decorator}class Cls:\n"
+        "    rate = other = 1.0\n"
+        "    @staticmethod\n    def helper(x): return x\n"
+        "    @classmethod\n    def of_class(cls, x): return x * cls.rate\n"
+        f"    def step(self, x): {body}\n"
+        f"{it}",
+        "it.step(x)",
+        "Cls.rate = 2.0; Cls.helper = lambda x: x * 2",
+        "Cls.other = 3.0",
+        args="ONES," if it else "Cls(), ONES",
+    )
+    for decorator, it in (("", "it = Cls()"), ("@lw.pytree\n", ""))
+    for body in (
+        "return x * type(self).rate",
+        "cls = type(self); return x * cls.rate",
+        "return sum(x * type(self).rate for _ in x)",
+        "return type(self).helper(x)",
+        "return type(self).of_class(x)",
+        "cls = self.__class__; return x * cls.rate",
+    )
+}
+
 
 class ByItem(dict[str, Any]):
     """A dict whose items are attributes, and which raises the wrong error."""

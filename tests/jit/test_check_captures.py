@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._captures.check import MOST_BYTES, MOST_ITEMS
+from leafwise._statics.account import CAPTURED
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
@@ -29,8 +29,8 @@ def settings(rate: Any) -> Any:
 )
 def test_a_block_is_exact(kind: str, action: Any) -> None:
     """Where names do not show it, or it is large, the program of a fresh trace does."""
-    array, made_up = np.zeros(MOST_BYTES, np.float32), settings(0.0)
-    items = [0.0] * (MOST_ITEMS + 1)
+    array, made_up = np.zeros(CAPTURED.most_bytes, np.float32), settings(0.0)
+    items = [0.0] * (CAPTURED.most_items + 1)
     deep = settings([settings([settings(0.0) for _ in range(30)]) for _ in range(30)])
     function, change = {
         "array": (lambda x: x + array[0] + array[1:3], lambda: array.__setitem__(1, 1)),

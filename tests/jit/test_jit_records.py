@@ -1,5 +1,6 @@
 """What a function under `lw.jit` remembers, and that its predictions come true."""
 
+import gc
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
-from tests.kit.inside import Advice
+from tests.kit.inside import Advice, recorder
 from tests.kit.specimens import Slotted
 
 import leafwise as lw
@@ -110,6 +111,31 @@ def test_a_trace_is_recorded() -> None:
     assert repr(function.traces).count("\n") >= 2
     assert function.traces[-1] == second
     assert function.traces[:1] == (first,)
+
+
+def test_programs_lowered_ahead_are_compiled_in_any_order() -> None:
+    """Of two programs lowered ahead of time, of one function or two, each gets its own compile."""
+    one, other = fresh(), fresh()
+    lowered = [function.lower(ones(n)) for function in (one, other) for n in (3, 4)]
+    for number, at in enumerate((2, 0, 3, 1), 1):
+        lowered[at].compile()
+        seconds = [program.compile_seconds for each in (one, other) for program in each.traces]
+        assert seconds[at] > 0
+        assert sum(each > 0 for each in seconds) == number
+
+
+def test_a_program_that_is_never_compiled_is_forgotten() -> None:
+    """What is lowered ahead of time is known as long as JAX has it, under one name or not."""
+    before = len(recorder._ahead)
+    functions = [fresh(), fresh()]
+    for function in functions:
+        function.lower(ones(3)), function.lower(ones(4))
+    assert len(recorder._ahead) == before + 4
+    function = functions.pop()
+    function.clear_cache()
+    del function
+    gc.collect()
+    assert len(recorder._ahead) == before + 2
 
 
 def test_a_recompile_is_recorded_apart() -> None:

@@ -59,6 +59,35 @@ def test_a_copy_that_jax_keeps() -> None:
     assert np.array_equal(jitted(ONES), [3, 3])
 
 
+def test_arrays_of_64_bits_that_are_bound_again() -> None:
+    """Going back to any of them costs no trace, and no other function is traced."""
+    runs, others = list[Any](), list[Any]()
+    other = jit(lambda x: (others.append(1), x + 1)[1])
+    arrays = [np.array([1.0, n]) for n in range(4)]
+    rates, pair = arrays[0], [arrays[1]]
+    jitted = jit(lambda x: (runs.append(1), x * rates * pair[0])[1], on_stale="retrace")
+    for _ in range(2):
+        for rates in arrays:  # which is captured
+            assert jitted(ONES).tolist() == (rates * pair[0]).tolist()
+            other(ONES)
+    assert (len(runs), len(others)) == (4, 1)
+
+
+@pytest.mark.parametrize("shape", [(2,), ()])
+def test_an_array_of_64_bits_that_is_changed_in_place(shape: tuple[int, ...]) -> None:
+    """Only the programs of the functions that captured it go, wherever it is held."""
+    others, its, kept = list[Any](), [np.ones(shape)], np.ones(shape)
+    other = jax.jit(lambda x: (others.append(1), x * kept)[1])
+    jitted = jit(lambda x: next(x * each for each in its), on_stale="retrace")
+    assert np.array_equal(jitted(ONES), other(ONES))
+    for value in (2.0, 1.0, 3.0):
+        its[0].fill(value)
+        assert jitted(ONES).tolist() == [value, value]
+        other(ONES)
+    assert len(others) == 1
+    assert "its (capture)" in str(jitted.traces[-1].explanation)
+
+
 def test_a_trace_keeps_nothing() -> None:
     """What the callers of a function under `lw.jit` hold dies with them, before any collection."""
 
@@ -151,6 +180,8 @@ ALARMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 @pytest.mark.parametrize("kind", ALARMS)
 def test_no_false_alarm(kind: str) -> None:
     """What a function writes itself, or only its steps change, decides no program."""
+    cached.clear()
+    threading.Timer(1.0, int).start()  # another thread, which might have changed it
     function, state = ALARMS[kind]
     jitted = jit(lambda state: function(state), on_stale="raise")
     for _ in range(3):
@@ -362,6 +393,39 @@ def test_threads() -> None:
         assert not worker.is_alive()
     assert not wrong
     assert float(jitted(1.0)) == 5.0
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_capture_that_changes_during_a_trace(calls: int) -> None:
+    """The call gets what was read, and no later call gets that for another value."""
+    held, twin, read, changed = Settings(), Settings(), threading.Event(), threading.Event()
+
+    def scale(x: Any) -> Any:
+        product = x * held.rate * twin.rate
+        read.set()
+        changed.wait(20)
+        return product
+
+    def change() -> None:
+        read.wait(20)
+        held.rate = 2.0
+        changed.set()
+
+    jitted = jit(scale, on_stale="retrace")
+    for _ in range(calls):
+        changed.set()
+        assert jitted(1.0) == 1.0
+        held.rate = 4.0
+        read.clear()
+        changed.clear()
+    worker = threading.Thread(target=change)
+    worker.start()
+    assert jitted(1.0) == (4.0 if calls else 1.0)
+    worker.join()
+    for held.rate in (2.0, 4.0, 1.0, 2.0):
+        assert jitted(1.0) == held.rate
+    twin.rate = 3.0
+    assert jitted(1.0) == 6.0
 
 
 def test_copies_and_pickles() -> None:

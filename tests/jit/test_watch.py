@@ -119,6 +119,28 @@ def test_names_and_lines(jit: Any) -> None:
     assert f"{short_file(__file__)}:{line} in " in str(log)
 
 
+def test_threads_share_a_block() -> None:
+    """Each thread that enters one block has its own log, whichever leaves first."""
+    block, entered, left = lw.watch(), threading.Event(), threading.Event()
+    logs: list[Any] = []
+
+    def enter_second() -> None:
+        with block as log:
+            entered.set()
+            left.wait()
+            jax.jit(lambda x: x - 1)(1.0)
+        logs.append(log)
+
+    second = threading.Thread(target=enter_second)
+    with block as first:
+        second.start()
+        entered.wait()
+    left.set()
+    second.join()
+    assert kinds(first) == []
+    assert kinds(logs[0]) == ALL
+
+
 @pytest.mark.parametrize("jit", [eqx.filter_jit, nnx.jit, jax.jit], ids=["eqx", "nnx", "jax"])
 def test_lines_through_other_libraries(jit: Any) -> None:
     """The line is the user's, not one of the library that wraps `jax.jit`."""

@@ -47,6 +47,7 @@ from leafwise._jax.events import (
 from leafwise._jit import recorder, staleness
 from leafwise._jit import storm as storm_module
 from leafwise._jit.callee import Callee
+from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import Site, short_file, user_frame
 from leafwise.cli import check_classes as run_module

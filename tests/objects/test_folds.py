@@ -8,9 +8,9 @@ import pytest
 from tests.kit.checks import check_of
 
 import leafwise as lw
-from leafwise._captures.check import account_of
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.parts import kind_of
+from leafwise._statics.account import account_of
 from leafwise._statics.hash_nodes import hash_node_of
 from leafwise._statics.portable import PortableReader, dump
 from leafwise._statics.reached import change_between, reached

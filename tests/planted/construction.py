@@ -1,7 +1,8 @@
 """Faults of classes whose constructor runs where it should not, or does not where it should."""
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -10,7 +11,7 @@ from jax.tree_util import register_dataclass
 
 from leafwise.testing import Law
 
-from .exact import Node, Statics
+from .exact import Node, Statics, exact
 from .table import correct, planted
 
 
@@ -190,3 +191,38 @@ class InitFalseNotCompared(Derived):
     class _Key(Statics):
         def form(self) -> Any:
             return super().form()[:1]
+
+
+@correct
+class Scaled(Node):
+    """A correct class: its constructor takes one function for each slope, as a static."""
+
+    CHILDREN = ("w",)
+    STATICS = ("act",)
+
+    def __init__(self, w: jax.Array, slope: float) -> None:
+        self.w = w
+        self.act = scaling(slope)
+
+
+@functools.cache
+def scaling(slope: float) -> Callable[[Any], Any]:
+    return lambda x: x * slope
+
+
+@planted(Law.SAME_ARGUMENTS, "act", like="README: a new lambda each call, as a class")
+class LambdaInConstructor(Scaled):
+    """The constructor creates the function, so that each instance compiles its own program."""
+
+    def __init__(self, w: jax.Array, slope: float) -> None:
+        self.w = w
+        self.act = lambda x: x * slope
+
+
+@correct
+class BySlope(LambdaInConstructor):
+    """A correct class: a new function each time, and aux_data that compares its slope."""
+
+    class _Key(Statics):
+        def form(self) -> Any:
+            return exact(self.values["act"].__closure__[0].cell_contents)

@@ -66,7 +66,6 @@ BIASES = [name.replace(".w", ".b") for name in WEIGHTS]
         (jax.Array, []),
         (lw.select(trainable=False), ["head.w", "head.b"]),
         (lw.select(decay=False), BIASES),
-        (lw.select(momentum=1), []),
         (lw.select(trainable=False, decay=False), ["head.b"]),
         (lw.select("layers", decay=False), ["layers[0].b", "layers[1].b"]),
         (lw.select("**.w", Layer, float) & lw.select("head"), ["head.w"]),
@@ -152,10 +151,18 @@ def test_a_path_that_leads_nowhere(where: str, words: list[str]) -> None:
 
 
 def test_metadata_that_no_field_has() -> None:
-    """An entry that no field has selects nothing, but one that is nearly there is a typo."""
-    assert chosen(lw.select(group="x")) == []
-    with pytest.raises(lw.errors.PathError, match="'trainabel'\n  nearest: 'trainable'"):
-        lw.mask(model(), lw.select(trainabel=False))
+    """It is named when the selection is used, with the nearest name or the fix."""
+    for where, words in (
+        (lw.select(trainabel=False), "'trainabel'\n  nearest: 'trainable'"),
+        (
+            ~lw.select(where="head.w"),
+            "'where'\n  fix: declare where= in its metadata; a path: `lw.",
+        ),
+    ):
+        with pytest.raises(lw.errors.PathError) as caught:
+            lw.mask(model(), where)
+        assert f"no field of Model has metadata {words}" in caught.value.message
+    assert lw.mask([], lw.select(decay=False)) == []
 
 
 @pytest.mark.parametrize("given", [3, 2.5, jnp.ones(2), np.ones(2)])

@@ -373,3 +373,37 @@ def test_registered_classes() -> None:
             return cls(*children)
 
     assert lw.update(Custom(1, [2]), {"['y'][0]": 3}).y == [3]
+
+
+class Bag:
+    """A class whose attributes vary, as those of `argparse.Namespace`, and so does their order."""
+
+    def __init__(self, *, step: int = 1, **attributes: Any) -> None:
+        self.__dict__ = {**attributes, "step": step}
+
+    def flatten(self) -> Any:
+        *names, _ = vars(self)
+        names = names[:: self.step]
+        return [vars(self)[name] for name in names], (tuple(names), self.step)
+
+    @staticmethod
+    def unflatten(aux: Any, children: Any) -> "Bag":
+        names, step = aux
+        return Bag(step=step, **dict([*zip(names, children, strict=True)][::step]))
+
+
+jax.tree_util.register_pytree_node(Bag, Bag.flatten, Bag.unflatten)
+BAGS: Final = [Bag(a=1.0, b=2.0), Bag(c=1.0, d=2.0), Bag(c=1.0, d=1.0, step=-1), Bag(d=2.0, c=1.0)]
+
+
+@pytest.mark.parametrize("bags", [BAGS, BAGS[::-1]])
+def test_names_are_those_of_the_instance(bags: list[Bag]) -> None:
+    """Not those of another instance of a class that was registered without names."""
+    for bag in bags:
+        for name in vars(bag).keys() - {"step"}:
+            changed = lw.update(bag, {name: 9.0})
+            assert vars(changed) == {**vars(bag), name: 9.0}
+            assert [reason.path for reason in lw.diff(bag, changed, values=True)] == [name]
+            assert vars(lw.mask(bag, lw.select(name)))[name] is True
+        with pytest.raises(lw.errors.PathError, match="leads nowhere"):
+            lw.update(bag, {"c" if "a" in vars(bag) else "a": 9.0})

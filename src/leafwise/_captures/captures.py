@@ -18,7 +18,7 @@ from leafwise._display.report import CaptureRecord, CapturesRecord
 from leafwise._display.words import ShownAsText, captures_lines, count
 from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
-from leafwise._objects.attributes import hides, is_data, is_tree, name_of
+from leafwise._objects.attributes import hides_attributes, is_data, is_tree, name_of
 from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
@@ -88,7 +88,7 @@ class Capture:
         if self.treatment is Treatment.PYTREE:
             kinds = collections.Counter(leaf.treatment.value for leaf in self.leaves)
             return f"{kind} of {', '.join(count(n, each) for each, n in kinds.items())}"
-        if hides(value):
+        if hides_attributes(type(value)):
             return f"<{kind}>"
         if is_a(value, jax.Array | np.ndarray):
             return describe_array(value)

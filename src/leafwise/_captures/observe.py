@@ -14,7 +14,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 from jax.core import Tracer
@@ -29,6 +29,15 @@ from leafwise._objects.names import Chain, chains_of
 _MOST_RUNS: Final = 4096
 
 
+Source: TypeAlias = tuple[str, int]
+"""The file and the first line of a function, by which JAX names it."""
+
+
+def source_of(code: types.CodeType) -> Source:
+    """Return the file and the first line of a code object, which equal ones may differ in."""
+    return code.co_filename, code.co_firstlineno
+
+
 class Run(NamedTuple):
     """One run of a function."""
 
@@ -36,9 +45,47 @@ class Run(NamedTuple):
     function: Any  # None if Python does not show it
     names: dict[str, Any]  # its globals
     given: dict[str, Any]  # its arguments, by parameter
-    inside: set[types.CodeType]  # the codes of the runs around it
+    inside: set[Source]  # the sources of the runs around it
     chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
     """Returns the chains in its code that run."""
+
+
+class _Runs:
+    """The runs of one code object with equal arguments, each function's first."""
+
+    def __init__(self) -> None:
+        self.by_cells: dict[tuple[int, ...], tuple[types.FrameType, Run]] = {}
+        self.unfinished: list[tuple[types.FrameType, Run]] = []
+
+    def all(self) -> list[tuple[types.FrameType, Run]]:
+        """Return the runs that are kept."""
+        return [*self.by_cells.values(), *self.unfinished]
+
+    def drop_repeated(self) -> list[types.FrameType]:
+        """Return the frames of finished runs that were another run of a known function.
+
+        Two closures of one factory differ in their cells alone, which a frame shows once it has
+        finished.
+        """
+        dropped: list[types.FrameType] = []
+        pending, self.unfinished = self.unfinished, []
+        for frame, run in pending:
+            function = _function_of(frame)
+            if function is None:
+                self.unfinished.append((frame, run))
+                continue
+            cells = tuple(map(id, function.__closure__ or ()))  # kept alive by their frame
+            _, first = self.by_cells.setdefault(cells, (frame, run))
+            if first is not run:
+                first.inside.update(run.inside)
+                dropped.append(frame)
+        return dropped
+
+
+def _function_of(frame: types.FrameType) -> types.FunctionType | None:
+    """Return the function of a frame that has finished; None if it runs, or Python hides it."""
+    behind = filter(inspect.isfunction, gc.get_referents(frame))
+    return next((function for function in behind if function.__code__ is frame.f_code), None)
 
 
 class Observer:
@@ -46,35 +93,39 @@ class Observer:
 
     def __init__(self, around: "tuple[Observer, ...]" = ()) -> None:
         self.around = around  # the observers of the unfinished traces around this one
-        self._runs: dict[Any, tuple[types.FrameType, Run]] = {}
+        self._runs: dict[Any, _Runs] = {}
         self._frames: dict[int, types.CodeType] = {}
 
     def started(self, frame: types.FrameType) -> None:
         """Record the start of a function."""
         code, seen = frame.f_code, frame.f_locals
-        if len(self._runs) >= _MOST_RUNS or code.co_name == "<module>":
+        if len(self._frames) >= _MOST_RUNS or code.co_name == "<module>":
             return
         if jax.config.jax_check_tracer_leaks:  # a kept frame would be one
             return
         args = {name: seen[name] for name in parameters(code) if name in seen}
-        held = [seen[name] for name in code.co_freevars if name in seen]
-        # A tracer is not a capture: only its type counts.
-        key = code, *[id(type(value) if is_a(value, Tracer) else value) for value in args.values()]
-        key = *key, *map(id, held)
-        if key not in self._runs:
-            self._runs[key] = frame, Run(code, None, frame.f_globals, args, set())
+        # The same code in two modules is equal, and its globals are not. A tracer is not a
+        # capture: only its type counts.
+        key: tuple[int, ...] = id(code), id(frame.f_globals)
+        key = *key, *[id(type(value) if is_a(value, Tracer) else value) for value in args.values()]
+        runs = self._runs.setdefault(key, _Runs())
+        for dropped in runs.drop_repeated() if code.co_freevars else ():
+            del self._frames[id(dropped)]
+        if code.co_freevars or not runs.unfinished:
+            runs.unfinished.append((frame, Run(code, None, frame.f_globals, args, set())))
             self._frames[id(frame)] = code
-        self._runs[key][1].inside.update(self._around(frame.f_back))
+        _, run = runs.unfinished[-1]
+        run.inside.update(self._around(frame.f_back))
 
-    def _around(self, frame: types.FrameType | None) -> set[types.CodeType]:
-        """Return the codes of the nearest run around a frame, and of the runs around that one."""
+    def _around(self, frame: types.FrameType | None) -> set[Source]:
+        """Return the sources of the nearest run around a frame, and of the runs around that one."""
         while frame is not None and id(frame) not in self._frames:
             frame = frame.f_back
         if frame is None:
             return set()
         code = self._frames[id(frame)]
-        runs = [run for _, run in self._runs.values() if run.code is code]
-        return {code}.union(*(run.inside for run in runs))
+        runs = [run for same in self._runs.values() for _, run in same.all() if run.code is code]
+        return {source_of(code)}.union(*(run.inside for run in runs))
 
     def ran(self) -> list[Run]:
         """Return the runs once all have ended, and release their frames."""
@@ -83,12 +134,8 @@ class Observer:
 
     def so_far(self) -> list[Run]:
         """Return the runs that have started."""
-        runs: list[Run] = []
-        for frame, run in self._runs.values():
-            behind = filter(inspect.isfunction, gc.get_referents(frame))
-            function = next((fun for fun in behind if fun.__code__ is run.code), None)
-            runs.append(run._replace(function=function))
-        return runs
+        runs = [pair for same in self._runs.values() for pair in same.all()]
+        return [run._replace(function=_function_of(frame)) for frame, run in runs]
 
 
 def holds_tracers(value: Any) -> bool:

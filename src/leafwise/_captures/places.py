@@ -193,7 +193,8 @@ class Names:
     def __init__(self, space: dict[str, Any] | None = None, *, is_weak: bool = False) -> None:
         self.is_weak = is_weak
         self.cells: dict[str, types.CellType] = {}
-        self._space: dict[str, Any] = {} if space is None else space  # its globals
+        own: dict[str, Any] = {"__builtins__": builtins}  # C code that imports looks there
+        self._space = space if space and "__builtins__" in space else own  # its globals
         self._known: dict[tuple[str, int], str] = {}
         self._locals = itertools.count()
 

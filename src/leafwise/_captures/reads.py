@@ -8,22 +8,14 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.check import (
-    FUNCTION,
-    Account,
-    CheckFold,
-    Held,
-    Path,
-    check_function,
-    describe_value,
-)
+from leafwise._captures.check import check_function, terms_of
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
     DEAD,
@@ -59,6 +51,16 @@ from leafwise._objects.code import facts_of, int_as_float, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
+from leafwise._statics.account import (
+    FUNCTION,
+    Account,
+    AccountFold,
+    CheckedBy,
+    Held,
+    PartNode,
+    Path,
+    describe_value,
+)
 
 _Arguments: TypeAlias = dict[tuple[Any, str], Place]
 """The places of the arguments that a partial binds, by function and parameter."""
@@ -77,6 +79,8 @@ class Read:
     """Whether it cannot change: an attribute of an object that refuses assignment."""
     words: frozenset[str] = frozenset()
     """The names and strings in the code that ran; only these attributes of an object count."""
+    readers: Sequence[types.CodeType] = ()
+    """All codes that read it."""
 
     @property
     def reader(self) -> str:
@@ -106,25 +110,28 @@ def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
         if method is not None:
             reads.append(Read(method, run.code, run.code.co_firstlineno))
         for chain in run.chains(run.code):
-            is_read = (run.function, run.code) in known and chain.root is not Root.LOCAL
+            is_read = (run.function, id(run.code)) in known and chain.root is not Root.LOCAL
             start = None if is_read else _start(run, chain, arguments)
             if start is not None and chain.root is Root.CELL and start.root not in cells:
                 # A variable of the enclosing function ends with the trace; its value may not.
                 start = object_place(chain.name, start.read())
             reads += [] if start is None else _follow(start, chain, run.code)
-        known.add((run.function, run.code))
+        known.add((run.function, id(run.code)))
     found: dict[Any, Read] = {}
+    readers: dict[Any, list[types.CodeType]] = {}
     for each in reads:
         place, holder = each.place, named.get(each.place.root)
         place = place if holder is None else holder.then(*place.steps)
+        readers.setdefault(place.key, []).extend([each.code] if each.code else [])
         value = place.read()
         if place.key in found or _is_import(place, value):
             continue
         is_receiver = id(value) in receivers
-        if is_receiver:
+        if is_receiver and place.steps[-1:] != ("__class__",):  # a class has a place of its own
             named.setdefault(("object", id(value)), place)
         found[place.key] = Read(
-            place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
+            *(place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words),
+            readers[place.key],
         )
     return list(found.values())
 
@@ -277,9 +284,11 @@ def _follow(place: Place, chain: Chain, code: types.CodeType) -> Iterator[Read]:
             runs = dataclasses.replace(place.then(step), is_member=is_property)
             yield Read(runs, code, chain.line)
             return
-        # model.rate, of `class Model: rate = 1.0`
-        if member.is_of_class and not is_installed_module(module_of(type(value))):
-            of_classes.append(class_place(type(value), str(step)))
+        # model.rate and type(model).rate, of `class Model: rate = 1.0`
+        cls = value if place.name.endswith(".__class__") and is_a(value, type) else type(value)
+        is_of_class = member.is_of_class or cls is value
+        if is_of_class and not is_installed_module(module_of(cls)):
+            of_classes.append(class_place(cls, str(step)))
         is_made, found = holds_tracers(value), member.value
         is_trusted = is_fixed and found is not MISSING and never_changes(type(value))
         is_fixed = is_made or is_trusted
@@ -350,7 +359,7 @@ class Current:
         found = [(read, DEAD if read.is_fixed else read.place.read()) for read in reads]
         spaces = [read.place.owner() for read, _ in found if read.place.holder is BoundIn.GLOBAL]
         self._names = Names(*spaces[: not is_weak], is_weak=is_weak)
-        self._terms: dict[Any, list[str]] = {}
+        self._folds: dict[Any, AccountFold] = {}
         self.captured: dict[Any, Captured] = {}
         self.values: dict[Any, Any] = {}
         for each, value in found:
@@ -358,18 +367,24 @@ class Current:
                 self._add(each, value)
 
     def _add(self, read: Read, value: Any) -> None:
-        place, code, key, terms = read.place, read.code, read.place.key, list[str]()
+        place, code, key = read.place, read.code, read.place.key
         text = "nothing" if value is MISSING else describe_value(value)  # a mock keeps its calls
-        at, fold = self._names.expression(place, value, terms), CheckFold(self._names, read.words)
         is_variable = place.holder is BoundIn.CLOSURE and not place.steps and code is not None
         is_rebound = is_variable and place.variable in facts_of(code).rebinds
-        checked = fold.check(int_as_float(value) if is_rebound else value, at)
-        if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
-            checked = fold.same(value, at, checked.token, checked.parts)
+        fold = AccountFold(read.words).add(int_as_float(value) if is_rebound else value, ())
         is_around = read.itself or (callable(value) and not is_a(value, type))
-        self.captured[key] = Captured(checked.account(), text, read, is_around)
-        self.values[key] = value
-        self._terms[key] = [*terms, *checked.terms]
+        self.captured[key] = Captured(fold.account(), text, read, is_around)
+        self.values[key], self._folds[key] = value, fold
+
+    def _terms(self, key: Any) -> list[str]:
+        """Return expressions that are all true while a capture is unchanged."""
+        read, value, fold = self.captured[key].read, self.values[key], self._folds[key]
+        terms: list[str] = []
+        at = self._names.expression(read.place, value, terms)
+        if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
+            # What its methods read is a capture of its own.
+            fold.nodes[()] = PartNode(value, CheckedBy.SAME)
+        return [*terms, *terms_of(fold, at, self._names)]
 
     def check(
         self,
@@ -378,18 +393,23 @@ class Current:
         keys: Iterable[Any] | None = None,
     ) -> Callable[..., Any]:
         """Return a function that calls `call` if these captures are unchanged, else `otherwise`."""
-        chosen = self._terms.keys() if keys is None else self._terms.keys() & {*keys}
-        terms = [term for key in self._terms if key in chosen for term in self._terms[key]]
+        chosen = self._folds.keys() if keys is None else self._folds.keys() & {*keys}
+        terms = [term for key in self._folds if key in chosen for term in self._terms(key)]
         return check_function(self._names, terms, call, otherwise)
 
 
-def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
-    """Return the captures of a function, found by the names in its code, by reader and name."""
+def captured_places(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return the captures of a function, found by the names in its code, by place."""
     try:
         runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
-        found = Current(reads_of(runs, fn)).captured.values()
+        return Current(reads_of(runs, fn), is_weak=True).captured
     except Exception:  # noqa: BLE001  # the user's own code
         return {}
+
+
+def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
+    """Return the same by reader and name, to compare functions of equal code."""
+    found = captured_places(fn).values()
     return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
 
 

@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
-from leafwise._objects.attributes import compares_by_identity, hides, is_callable, is_tree
+from leafwise._objects.attributes import (
+    compares_by_identity,
+    hides_attributes,
+    is_callable,
+    is_tree,
+)
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.interrupts import or_default
@@ -50,7 +55,7 @@ class CapturedLeaf(NamedTuple):
 
 def treatment_of_leaf(value: Any) -> Treatment | None:
     """Return how JAX treats a leaf; None for a value with parts of its own."""
-    if hides(value):
+    if hides_attributes(type(value)):
         return Treatment.STATIC
     if is_a(value, types.ModuleType):
         return Treatment.MODULE
@@ -121,7 +126,7 @@ def way_of(value: Any) -> Way:
     kind: Any = type(value)
     if value is MISSING or _is_number(value):
         return Way.ARGUMENT
-    leaves = [] if hides(value) else jax.tree.leaves(value)
+    leaves = [] if hides_attributes(type(value)) else jax.tree.leaves(value)
     if leaves and all(map(_is_number, leaves)):
         return Way.ARGUMENT
     is_function = is_callable(value) and hasattr(value, "__name__")

@@ -6,6 +6,7 @@ An alias (a ``type`` statement or a `typing.NewType`) is read as the annotation 
 import builtins
 import contextlib
 import dataclasses
+import difflib
 import enum
 import importlib
 import inspect
@@ -207,22 +208,37 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
         return annotation
     value, unknown = _evaluate_in(cls, annotation, scopes)
     if _may_hide_mark(annotation, value, unknown):
-        instead = f"write `{name}: ... = lw.static_field()`"
-        raise DefinitionError(_unfound(f"{cls.__name__}.{name}", annotation, unknown, instead))
+        where, instead = f"{cls.__name__}.{name}", f"write `{name}: ... = lw.static_field()`"
+        raise DefinitionError(_unfound(where, annotation, unknown, instead))
     return value
 
 
 def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
-    """Return whether an annotation uses ``Static`` through a name that cannot be found."""
-    says = re.search(r"\bStatic\s*\[", annotation)
-    return bool(unknown and says and not (has_mark(value) or has_buried_mark(value)))
+    """Return whether an annotation uses ``Static`` through a name that cannot be found.
+
+    Also through ``Statik``, or another name that leafwise lacks. Any other name may be imported
+    for type checkers only.
+    """
+    names = [*unknown, *re.findall(r"(\w+)\s*\[", annotation)]
+    says = unknown and any(name.startswith("leafwise.") or _is_static(name) for name in names)
+    return bool(says and not (has_mark(value) or has_buried_mark(value)))
+
+
+def _is_static(name: str) -> bool:
+    word = name.rpartition(".")[2].lower()
+    return bool(difflib.get_close_matches(word, ["static"], 1, 0.82))  # Statik, but not State
 
 
 def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> str:
+    missing = max(unknown, key=_is_static)
+    word, name = missing.rpartition(".")[2], re.split(r"[.(]", where)[-1].rstrip(")")
+    fix = f"import it at the top of the module, or {instead}"
+    if word != "Static" and _is_static(word):
+        right = re.sub(rf"(\w+\.)*{re.escape(word)}", "lw.Static", annotation)
+        fix = f"`{name}: {right}`"
     return (
-        f"{where}: cannot tell whether it is static, as {unknown[0]!r} "
-        f"in its annotation {annotation!r} cannot be found\n"
-        f"  fix: import it at the top of the module, or {instead}"
+        f"{where}: cannot tell whether it is static, as {missing!r} "
+        f"in its annotation {annotation!r} cannot be found\n  fix: {fix}"
     )
 
 
@@ -285,8 +301,11 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
         value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
     except DefinitionError:  # from `Static(int)`
         raise
-    except Exception:  # noqa: BLE001  # any code can stand in an annotation
-        return Unknown(), [*names.unknown, annotation]
+    except Exception as error:  # noqa: BLE001  # any code can stand in an annotation
+        owner: Any = getattr(error, "obj", None)  # of an AttributeError
+        lacks = isinstance(owner, types.ModuleType)
+        missing = f"{owner.__name__}.{getattr(error, 'name', '')}" if lacks else annotation
+        return Unknown(), [*names.unknown, missing]
     return value, names.unknown
 
 

@@ -323,10 +323,8 @@ def represent(self: Any) -> str:
         return None if value is self else _document(value)
 
     text = _print(self, width=_WIDTH, custom=document)
-    # JAX 0.10 prints an instance where its class is not the expected one, so a redefined class
-    # is marked. A class in a function is not, as each call of the function redefines it.
-    local = "<locals>" in type(self).__qualname__
-    return text if local else text + redefined_mark(type(self))
+    # JAX 0.10 prints an instance where its class is not the expected one.
+    return text + redefined_mark(type(self))
 
 
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":

@@ -14,8 +14,8 @@ from leafwise._classes.annotations import annotations_of, caller_scopes
 from leafwise._classes.codegen import RESERVED, make_properties, read_by_name
 from leafwise._classes.construct import PENDING, WRITTEN, Unset, guard_subclasses
 from leafwise._classes.fields import field, static_field
-from leafwise._classes.refusals import check_bases, check_class
-from leafwise._classes.registry import install, register_class, spec_of
+from leafwise._classes.refusals import check_bases, check_class, check_defaults
+from leafwise._classes.registry import install, mark_redefined, register_class, spec_of
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
 from leafwise._objects.code import contents
 from leafwise._objects.methods import bind_methods
@@ -177,6 +177,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     guard_subclasses(result)
     # A new tuple for each class: cloudpickle drops attributes identical to those of a base.
     setattr(result, MARK, (result.__qualname__, options.many_statics))
+    mark_redefined(result)
     install(spec)  # last, so that JAX never holds a class that could not be finished
     return result
 
@@ -285,6 +286,7 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
             kw_only=options.kw_only,
         )(cls)
     except (TypeError, ValueError) as error:
+        check_defaults(cls, own)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__

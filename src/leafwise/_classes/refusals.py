@@ -1,12 +1,16 @@
 """Classes that cannot be pytree classes: how they are recognised, and the fix."""
 
+import copy
 import dataclasses
 import inspect
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
-from leafwise._classes.annotations import annotations_of
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.annotations import annotations_of, has_mark, resolve
+from leafwise._classes.spec import declaration, is_decorated, written_default
 from leafwise._objects.classes import is_tree_node
+from leafwise._objects.text import got
 from leafwise.errors import DefinitionError
 
 
@@ -74,6 +78,30 @@ def has_maker(cls: Any) -> bool:
 
 def _library(cls: type) -> str:
     return cls.__module__.partition(".")[0]
+
+
+def check_defaults(cls: type, own: Mapping[str, Any]) -> None:
+    """Raise, with the fix, for a default in a class's body that `dataclasses` refuses."""
+    for name, kind in annotations_of(cls).items():
+        value: Any = own.get(name)
+        is_declared = isinstance(value, dataclasses.Field)
+        definition: Any = copy.copy(value) if is_declared else dataclasses.field(default=value)
+        default = definition.default
+        if type(default).__hash__ is not None or re.search(r"\b(ClassVar|InitVar)\b", str(kind)):
+            continue
+        definition.name, definition.default = name, dataclasses.MISSING
+        code = written_default(cls, name, default)
+        factory = f"lambda: {code}" if code and not code.endswith("...") else "..."
+        if type(default) in (list, dict, set) and not default:
+            factory = type(default).__name__
+        static = has_mark(resolve(cls, name, kind, []))
+        static = static or bool(definition.metadata.get("static"))
+        more = f"default_factory={factory}{', freeze=True' * static}"
+        raise DefinitionError(
+            f"{cls.__name__}.{name}: an array, a list or a dict cannot be a default, since all "
+            f"instances would share it\n  got: {got(default)}\n"
+            f"  fix: `{declaration(definition, kind, more, static=static)}`"
+        )
 
 
 def check_bases(cls: type) -> None:

@@ -1,9 +1,9 @@
 """The pytree classes of this process: their specs, and the functions registered with JAX."""
 
 import dataclasses
+import difflib
 import inspect
 import os
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -21,12 +21,12 @@ from leafwise._objects.classes import (
     is_tree_node,
     notify_registered,
 )
+from leafwise._objects.code import STORING, find_by_name, is_redefinition
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
-_LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
 _CHECKED: Final[ClassMap[Callable[..., None]]] = ClassMap()
 """The function that turns the checks at each flatten on and off, by class."""
 
@@ -43,20 +43,17 @@ def install(spec: ClassSpec) -> None:
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
     follow_checking(cls, functions.set_checked)
-    _note_redefinition(cls)
     notify_registered(cls)
 
 
-def _note_redefinition(cls: type) -> None:
-    """Make two classes with the same name distinct in JAX's messages."""
-    name = (cls.__module__, cls.__qualname__)
-    older_ref = _LATEST.get(name)
-    older = older_ref() if older_ref is not None else None
-    if older is not None and older is not cls:
-        # JAX prints the type itself where two types differ. The older class can no longer be
-        # found by its name (a local one never could), so nothing that worked stops working.
+def mark_redefined(cls: type) -> None:
+    """Rename the class that a new definition of its name is about to replace.
+
+    JAX prints the type itself where two types differ. The classes of a factory keep their name.
+    """
+    older = find_by_name(cls.__module__, cls.__qualname__)
+    if isinstance(older, type) and is_decorated(older) and is_redefinition(older, cls):
         older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"
-    _LATEST[name] = weakref.ref(cls)
 
 
 def spec_of(cls: type) -> ClassSpec:
@@ -214,6 +211,16 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
         raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
+    members = [member for each in cls.__mro__ for member in vars(each).values()]
+    codes = [getattr(member, "__code__", None) for member in members if declared is None]
+    used = {name for code in codes for name in getattr(code, "co_names", ())}
+    for field in names if used.isdisjoint(STORING) else ():  # else it may set any attribute
+        # An attribute that only other code sets is accepted, unless it looks misspelled.
+        near = difflib.get_close_matches(field, used.difference(names), 1)
+        if near and field not in used and not hasattr(cls, field):
+            raise DefinitionError(
+                f"register({name}): {name} sets no attribute {field!r}\n  nearest: {near[0]!r}"
+            )
     base = native_base(cls)
     is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))
     if not is_plain or hasattr(cls, "__pydantic_fields__"):

@@ -268,8 +268,9 @@ def _resolve_static(
     problems: list[str],
 ) -> tuple[bool, bool]:
     """Return whether a field is static and whether it is late; append what is wrong with it."""
-    where = f"{cls.__name__}.{definition.name}"
-    annotation = resolve(declared_by, definition.name, definition.type, scopes)
+    name = definition.name
+    where = f"{cls.__name__}.{name}"
+    annotation = resolve(declared_by, name, definition.type, scopes)
     wrong = contradictions(where, definition.metadata, annotation, definition.type)
     if wrong:
         problems.extend(wrong)
@@ -278,8 +279,13 @@ def _resolve_static(
     static = annotations.has_mark(annotation) or declared is True
     is_open = not static and declared is None and OPTIONS not in definition.metadata
     if is_open:
-        problems.extend(ambiguous_override(where, declared_by, definition.name))
+        problems.extend(ambiguous_override(where, declared_by, name))
     problems.extend(_misfit(where, definition, annotation, static=static))
+    if isinstance(definition.default, property) and vars(cls).get(name) is definition.default:
+        problems.append(
+            f"{where}: a property of the same name takes the place of its default\n"
+            f"  fix: rename the property, or leave the field out"
+        )
     if not static and not definition.metadata:
         _warn_of_function(cls, definition)
     if static:
@@ -432,6 +438,9 @@ def written_default(cls: type, name: str, value: Any) -> str:
                 options = {word.arg: word.value for word in getattr(node.value, "keywords", ())}
                 code = options.get("default", options.get("default_factory", node.value))
                 return shorten(Verbatim(ast.unparse(code)), _LONGEST)
-    if hasattr(value, "dtype"):
-        return f"{'jnp' if isinstance(value, jax.Array) else 'np'}.array({value.tolist()})"
+    if hasattr(value, "tolist"):  # not a PRNG key
+        module = "jnp" if isinstance(value, jax.Array) else "np"
+        return shorten(
+            Verbatim(f"{module}.array({value.tolist()}, {str(value.dtype)!r})"), _LONGEST
+        )
     return _as_code(value)

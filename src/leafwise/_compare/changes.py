@@ -4,7 +4,6 @@ import contextlib
 import functools
 import re
 import types
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +12,8 @@ from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten_both
-from leafwise._trees.equality import is_distinct, jax_equal, pairs_of_parts
+from leafwise._statics.account import BY_CONTENT, differences
+from leafwise._trees.equality import is_distinct
 
 
 def is_function(value: Any) -> bool:
@@ -33,7 +33,7 @@ def definition_of(value: Any, depth: int = 5) -> Any:
         inner = getattr(value, "__wrapped__", None) if depth else None
         known = None if inner is None else definition_of(inner, depth - 1)
         return known or (value if hasattr(value, "__name__") else None)
-    found: list[Any] = [code.co_filename, code]
+    found: list[Any] = [code.co_filename, code, owner_of(value)]
     is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
     for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -43,6 +43,13 @@ def definition_of(value: Any, depth: int = 5) -> Any:
             elif is_of_jax and is_a(inner, int | str | tuple):
                 found.append(repr(inner))
     return tuple(found)
+
+
+def owner_of(method: Any) -> str:
+    """Return the name of the class that a method is bound to, which says what it calls, or ""."""
+    owner = getattr(method, "__self__", None)
+    cls: Any = owner if is_a(owner, type) else type(owner)
+    return "" if owner is None else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def are_recreated(one: Any, other: Any) -> bool:
@@ -60,7 +67,8 @@ def changed_parts(
     """
     changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
-        for path, mine, its in _differences(one, other):
+        for steps, mine, its in differences(one, other, BY_CONTENT):
+            path = "".join(map(str, steps))
             first = re.match(r"(?:\.__self__)?\.(?!__|(?:func|args|keywords)\b)(\w+)", path)
             if reads is not None and first is not None and first[1] not in reads:
                 continue
@@ -82,35 +90,6 @@ def changed_parts(
 
 _MOST_CHANGES: Final = 4
 _OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|_jit_info)\b")
-
-
-def _differences(
-    one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the innermost parts of two values that may differ by content, with their paths.
-
-    Each part is compared once; large containers are compared by ``==``.
-    """
-    if one is other:
-        return
-    if is_a(one, _SIZED) and len(one) > _MOST_ITEMS:
-        if jax_equal(one, other) is False:
-            yield path, one, other
-        return
-    kind, pairs = kind_of(one), list[Any]()
-    is_read = type(one) is type(other) and kind.name not in _WHOLE
-    if is_read and kind.content(one) == kind.content(other):
-        pairs = pairs_of_parts(one, other, same_steps=True)
-    for step, part, its_part in pairs:
-        if id(part) not in above:
-            yield from _differences(part, its_part, path + step, (*above, id(one)))
-    if not pairs and is_distinct(one, other, "content") is not False:
-        yield path, one, other
-
-
-_SIZED: Final = (list, tuple, dict, set, frozenset)
-_WHOLE: Final = ("plain", "array", "buffer", "jax.Array")
-_MOST_ITEMS: Final = 1000
 
 
 def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:

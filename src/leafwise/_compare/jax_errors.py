@@ -32,6 +32,7 @@ from leafwise._jax.frames import (
     refusal_in,
     release_frames,
 )
+from leafwise._objects.call_site import locals_of
 from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.code import Block, is_installed_module
 from leafwise.errors import DOCS
@@ -205,7 +206,7 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     places = [n for n, frame in enumerate(frames) if frame.f_code.co_name in CONSTRUCTORS]
     if not places:
         return ""
-    code, values = frames[places[0]].f_code, frames[places[0]].f_locals
+    code, values = frames[places[0]].f_code, locals_of(frames[places[0]])
     instance = values.get(code.co_varnames[0])
     cls = instance if isinstance(instance, type) else type(instance)
     name = cls.__name__
@@ -213,7 +214,7 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
     above = frames[places[-1] + 1 :]
     root = re.split(r"\W", paths[0])[0]
     # The traced function, which has the argument, is not among the frames above.
-    if root != paths[0] and not any(root in frame.f_locals for frame in above):
+    if root != paths[0] and not any(root in locals_of(frame) for frame in above):
         fix = f"construct it with `object.__new__({name})` there"
         if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
             fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
@@ -279,10 +280,10 @@ def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
 def _donated_before(error: BaseException) -> list[str]:
     """Return a line on the variable with the array that JAX could not read, and its donation."""
     frames = frames_of(error)
-    array = frames[0].f_locals.get("self")
+    array = locals_of(frames[0]).get("self")
     for frame in itertools.filterfalse(_is_of_jit, frames):
         names = {name: frame.f_globals.get(name) for name in frame.f_code.co_names}
-        names |= frame.f_locals
+        names |= locals_of(frame)
         attributes: dict[str, Any] = getattr(names.get("self"), "__dict__", {})
         names |= {f"self.{name}": value for name, value in attributes.items()}
         lines: list[str] = []
@@ -310,7 +311,7 @@ def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _donating_line(frame: types.FrameType, name: str) -> str:
     """Return ``at file:line`` for the call that donates a variable, if it is the only one."""
-    code, scope = frame.f_code, frame.f_globals | frame.f_locals
+    code, scope = frame.f_code, frame.f_globals | locals_of(frame)
     own = {line for *_, line in code.co_lines()}
     lines = {
         call.lineno
@@ -325,7 +326,7 @@ def _donating_line(frame: types.FrameType, name: str) -> str:
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
     """Yield the arguments of calls by parameter name, from JAX's frames."""
     for frame in frames:
-        found = frame.f_locals
+        found = locals_of(frame)
         fun, args, kwargs = (found.get(name) for name in ("fun", "args", "kwargs"))
         if callable(fun) and isinstance(args, tuple) and isinstance(kwargs, dict):
             yield _named_arguments(fun, args, kwargs)
@@ -342,7 +343,7 @@ def _named_arguments(
 
 
 def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
-    scopes = [frame.f_locals for frame in frames_of(error)]
+    scopes = list(map(locals_of, frames_of(error)))
     holder, name, value = _find(path, scopes, wanted=Tracer)
     cls = type(holder)
     shown = f"{cls.__name__}.{name}" if holder is not None else path

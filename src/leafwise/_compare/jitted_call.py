@@ -18,7 +18,7 @@ import numpy as np
 from leafwise._compare.fixes import once
 from leafwise._display.reasons import Act, Fix
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.call_site import inner_frame, position_of, short_file, user_frame
+from leafwise._objects.call_site import inner_frame, locals_of, position_of, short_file, user_frame
 
 _IN_WORDS: Final = Fix(
     "put this call into a function, and `jax.jit` that once, if it has no side effects"
@@ -35,7 +35,7 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     nodes = [getattr(node, "func", None) for node in ast.walk(tree)]
     if not _VALUES.isdisjoint(getattr(node, "attr", getattr(node, "id", "")) for node in nodes):
         return Fix()
-    scope = _values(frame)
+    scope = frame.f_globals | locals_of(frame)
     arguments: list[str] = []
     for name in dict.fromkeys(_names(tree)):
         value = scope.get(name, vars(builtins).get(name))
@@ -89,7 +89,7 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     """Return the plain values, and the shapes, of the variables in a call in user code, by name."""
     if frame is None or (tree := _call(frame)[1]) is None:
         return {}
-    scope = _values(frame)
+    scope = frame.f_globals | locals_of(frame)
     found = {name: scope[name] for name in _names(tree) if name in scope}
     plain = {name: getattr(value, "shape", value) for name, value in found.items()}
     return {name: value for name, value in plain.items() if _is_plain(value)}
@@ -98,7 +98,8 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
 def made_at(value: Any, frame: types.FrameType | None) -> str:
     """Return the line where a variable got a value from a call: ``train.py:71``, or ""."""
     while (frame := user_frame(frame)) is not None:
-        names = {name for name, each in _values(frame).items() if each is value}
+        scope = frame.f_globals | locals_of(frame)
+        names = {name for name, each in scope.items() if each is value}
         for call, store in pairwise(dis.get_instructions(frame.f_code)):
             stored = store.argval if isinstance(store.argval, tuple) else (store.argval,)
             is_made = "CALL" in call.opname and store.opname.startswith("STORE_")
@@ -131,15 +132,6 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
         return text, None
     text = ast.unparse(tree) if "\n" in text else text
     return text, tree if isinstance(tree, ast.Call) else None
-
-
-def _values(frame: types.FrameType) -> dict[str, Any]:
-    """Return the variables that a frame sees, without leaving references in the frame."""
-    names: Any = frame.f_locals
-    found = {**frame.f_globals, **names}
-    if isinstance(names, dict) and names is not frame.f_globals and frame.f_code.co_flags & 1:
-        names.clear()  # before 3.13, the frame would keep this copy and all arrays in it
-    return found
 
 
 def _names(tree: ast.expr) -> list[str]:

@@ -11,12 +11,12 @@ from leafwise._display.reasons import Outcome, Reason, ReasonKind
 from leafwise._display.words import count
 from leafwise._jax.compat import varying_axes
 from leafwise._objects.classes import distinct_names
+from leafwise._objects.code import is_redefinition
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.equality import (
     How,
     StaticPair,
     first_difference,
-    is_redefinition,
     jax_equal,
     same_entry,
     verdict_of,

@@ -181,9 +181,9 @@ def dropped_fields(cls: Any) -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(cls) if field.init) - names
 
 
-def forget_exported_class(cls: type, name: str) -> None:
+def forget_exported_class(cls: type) -> None:
     """Free the name of a class in `jax.export`, where JAX's internals allow it."""
     with contextlib.suppress(AttributeError, KeyError):
         exported = inside("export._export")
+        name, _ = exported.serialization_registry.pop(cls)
         del exported.deserialization_registry[name]
-        del exported.serialization_registry[cls]

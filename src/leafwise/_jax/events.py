@@ -115,7 +115,7 @@ def _on_duration(event: str, duration_secs: float, **details: str | int) -> None
         return
     if kind is EventKind.LOWERING:
         compile_began()
-    cache = compile_ended(name, duration_secs) if kind is EventKind.COMPILE else CacheAnswer()
+    cache = compile_ended(duration_secs) if kind is EventKind.COMPILE else CacheAnswer()
     notify(_subscribers, RawEvent(kind, name, duration_secs, cache))
 
 

@@ -6,6 +6,7 @@ from JAX's log. All three are public, so no fallback is needed.
 
 import logging
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ _ASKED: Final = "/jax/compilation_cache/compile_requests_use_cache"
 _HIT: Final = "/jax/compilation_cache/cache_hits"
 _WRITTEN: Final = "/jax/compilation_cache/cache_misses"
 
+_NOT_ASKED: Final = "not asked: JAX decides this at its first compile, and by the backend"
 _WORDS: Final = {
     "computation": "the program",
     "jax_lib version": "the version of jaxlib",
@@ -35,7 +37,14 @@ class CacheAnswer(NamedTuple):
 
     hit: bool = False
     miss: str = ""
+    written: str = ""
     parts: Mapping[str, str] = {}
+
+    def reason(self, before: Mapping[str, str]) -> str:
+        """Return why it was missed, or ""; `before` has the parts of the program's last key."""
+        differing = differing_parts(before, self.parts) if before else []
+        changed = f": {' and '.join(differing)} changed since it was last compiled"
+        return self.miss + changed * bool(differing) + self.written
 
 
 class _Compile(threading.local):
@@ -47,7 +56,8 @@ class _Compile(threading.local):
 
 
 _thread: Final = _Compile()
-_last_parts: dict[str, Mapping[str, str]] = {}
+_last_parts: Final = weakref.WeakKeyDictionary[Any, dict[Any, Mapping[str, str]]]()
+"""The parts of the last key of each function, by its inputs, while there are listeners."""
 
 
 def is_on() -> bool:
@@ -62,26 +72,23 @@ def record_cache_event(event: str, **_: str | int) -> None:
         _thread.events.add(event)
 
 
-def compile_ended(name: str, seconds: float) -> CacheAnswer:
+def compile_ended(seconds: float) -> CacheAnswer:
     """Return the answer of the cache to the compile that this thread has just finished."""
     events, parts = _thread.events, _thread.parts
     _thread.events, _thread.parts = set(), {}
-    hit = _HIT in events
-    before = _last_parts.get(name, {})
-    if parts:
-        _last_parts[name] = parts
-    if hit or not is_on():
-        return CacheAnswer(hit=hit, parts=parts)
-    differing = differing_parts(before, parts) if before else []
+    if _HIT in events or not is_on():
+        return CacheAnswer(hit=_HIT in events, parts=parts)
     if _ASKED not in events:
-        miss = "not asked: JAX decides this at its first compile, and by the backend"
-    elif differing:
-        miss = f"not found: {' and '.join(differing)} changed since it was last compiled"
-    else:
-        miss = "not found"
-    if _ASKED in events:
-        miss += "; written now" if _WRITTEN in events else f"; not written, {_unwritten(seconds)}"
-    return CacheAnswer(miss=miss, parts=parts)
+        return CacheAnswer(miss=_NOT_ASKED)
+    written = "; written now" if _WRITTEN in events else f"; not written, {_unwritten(seconds)}"
+    return CacheAnswer(miss="not found", written=written, parts=parts)
+
+
+def parts_before(fun: Any, inputs: Any, parts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the parts of the last key of a function and its inputs, and keep the new ones."""
+    known = _last_parts.setdefault(fun, {})
+    before, known[inputs] = known.get(inputs, {}), parts
+    return before
 
 
 def _unwritten(seconds: float) -> str:
@@ -122,9 +129,11 @@ class _PartsOfKeys(logging.Filter):
         self.level: int | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if "hash of serialized" in record.msg and isinstance(record.args, tuple):
-            name, digest = map(str, record.args)
-            _thread.parts[name] = digest
+        match record.msg, record.args:  # of any shape: what raises here ends the user's compile
+            case str(text), (str(name), str(digest)) if "hash of serialized" in text:
+                _thread.parts[name] = digest
+            case _:
+                pass
         inherited: Any = _LOGGER.parent
         return record.levelno >= (self.level or inherited.getEffectiveLevel())
 

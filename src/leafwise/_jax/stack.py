@@ -58,6 +58,7 @@ class Work(NamedTuple):
     outputs: tuple[Any, ...] = ()  # the avals of the results
     devices: tuple[Any, ...] = ()  # the devices, and the shardings of arguments
     source: str = ""  # the function as JAX names it: ``f at train.py:12``
+    module: Any = None  # what it lowered to, or compiles: one object for both
     is_inside: bool = False  # whether it is part of a trace that builds a jaxpr
     is_known: bool = True  # False where JAX does not show it: the rest is then meaningless
 
@@ -180,8 +181,8 @@ def _work(start: types.FrameType | None) -> Work:
             sizes += [size] if size is not None else []
         elif (running_call := _call_in(*where)) is not None:
             call = running_call if call is None else call
-        elif call is None and not facts:
-            facts = _program_in(*where)
+        elif call is None and "source" not in facts:
+            facts |= _program_in(*where)
     if "backward" in role:
         call = None
     return Work(call, tuple(role), tuple(sizes), **facts, is_inside=is_inside)
@@ -189,6 +190,9 @@ def _work(start: types.FrameType | None) -> Work:
 
 def _program_in(place: str, name: str, frame: types.FrameType) -> dict[str, Any]:
     """Return what a JAX frame shows about the program being traced, lowered or compiled."""
+    if place == "interpreters.pxla" and name in _OF_MODULES:
+        lowered = frame.f_locals.get(_OF_MODULES[name])
+        return {"module": getattr(lowered, "module", lowered)}
     variables = frame.f_locals if (place, name) in _OF_PROGRAMS else {}
     if "jaxpr" not in variables:
         return {}
@@ -209,6 +213,12 @@ _OF_PROGRAMS: Final = {
     ("interpreters.pxla", "lower_sharding_computation"),
     ("pjit", "_pjit_call_impl_python"),
 }
+
+_OF_MODULES: Final = {
+    "_cached_lowering_to_hlo": "lowering_result",
+    "_cached_compilation": "computation",
+}
+"""JAX's functions that make a module and compile it, with the variables that hold it."""
 
 
 def is_jit_off() -> bool:

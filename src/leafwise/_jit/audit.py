@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._captures.check import ByWeakId, Held, PartToken, Path, account_of, describe_value
 from leafwise._captures.reads import Traced, differing, value_change
 from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
@@ -24,6 +23,7 @@ from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import new_lock
+from leafwise._statics.account import Held, PartToken, Path, account_of, describe_value
 
 exclude_file(__file__)  # errors show the same frames as without the audit
 
@@ -160,5 +160,5 @@ def _is_compared(part: Path, was: Traced, now: Traced) -> bool:
     Large parts are not, nor is what a function holds: the trace has read that.
     """
     tokens = was.account.get(part), now.account.get(part)
-    is_large = all(each is not None and isinstance(each.key, ByWeakId) for each in tokens)
+    is_large = all(each is not None and each.is_by_identity for each in tokens)
     return not is_large and not any(isinstance(step, Held) for step in part)

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._captures.check import describe_value
 from leafwise._captures.treatment import Way, lines_of
 from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
@@ -25,6 +24,7 @@ from leafwise._objects.call_site import Site, is_users_file, short_file
 from leafwise._objects.locks import new_lock
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
+from leafwise._statics.account import describe_value
 
 
 class StaleAction(StrEnum):

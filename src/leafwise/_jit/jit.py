@@ -41,7 +41,7 @@ from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, 
 from leafwise._jit.programs import Program, ProgramEntry, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_logs
 from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
-from leafwise._jit.trace_numbers import numbered
+from leafwise._jit.trace_numbers import captures_before, numbered
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
@@ -318,6 +318,8 @@ class TracedBody:
         __tracebackhide__ = True
         log = self.program_log
         explain_by_captures(log, program)
+        known = log.states.get(program.state, {})
+        before = captures_before(self.callee.fun, known) if has_states(log) else {}
         start, observed = time.perf_counter(), None
         with (
             numbered() if has_states(log) else contextlib.nullcontext() as number,
@@ -327,7 +329,7 @@ class TracedBody:
             reused = functions_inside()
         program.trace_seconds = time.perf_counter() - start
         if observer is not None:
-            observed = observe(log, program, observer, reused, number)
+            observed = observe(log, program, observer, reused, number, before=before)
         if log.note_trace is not None:
             log.note_trace(program, observed)
         body_ran(log, program)
@@ -366,7 +368,6 @@ class TracedBody:
 
 _LOCK: Final = new_lock()
 _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, TracedBody]]] = weakref.WeakKeyDictionary()
-
 
 _FIRST: Final[weakref.WeakKeyDictionary[TracedBody, weakref.ref[TracedBody]]] = (
     weakref.WeakKeyDictionary()

@@ -49,15 +49,20 @@ class SeenFunction:
         self.text = shorten(fun, 60)
         self.captured = captured_by(fun)
         owner = getattr(fun, "__self__", fun)  # each access to a method makes a new one
-        self.identity = id(owner), id(getattr(fun, "__func__", fun))
-        try:
-            self._find: Callable[[], Any] = weakref.ref(owner)
-        except TypeError:
-            self._find = lambda: True
+        self.finders = _finder(owner), _finder(getattr(fun, "__func__", fun))
 
     def is_same(self, other: "SeenFunction") -> bool:
         """Return whether both are the same function object, so that JAX reuses its program."""
-        return self.identity == other.identity and self._find() is not None
+        pairs = [(mine(), its()) for mine, its in zip(self.finders, other.finders, strict=True)]
+        return all(mine is its is not None for mine, its in pairs)
+
+
+def _finder(value: Any) -> Callable[[], Any]:
+    """Return what finds a value; one without weak references is kept, so its id is not reused."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value
 
 
 class _OutsideProgram(NamedTuple):

@@ -60,12 +60,14 @@ class Program:
     compile_seconds: float
     lower: Callable[[], Any] = dataclasses.field(repr=False, compare=False)
 
-    @cached_property
-    def first(self) -> "FirstCompile | None":
-        """What XLA had to compile: an unrolled loop, constants, or the lines with most operations.
+    def first_compile(self) -> "FirstCompile | None":
+        """Lower the function again, and return what XLA had to compile.
 
-        The function is lowered again when this is read. None if it was made under a transformation,
-        or if JAX does not show it.
+        If JAX has dropped the trace, as after `clear_cache`, the function runs once more.
+
+        Returns:
+            An unrolled loop, constants, or the lines with most operations. None if it was made
+            under a transformation, or if JAX does not show it.
         """
         from leafwise._compare.first_compile import first_compile  # noqa: PLC0415  # few ask
 
@@ -375,11 +377,11 @@ class ProgramLog:
 
     def traced(self) -> list[ProgramEntry]:
         """Return the traces that JAX may reuse."""
-        return list(self._traced)
+        return [program for program in list(self._traced) if program.live]
 
     def observe(self, observation: Observation) -> Observation:
         """Return an observation, or that of the latest trace if it is equal."""
-        for program in self._traced[-1:]:
+        for program in self.traced()[-1:]:
             known = program.observation
             if known is not None and known.captured == observation.captured:
                 return known
@@ -405,6 +407,15 @@ class ProgramLog:
         with self._lock:
             if number in self.states:
                 self.states[number] = captured if is_first else self.states[number] | captured
+
+    def drop_state(self, number: int) -> None:
+        """Forget a state for which JAX has a program of another: its number is not used again."""
+        with self._lock:
+            self.states.pop(number, None)
+            for program in self._traced:
+                program.live &= program.state != number
+        for guard in list(self.guards):
+            guard.block_changed()
 
     def is_state(self, number: int) -> bool:
         """Return whether a number in JAX's key is that of a state, not of an enclosing trace."""

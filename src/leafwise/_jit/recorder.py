@@ -9,18 +9,17 @@ import threading
 import time
 import types
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jax
 
 from leafwise._compare.jitted_call import given_in
-from leafwise._compare.signature import StaticArguments
+from leafwise._compare.signature import StaticArguments, record
 from leafwise._display.reasons import Explanation, Outcome
 from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
-from leafwise._jax.persistent_cache import listen_for_parts
+from leafwise._jax.persistent_cache import listen_for_parts, parts_before
 from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
 from leafwise._jit.clears import note_clears
@@ -104,9 +103,8 @@ _of_code: Final[dict[Any, weakref.ref[Any]]] = {}
 _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakValueDictionary()
 """The log of the function that was lowered last, by JAX's name for its source."""
 
-
-_ahead: Final = defaultdict[str, list[weakref.ref[ProgramEntry]]](list)
-"""The programs that were lowered ahead of time, and not compiled so far, by their names."""
+_ahead: Final = weakref.WeakKeyDictionary[Any, weakref.ref[ProgramEntry]]()
+"""The programs that were lowered ahead of time, by their modules, which are theirs alone."""
 
 
 class _InProgress(threading.local):
@@ -173,9 +171,9 @@ def _on_event(raw: RawEvent) -> None:
     if raw.kind is EventKind.COMPILE and lowered is not None and lowered.name == raw.name:
         _report_nested()
         if lowered.program is not None:
-            _note_compile(lowered.program, raw)
+            lowered.program.compile_seconds, _HERE.current = raw.seconds, None
         facts: dict[str, Any] = {"kind": raw.kind, "seconds": raw.seconds, "time": time.time()}
-        facts |= {"cached": raw.cache.hit, "miss": raw.cache.miss, "key_parts": raw.cache.parts}
+        facts |= {"cached": raw.cache.hit, "miss": _miss(raw), "key_parts": raw.cache.parts}
         notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
         return
     # A frame that refers to itself would keep all frames around it alive, with their variables.
@@ -232,11 +230,6 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     return program_log
 
 
-def _note_compile(program: ProgramEntry, raw: RawEvent) -> None:
-    program.compile_seconds = raw.seconds
-    _HERE.current = None
-
-
 def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
     """Return whether a package calls a function of its own that it recreates at each call."""
     code = getattr(fun, "__code__", None)
@@ -274,10 +267,9 @@ def _lowered_or_compiled(
 ) -> tuple[ProgramEntry | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
     if log is None:
-        if work.is_known and work.call is None and not work.source and _ahead[raw.name]:
-            program = _ahead[raw.name].pop()()
-            if program is not None:
-                program.compile_seconds = raw.seconds
+        find = None if work.module is None else _ahead.get(work.module)
+        if find is not None and (program := find()) is not None:
+            program.compile_seconds = raw.seconds
         return None, False
     call, lowering = work.call, raw.kind is EventKind.LOWERING
     args, kwargs = ((), {}) if call is None else (call.args, call.kwargs)
@@ -301,10 +293,10 @@ def _lowered_or_compiled(
     _HERE.current = (id(args), log, program)
     if lowering:
         program.lower_seconds = raw.seconds
-        if work.is_ahead:
-            _ahead[raw.name].append(weakref.ref(program))
+        if work.is_ahead and work.module is not None:
+            _ahead[work.module] = weakref.ref(program)
     else:
-        _note_compile(program, raw)
+        program.compile_seconds, _HERE.current = raw.seconds, None
     return program, first
 
 
@@ -342,13 +334,24 @@ def _event(
         eager=log is None and _is_eager(raw.name, fun, work),
         is_inner=work.is_inside,
         cached=raw.cache.hit,
-        miss=raw.cache.miss,
+        miss=_miss(raw),
         explanation=None,
         run=None,
         fun=fun,
         key_parts=raw.cache.parts,
         program=program,
     )
+
+
+def _miss(raw: RawEvent) -> str:
+    """Return why the persistent cache missed a compile, compared with an equal call before it."""
+    work = current_work(inspect.currentframe(), lowers=True) if raw.cache.parts else Work()
+    before: Mapping[str, str] = {}
+    if work.call is not None and not (work.role or work.is_inside):
+        with contextlib.suppress(Exception):  # the user's own code; the call must go on
+            inputs = record(work.call.args, work.call.kwargs, StaticArguments(*work.call.statics))
+            before = parts_before(work.call.fun, inputs, raw.cache.parts)
+    return raw.cache.reason(before)
 
 
 def _is_users(fun: Any) -> bool:

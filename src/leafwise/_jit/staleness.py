@@ -16,11 +16,10 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import jax
-import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.observe import Observer
-from leafwise._captures.reads import Current, Read, changed, format_change, value_change
+from leafwise._captures.observe import Observer, Source, source_of
+from leafwise._captures.reads import Captured, Current, Read, changed, format_change, value_change
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
 from leafwise._compare.jax_errors import add_uses
@@ -38,11 +37,11 @@ from leafwise._jit.blocks import (
     program_change,
 )
 from leafwise._jit.callee import capturing_function, code_id
+from leafwise._jit.clears import has_old_copy
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import (
     Observation,
-    Source,
-    file_and_line,
+    changed_meanwhile,
     is_in_body,
     note,
     read_before,
@@ -50,7 +49,6 @@ from leafwise._jit.trace_numbers import (
 )
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import site_of
-from leafwise._objects.classes import is_a
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import Verbatim
@@ -81,23 +79,34 @@ def observe(
     observer: Observer,
     reused: set[Source] | None,
     number: int | None,
+    *,
+    before: dict[Any, Captured],
 ) -> Observation | None:
-    """Return the observation of a trace, and store it with the program."""
+    """Return the observation of a trace, and store it with the program.
+
+    If a capture was another one before, the program is kept for no state.
+    """
     try:
         runs = observer.ran()
         if reused is None:  # unknown, so nothing may be reused
             trace_afresh()
-        missing = (reused or set()) - {file_and_line(run.code) for run in runs}
+        missing = (reused or set()) - {source_of(run.code) for run in runs}
         around = [run for other in observer.around for run in other.so_far()] if missing else []
-        runs += (run for run in around if missing & {*map(file_and_line, (run.code, *run.inside))})
-        reads: Observation = log.observe(Observation(runs, log.callee.fun, read_before(missing)))
+        runs += (run for run in around if missing & {source_of(run.code), *run.inside})
+        earlier = read_before(missing)
+        reads: Observation = log.observe(Observation(runs, log.callee.fun, earlier, number))
     except Exception:  # noqa: BLE001  # a check must not break a correct program
         return None
+    is_apart = all(guard.action is not StaleAction.IGNORE for guard in list(log.guards))
+    if is_apart and changed_meanwhile(before, reads.captured, runs):
+        program.live = False
+        trace_afresh()
+        log.drop_state(program.state)
+        return None
     program.observation = reads
-    if number is not None:
-        note(number, reads)
+    note(number, reads)
     log.note_captured(program.state, reads.captured)
-    if all(guard.action is not StaleAction.IGNORE for guard in list(log.guards)):
+    if is_apart:
         # The captures were those of this state: any that differ now, the trace itself has changed.
         same = [trace.observation for trace in log.traced() if trace.state == program.state]
         for own in [each.captured for each in same if each is not None]:
@@ -184,7 +193,8 @@ class Guard:
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
         traced = any(each.observation is not None for each in self._log.traced())
         checks = block.is_exact or traced if block is not None else traced and not is_ignored
-        return self.changed_call if checks else self.made
+        is_dropped = 0 not in self._log.states and not is_ignored
+        return self.changed_call if checks or is_dropped else self.made
 
     def traced(self) -> None:
         """From now on, also check what the latest trace has read."""
@@ -217,7 +227,10 @@ class Guard:
         elif is_mixed:
             self._install(self.changed_call)
         else:
-            self._install(current.check(call, self.changed_call, self._log.states[state]))
+            keys = self._log.states.get(state, ())
+            self._install(current.check(call, self.changed_call, keys))
+        if state not in self._log.states and not is_ignored:  # another thread has dropped it
+            self._install(self.changed_call)
 
     def changed_call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run a call for which some capture may have changed."""
@@ -258,16 +271,15 @@ class Guard:
             state = self._find_state(current)
             if state is not None:
                 return state
-            stale = _stale_captures(log.name, log.traced()[-1], current)
-            arrays = [each for key in stale if is_a(each := current.values[key], np.ndarray)]
-            # JAX copies an array to convert it, and keeps the copy while any program uses it.
-            if any(jax.dtypes.canonicalize_dtype(each.dtype) != each.dtype for each in arrays):
-                clear_caches: Any = jax.clear_caches  # which has no types
-                clear_caches()
-            if len(log.states) < MOST_STATES:
+            is_copied = has_old_copy(current.values.values())
+            if len(log.states) < MOST_STATES and not is_copied:
                 return log.new_state(current.captured)
-            log.retire(_reasons(stale))
+            stale = [_stale_captures(log.name, last, current) for last in log.traced()[-1:]]
+            log.retire([reason for each in stale for reason in _reasons(each)])
             log.clear_caches()
+            if is_copied and has_old_copy(current.values.values()):
+                clear: Any = jax.clear_caches  # for a program of another function has it, too
+                inspect.unwrap(clear)()  # not as a call of the user
             return 0
 
     @contextlib.contextmanager

@@ -21,7 +21,6 @@ _LOCK: Final = new_lock()
 _WARNED: Final = ClassMap[Counter[Any]]()
 """The fields of each class that were warned about."""
 
-
 _blocks: Final[list["StormGuard"]] = []
 """The blocks that are open, the innermost first."""
 

@@ -7,69 +7,71 @@ read is unchanged; otherwise it gets a new number.
 
 import contextlib
 import functools
+import re
 import threading
-import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from leafwise._captures.observe import Run
-from leafwise._captures.reads import Captured, Current, Read, changed, reads_of
+from leafwise._captures.observe import Run, Source, source_of
+from leafwise._captures.reads import (
+    Captured,
+    Current,
+    captured_places,
+    changed,
+    differing,
+    reads_of,
+)
 from leafwise._jax.context import new_number, with_number
 from leafwise._objects.locks import new_lock
-
-Source: TypeAlias = tuple[str, int]
-"""The file and the first line of a function."""
-
-
-def file_and_line(code: types.CodeType) -> Source:
-    """Return the file and the first line of a code object."""
-    return code.co_filename, code.co_firstlineno
+from leafwise._objects.names import names_stored
 
 
 class Observation:
-    """The reads of the functions in a trace, with the values at its end, none kept alive."""
+    """The reads of the functions in a trace, with the values at its end, none kept alive.
+
+    Without a number, what JAX reused from earlier traces was read with the values of those.
+    """
 
     def __init__(
-        self, runs: list[Run], root: Callable[..., Any], reused: Iterable[Read] = ()
+        self, runs: list[Run], root: Callable[..., Any], reused: list[Captured], number: int | None
     ) -> None:
-        self.reads = {each.place.key: each for each in (*reads_of(runs, root), *reused)}
+        own = {each.place.key: each for each in reads_of(runs, root)}
+        earlier = {key: each for each in reused if (key := each.read.place.key) not in own}
+        self.reads = own | {key: each.read for key, each in earlier.items()}
         current = Current(self.reads.values(), is_weak=True)
         self.captured: dict[Any, Captured] = current.captured
+        if number is None:
+            self.captured |= {key: earlier[key] for key in earlier.keys() & self.captured.keys()}
         self.words = frozenset[str]().union(*(each.words for each in self.reads.values()))
-        self._check = current.check(_yes, _no)
-        self._around: dict[types.CodeType, set[types.CodeType]] = {}
-        for run in runs:
-            self._around.setdefault(run.code, {run.code}).update(run.inside)
+        self._check = current.check(*_YES_OR_NO)
+        # By id, as the codes of two modules may be equal. The reads keep those that matter alive.
+        self._around: dict[int, set[Source]] = {}
+        codes = [(code, ()) for each in self.reads.values() for code in each.readers]
+        for code, inside in (*codes, *((run.code, run.inside) for run in runs)):
+            self._around.setdefault(id(code), {source_of(code)}).update(inside)
 
-    def read_in(self, source: Source) -> list[Read]:
-        """Return the reads of the functions at `source` in this trace, and of code run inside them.
+    def read_in(self, source: Source) -> list[Captured]:
+        """Return the captures of the functions at `source` in this trace, and of code inside them.
 
         Receivers of methods, which every function reads, are included.
         """
-        inside = {
-            code for code, around in self._around.items() if source in map(file_and_line, around)
-        }
-        if not inside:
-            return []
-        return [read for read in self.reads.values() if read.code in inside or read.itself]
+        inside = {code for code, around in self._around.items() if source in around}
+        reads = self.captured.values() if inside else ()
+        return [
+            each
+            for each in reads
+            if each.read.itself or not inside.isdisjoint(map(id, each.read.readers))
+        ]
 
     def is_unchanged(self) -> bool:
         """Return whether all places have the values that they had."""
         if self._check():
             return True
         current = Current(self.reads.values(), is_weak=True)
-        self._check = current.check(_yes, _no)  # without dead owners
+        self._check = current.check(*_YES_OR_NO)  # without dead owners
         return not changed(self.captured, current.captured)
-
-
-def _yes() -> bool:
-    return True
-
-
-def _no() -> bool:
-    return False
 
 
 class _Numbers:
@@ -85,6 +87,7 @@ class _Numbers:
             self.latest, self.observations = new_number(), dict[int, Observation]()
 
 
+_YES_OR_NO: Final = (lambda: True), (lambda: False)
 _MOST_READ: Final = 256
 """The number of traces, of functions that may be gone, after which a new number is started."""
 _LOCK: Final = new_lock()
@@ -117,16 +120,39 @@ def numbered() -> Generator[int, None, None]:
             _NUMBERS.threads += Counter({thread: -1})  # without those that are in none
 
 
-def note(number: int, observation: Observation) -> None:
-    """Record what a trace with a number has read."""
+def note(number: int | None, observation: Observation) -> None:
+    """Record what a trace, with a number or without one, has read."""
     key = id(observation)
     with _LOCK:
+        _NOTED.pop(key, None)  # the latest last
         _NOTED[key] = weakref.ref(observation, functools.partial(_NOTED.pop, key))
         if number == _NUMBERS.latest and observation.reads:
             _NUMBERS.observations[key] = observation
 
 
-def read_before(reused: Iterable[Source]) -> list[Read]:
-    """Return the reads of functions that JAX has reused from other traces."""
+def read_before(reused: Iterable[Source]) -> list[Captured]:
+    """Return the captures of functions that JAX has reused from other traces."""
     known = [each for find in list(_NOTED.values()) if (each := find()) is not None]
     return [read for source in reused for each in known for read in each.read_in(source)]
+
+
+def captures_before(fun: Callable[..., Any], known: dict[Any, Captured]) -> dict[Any, Captured]:
+    """Return what a trace should read, where another thread may change it meanwhile.
+
+    `known` is what earlier traces of this state have read. The rest is found by name.
+    """
+    return captured_places(fun) | known if threading.active_count() > 1 else {}
+
+
+def changed_meanwhile(
+    before: dict[Any, Captured], after: dict[Any, Captured], runs: Iterable[Run]
+) -> bool:
+    """Return whether a capture changed during a trace, and not by the code that ran in it."""
+    stored = set[str]().union(*(names_stored(run.code) for run in runs)) if before else set[str]()
+    for key in changed(before, after):
+        was, now = before[key].account, after[key].account
+        ways = [after[key].name, *(str(step) for path in differing(was, now) for step in path)]
+        is_other = any(was[path] != now[path] for path in was.keys() & now.keys())
+        if is_other and stored.isdisjoint(re.findall(r"\w+|\[", "".join(ways))):
+            return True
+    return False

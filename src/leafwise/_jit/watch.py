@@ -121,18 +121,18 @@ class Watch:
 
     def __init__(self, *, eager: bool) -> None:
         self._eager = eager
-        self._logs: list[Log] = []
+        self._here = _EnteredBlocks()
 
     def __enter__(self) -> Log:
         """Begin to count."""
         log = Log(eager=self._eager)
-        self._logs.append(log)
+        self._here.entered.append((log, log.add))
         watch_events(log.add)
         return log
 
     def __exit__(self, *_: object) -> None:
         """Stop counting."""
-        unwatch_events(self._logs.pop().add)
+        unwatch_events(self._here.entered.pop()[1])
 
 
 def watch(*, eager: bool = True) -> Watch:
@@ -240,7 +240,7 @@ _MOST_SHOWN: Final = 20
 
 
 class _EnteredBlocks(threading.local):
-    """The blocks of one budget that one thread is in."""
+    """The blocks of one watch or budget that one thread is in."""
 
     def __init__(self) -> None:
         self.entered: list[tuple[Log, Callable[[Event], None]]] = []

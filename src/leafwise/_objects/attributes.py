@@ -124,9 +124,9 @@ def keeps_in_dict(kind: Any) -> bool:
     return own is object.__getattribute__ or is_installed_module(getattr(own, "__module__", ""))
 
 
-def hides(value: Any) -> bool:
-    """Return whether reading any attribute of an object runs user code."""
-    own: Any = type(value).__getattribute__
+def hides_attributes(kind: type) -> bool:
+    """Return whether reading any attribute of an instance runs user code."""
+    own: Any = kind.__getattribute__
     return is_a(own, types.FunctionType) and not is_installed(own)
 
 
@@ -195,6 +195,7 @@ def _cached_names(kind: type) -> frozenset[str]:
     return frozenset(cached)
 
 
+@per_class
 def has_hidden_state(kind: type) -> bool:
     """Return whether instances may hold state outside their attributes, as those of C types do."""
     own = len(slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)

@@ -6,6 +6,7 @@ Before 3.12, or if all tool ids are taken, nothing is counted.
 """
 
 import functools
+import inspect
 import itertools
 import linecache
 import os
@@ -38,6 +39,18 @@ class Site(NamedTuple):
     def __str__(self) -> str:
         """Return ``train.py:12 in main``."""
         return f"{short_file(self.file)}:{self.line} in {self.function}"
+
+
+def locals_of(frame: types.FrameType) -> dict[str, Any]:
+    """Return the local variables of a frame, without leaving references to them in it."""
+    names: Any = frame.f_locals
+    variables = dict(names)
+    # Before 3.13, the frame of a function keeps this copy, and all arrays in it, until it ends. If
+    # the function called `locals()`, it has the same one, with a fourth reference.
+    is_copy = isinstance(names, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if is_copy and sys.getrefcount(names) == 3:  # noqa: PLR2004  # frame, variable, argument
+        names.clear()
+    return variables
 
 
 def short_file(file: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from leafwise._objects.call_site import is_installed_file
-from leafwise._objects.classes import is_a, module_of, per_class
+from leafwise._objects.classes import REDEFINED, is_a, module_of, per_class
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
@@ -107,7 +107,7 @@ def computed_names(cls: type) -> frozenset[str]:
     stated: set[Any] = set()
     for name, member in [pair for base in cls.__mro__ for pair in vars(base).items()]:
         code = getattr(function_in(member), "__code__", None)
-        if not is_a(code, types.CodeType) or _STORING.isdisjoint(code.co_names):
+        if not is_a(code, types.CodeType) or STORING.isdisjoint(code.co_names):
             continue
         texts, given = {each for each in code.co_consts if type(each) is str}, parameters(code)
         if name in _CONSTRUCTORS or len(given) != 1:
@@ -121,7 +121,7 @@ def computed_names(cls: type) -> frozenset[str]:
     return frozenset(computed - stated)
 
 
-_STORING: Final = frozenset({"__setattr__", "setattr", "__dict__", "vars"})
+STORING: Final = frozenset({"__setattr__", "setattr", "__dict__", "vars"})
 _CONSTRUCTORS: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__"}
 )
@@ -161,6 +161,13 @@ def find_by_name(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def is_redefinition(one: type, other: type) -> bool:
+    """Return whether two classes have one name, which leads to a class, unlike a local one."""
+    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
+    is_same_name = module_of(one) == module_of(other) and names[0] == names[1]
+    return one is not other and is_same_name and is_a(find_by_name(module_of(one), names[0]), type)
 
 
 def is_installed_module(name: object) -> bool:

@@ -48,63 +48,71 @@ class _Body(NamedTuple):
     loop: Loop | None
 
 
-@functools.cache
+class _Source:
+    """The lines of a file, and what was found in them, until they are read again."""
+
+    def __init__(self, file: str, lines: list[str]) -> None:
+        self._file, self.lines = file, lines
+        self._margins = [line for line, text in enumerate(lines, 1) if re.match(r"[@\w]", text)]
+        self.around = functools.cache(self._around)
+        self._loops = functools.cache(self._loops_of)
+
+    def _around(self, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
+        bodies, callers = self._loops(*self._block(line)) or self._loops(1, None) or ([], {})
+        at = line, column
+        around = [body for body in bodies if body.start <= at < body.end]
+        around.sort(key=lambda body: body.start, reverse=True)
+        loops = [callers[at]] if calls and at in callers else []
+        for body in around:
+            if body.loop is None:
+                break
+            loops.append(body.loop)
+        return loops
+
+    def _block(self, line: int) -> tuple[int, int | None]:
+        """Return the first and last line of the top-level function or class around a line.
+
+        For a line outside these, that is the whole file. Margins begin in the first column.
+        """
+        place = bisect.bisect_right(self._margins, line)
+        start, end = (0, *self._margins)[place], (*self._margins, None)[place]
+        is_block = start and self.lines[start - 1].startswith(("def ", "class ", "async def "))
+        return (start, end and end - 1) if is_block else (1, None)
+
+    def _loops_of(
+        self, start: int, end: int | None
+    ) -> tuple[list[_Body], dict[_Position, Loop]] | None:
+        """Return the bodies of loops and functions in a range of lines, and calls that loop."""
+        bodies: list[_Body] = []
+        callers: dict[_Position, Loop] = {}
+        try:
+            tree = ast.parse("\n" * (start - 1) + "".join(self.lines[start - 1 : end]))
+        except (SyntaxError, ValueError):
+            return None
+        for node in ast.walk(tree):
+            loop, repeated = _repeated(node, self._file)
+            for nodes in repeated:
+                first, last = nodes[0], nodes[-1]
+                stop = last.end_lineno or 0, last.end_col_offset or 0
+                bodies.append(_Body((first.lineno, first.col_offset), stop, loop))
+            if isinstance(node, ast.Call) and (kind := _repeating(node)):
+                callers[node.lineno, node.col_offset] = Loop(self._file, node.lineno, kind)
+        return bodies, callers
+
+
+_sources: Final[dict[str, _Source]] = {}
+"""The sources by file name: each holds for the list of lines that `linecache` has now."""
+
+
 def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
     """Return the loops around the expression at a line and column, innermost first.
 
     With `calls`, the expression itself counts if it is a call that runs a loop.
     """
-    bodies, callers = _loops_of(file, *_block(file, line)) or _loops_of(file, 1, None) or ([], {})
-    at = line, column
-    around = [body for body in bodies if body.start <= at < body.end]
-    around.sort(key=lambda body: body.start, reverse=True)
-    loops = [callers[at]] if calls and at in callers else []
-    for body in around:
-        if body.loop is None:
-            break
-        loops.append(body.loop)
-    return loops
-
-
-def _block(file: str, line: int) -> tuple[int, int | None]:
-    """Return the first and last line of the top-level function or class around a line.
-
-    For a line outside these, that is the whole file.
-    """
-    starts = _margins(file)
-    place = bisect.bisect_right(starts, line)
-    start, end = (0, *starts)[place], (*starts, None)[place]
-    is_block = linecache.getline(file, start).startswith(("def ", "class ", "async def "))
-    return (start, end and end - 1) if is_block else (1, None)
-
-
-@functools.cache
-def _margins(file: str) -> list[int]:
-    """Return the numbers of the lines that begin in the first column."""
-    lines = enumerate(linecache.getlines(file), 1)
-    return [number for number, text in lines if re.match(r"[@\w]", text)]
-
-
-@functools.cache
-def _loops_of(
-    file: str, start: int, end: int | None
-) -> tuple[list[_Body], dict[_Position, Loop]] | None:
-    """Return the bodies of loops and functions in a range of lines, and the calls that loop."""
-    bodies: list[_Body] = []
-    callers: dict[_Position, Loop] = {}
-    try:
-        tree = ast.parse("\n" * (start - 1) + "".join(linecache.getlines(file)[start - 1 : end]))
-    except (SyntaxError, ValueError):
-        return None
-    for node in ast.walk(tree):
-        loop, repeated = _repeated(node, file)
-        for nodes in repeated:
-            first, last = nodes[0], nodes[-1]
-            stop = last.end_lineno or 0, last.end_col_offset or 0
-            bodies.append(_Body((first.lineno, first.col_offset), stop, loop))
-        if isinstance(node, ast.Call) and (kind := _repeating(node)):
-            callers[node.lineno, node.col_offset] = Loop(file, node.lineno, kind)
-    return bodies, callers
+    lines, source = linecache.getlines(file), _sources.get(file)
+    if source is None or source.lines is not lines:
+        source = _sources[file] = _Source(file, lines)
+    return source.around(line, column, calls=calls)
 
 
 def _repeated(

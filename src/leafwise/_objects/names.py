@@ -68,6 +68,15 @@ def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
     return tuple(each for each in all_chains(code) if each.root is not Root.LOCAL)
 
 
+def names_stored(code: types.CodeType) -> set[str]:
+    """Return the attributes and outer variables that code assigns, and ``[`` if also items."""
+    stored = {"["} if MUTATORS.intersection(code.co_names) else set[str]()
+    for each in dis.get_instructions(code):
+        if each.opname.startswith(("STORE_", "DELETE_")) and "FAST" not in each.opname:
+            stored.add(each.argval if isinstance(each.argval, str) else "[")
+    return stored
+
+
 def value_of(chain: Chain, function: types.FunctionType) -> Any:
     """Return the value of a chain, followed through the user's modules and classes only."""
     if chain.root is Root.CELL:
@@ -127,6 +136,7 @@ _SILENT: Final = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "NOP", "NOT_T
 _GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
+_TYPE: Final = (Root.GLOBAL, "type", ())
 _CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_COMMON_CONSTANT")
 _TARGETS: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 
@@ -152,6 +162,7 @@ class _Scan:
         self._line = code.co_firstlineno
         self._place: _Place | None = None
         self._top: Chain | None = None
+        self._outer: Chain | None = None  # which ended where the current one began
         self._key: Item | None = None
         self._module: Chain | None = None
 
@@ -164,6 +175,7 @@ class _Scan:
                 name = "." * level + (each.argval if names else each.argval.partition(".")[0])
                 self._top = self._module = Chain(Root.IMPORT, name, (), self._line)
             elif not self._go_on(each):
+                self._outer = self._top
                 self._end(each)
                 self._begin(each)
         return tuple(chain._replace(line=line) for chain, line in self._found.items())
@@ -177,6 +189,11 @@ class _Scan:
             return False
         if op in ("SWAP", "POP_TOP"):  # `import a.b.c as m` drops `a` and `a.b`
             return top.root is Root.IMPORT
+        is_type = self._outer is not None and self._outer[:3] == _TYPE
+        if op == "CALL" and each.arg == 1 and is_type and self._key is None:  # type(self)
+            self._found.setdefault(top._replace(line=0), top.line)
+            self._outer = None
+            op, step = "LOAD_ATTR", "__class__"
         if op in _CONSTANTS and self._key is None and type(step) in (str, int):
             self._key = Item(step)
             return True

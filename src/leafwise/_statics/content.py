@@ -40,7 +40,7 @@ from leafwise._statics import findings
 from leafwise._statics.fold import Fold, Policy, Position, Reader
 from leafwise._statics.form import READERS, consists_of_parts, read_parts
 from leafwise._statics.guards import Guards
-from leafwise._statics.reached import MOST_BYTES
+from leafwise._statics.reached import REACHED
 
 
 class Kept:
@@ -172,7 +172,8 @@ def _read_function(fold: Fold, value: types.FunctionType, path: str) -> Sequence
 
 def _read_callable(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a partial or a C method, which may also hold mutable values such as lists."""
-    parts = READERS.get(type(value), read_parts)(fold, value, path)
+    reader: Reader = READERS.get(type(value), read_parts)
+    parts = reader(fold, value, path)
     fold.position = max(fold.position, Position.HELD)
     return parts
 
@@ -238,7 +239,7 @@ def _read_array(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     else:
         fits = isinstance(value, jax.Array) and not value.is_deleted()
         fits = fits and value.is_fully_addressable
-    if fits and value.nbytes <= MOST_BYTES:
+    if fits and value.nbytes <= REACHED.most_bytes:
         return (_read_container if is_numpy else read_parts)(fold, value, path)
     reason = "only numeric arrays of at most 64 KiB that are entirely on this host are compared"
     return _refuse(fold, value, path, reason)

@@ -1,15 +1,16 @@
 """A fold that turns values into tokens, each with the path that it comes from.
 
 A *policy* reads one value at a time: it adds a hashable token for the value apart from its parts,
-and returns the parts that count. Two policies use this fold: how a key compares
-(`leafwise._statics.form`), and how it compares functions by content (`content`). Under one policy,
-two values are the same exactly if their tokens are equal, in order; a change is at the first path
-whose tokens differ.
+and returns the parts that count. Three policies use this fold: how a key compares
+(`leafwise._statics.form`), how it compares functions by content (`content`), and what is kept of a
+captured value (`account`). Under one policy, two values are the same exactly if their tokens are
+equal, in order; a change is at the first path whose tokens differ.
 """
 
+import contextlib
 import enum
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from leafwise._objects.parts import Part
@@ -35,8 +36,16 @@ class Position(enum.IntEnum):
     """A value that code reads by name: like an attribute, but checked less often."""
 
 
-Reader: TypeAlias = Callable[["Fold", Any, str], Sequence[Part]]
-"""Adds the tokens of the value at a path, and returns its parts."""
+Reader: TypeAlias = Callable[[Any, Any, Any], Sequence[Part]]
+"""Adds the tokens of the value at a path to a fold, and returns its parts, each with its step.
+
+A path is the sum of its steps: a string, or in an account a tuple.
+"""
+
+
+def number_again(fold: "Fold", _value: Any, path: Any, number: int) -> None:
+    """Add the number of a value that occurs again."""
+    fold.push(path, AGAIN, number)
 
 
 class Policy(NamedTuple):
@@ -45,12 +54,12 @@ class Policy(NamedTuple):
     Attributes:
         readers: The reader for each type; that for `object` reads all other types.
         watch: Records an object that can change; returns whether to read its parts.
-        refuses_cycles: Whether a value that contains itself is rejected; otherwise it is numbered.
+        again: Adds the token of a value that occurs again, or rejects it.
     """
 
     readers: Mapping[type, Reader]
     watch: "Callable[[Fold, Any, str], bool]"
-    refuses_cycles: bool = False
+    again: "Callable[[Any, Any, Any, int], None]" = number_again
 
 
 class Fold:
@@ -80,7 +89,7 @@ class Fold:
     own: Guards
     outer: Guards
 
-    def __init__(self, policy: Policy, paths: list[str] | None = None) -> None:
+    def __init__(self, policy: Policy, paths: list[Any] | None = None) -> None:
         self.policy = policy
         self._readers = policy.readers
         self.paths = paths
@@ -111,7 +120,7 @@ class Fold:
 
     def change_since(self, form: tuple[Any, ...]) -> str:
         """Return the path of the first token that differs from an earlier form."""
-        paths = self.paths or [""]
+        paths: list[str] = self.paths or [""]
         pairs = zip(paths, self.tokens, form, strict=False)
         return next((path for path, mine, its in pairs if mine != its), paths[-1])
 
@@ -122,13 +131,20 @@ class Fold:
                 *(findings.with_declaration(finding, declaration) for finding in self.findings)
             )
 
+    @property
+    def size(self) -> int:
+        """The number of values that were read or deferred."""
+        return max(len(self.tokens), len(self._attributes) + len(self._named))
+
     # For callers.
 
-    def add(self, value: Any, path: str) -> Self:
+    def add(self, value: Any, path: Any) -> Self:
         """Add the tokens of a value and its parts, and then those of the values they deferred."""
         self._read(value, path)
-        if not (self._attributes or self._named):
-            return self
+        return self.add_deferred() if self._attributes or self._named else self
+
+    def add_deferred(self) -> Self:
+        """Add the tokens of deferred values, and of those that these defer."""
         for position, waiting in (
             (Position.ATTRIBUTE, self._attributes),
             (Position.NAMED, self._named),
@@ -138,7 +154,7 @@ class Fold:
                 self._read(item, where)
         return self
 
-    def _read(self, value: Any, path: str) -> None:
+    def _read(self, value: Any, path: Any) -> None:
         reader = self._readers.get(type(value)) or self._readers[object]
         parts = reader(self, value, path)
         if not (parts or self._ends or self._inside):
@@ -157,7 +173,7 @@ class Fold:
         for end in ends:
             end()
 
-    def _read_members(self, parts: Sequence[Part], path: str) -> None:
+    def _read_members(self, parts: Sequence[Part], path: Any) -> None:
         """Add parts in any order, as a multiset: two NaNs of the same bits can both be in a set."""
         position, deferred = self.position, (self._attributes, self._named)
         forms, start = Counter[tuple[Any, ...]](), len(self.tokens)
@@ -165,23 +181,24 @@ class Fold:
             self._attributes, self._named = [], []  # what a member leads to belongs to it
             self.add(part, path + step)
             forms[tuple(self.tokens[start:])] += 1
-            self._back_to(start)
+            self.back_to(start)
             self.position = position
         self._attributes, self._named = deferred
         self.push(path, frozenset(forms.items()))
 
-    def _back_to(self, start: int) -> None:
-        del self.tokens[start:], (self.paths or [])[start:]
-
     # For readers.
 
-    def push(self, path: str, *tokens: Any) -> None:
+    def back_to(self, start: int) -> None:
+        """Remove all tokens from a position on."""
+        del self.tokens[start:], (self.paths or [])[start:]
+
+    def push(self, path: Any, *tokens: Any) -> None:
         """Add tokens."""
         self.tokens += tokens
         if self.paths is not None:
             self.paths += [path] * len(tokens)
 
-    def enter(self, value: Any, path: str, *, is_shared: bool = False) -> bool:
+    def enter(self, value: Any, path: Any, *, is_shared: bool = False) -> bool:
         """Return whether to read the parts of a value; False if it occurs again.
 
         That means inside itself or, if it `is_shared` because it can change, anywhere.
@@ -192,11 +209,33 @@ class Fold:
             self.kept.append(value)
             self._inside = None if is_shared else key
             return True
-        if self.policy.refuses_cycles:
-            self.findings.append(findings.cyclic(path, value))
-        else:
-            self.push(path, AGAIN, numbers[key])
+        self.policy.again(self, value, path, numbers[key])
         return False
+
+    def is_numbered(self, value: Any) -> bool:
+        """Return whether `enter` would say that a value occurs again."""
+        return id(value) in self._numbers
+
+    def number_parts_apart(self) -> None:
+        """Forget the numbers of the parts of the current value once they are read."""
+        numbers = dict(self._numbers)
+
+        def end() -> None:
+            self._numbers = numbers
+
+        self.at_end(end)
+
+    @contextlib.contextmanager
+    def apart(self, owner: Any) -> Generator[None, None, None]:
+        """Read values in this block by themselves, as parts of `owner`; forget their numbers."""
+        numbers, self._numbers = self._numbers, {**self._numbers, id(owner): len(self.kept)}
+        deferred, self._attributes, self._named = (self._attributes, self._named), [], []
+        self.kept.append(owner)
+        try:
+            yield
+        finally:
+            self._numbers = numbers
+            self._attributes, self._named = deferred
 
     def in_any_order(self, members: int) -> None:
         """Ignore the order of the first `members` of the parts that are returned."""
@@ -206,7 +245,7 @@ class Fold:
         """Call `run` once all parts of the current value are read; the last added runs first."""
         self._ends = run, *self._ends
 
-    def defer(self, value: Any, path: str, *, is_named: bool = False) -> None:
+    def defer(self, value: Any, path: Any, *, is_named: bool = False) -> None:
         """Read an attribute, or what code reads by name, after everything around it."""
         is_named = is_named or self.position is Position.NAMED
         (self._named if is_named else self._attributes).append((value, path))
@@ -217,7 +256,7 @@ class Fold:
 
         def end() -> None:
             if len(self.findings) > problems:
-                self._back_to(tokens)
+                self.back_to(tokens)
                 del self.findings[problems:]
                 self._numbers = {key: n for key, n in self._numbers.items() if n < number}
                 self.push(path, ById(value))

@@ -382,5 +382,10 @@ READERS: Final[Mapping[type, Reader]] = {
 }
 """The reader for each type; that for `object` reads all other types."""
 
-AS_KEY: Final = Policy(READERS, _watch, refuses_cycles=True)
+
+def _refuse_cycle(fold: Fold, value: Any, path: str, _number: int) -> None:
+    _refuse(fold, findings.cyclic(path, value))
+
+
+AS_KEY: Final = Policy(READERS, _watch, _refuse_cycle)
 """How keys compare."""

@@ -15,7 +15,7 @@ import functools
 import typing
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 
 import jax
@@ -25,9 +25,10 @@ from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.locks import new_lock
 from leafwise._statics import findings
+from leafwise._statics.account import Account
 from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, Digest, plain_form
-from leafwise._statics.reached import Entry, change_between, reached
+from leafwise._statics.reached import change_between, reached
 from leafwise.errors import (
     DefinitionError,
     StaticFieldError,
@@ -197,7 +198,7 @@ def read_statics(
     return canon
 
 
-def reached_from(owner: StaticOwner, values: tuple[Any, ...]) -> dict[str, Entry]:
+def reached_from(owner: StaticOwner, values: tuple[Any, ...]) -> Account:
     """Return what can be reached from statics, by path; raise if a tracer is reached."""
     names = [f"{owner.cls.__name__}.{name}" for name in owner.static_names]
     return reached(zip(names, values, strict=True))
@@ -239,7 +240,7 @@ class StaticKey(Token):
         self.guards: Sequence[tuple[Guards, Guards]] = () if canon is None else canon.guards
         self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Digest] = () if canon is None else canon.records
-        self.reached: Mapping[str, Entry] | None = None
+        self.reached: Account | None = None
 
     def unchanged(self) -> bool:
         """Return whether values compared by content, and what their code reads, are unchanged."""

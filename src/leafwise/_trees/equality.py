@@ -1,14 +1,15 @@
 """Comparing static values, by ``!=`` as JAX does and by canonical form; where they differ."""
 
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
+from leafwise._statics.account import BY_CONTENT, BY_IDENTITY, OBJECTS, Path, differences
 from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, consists_of_parts
 
@@ -103,42 +104,34 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
 
 
 def first_difference(
-    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
+    before: Any, after: Any, path: str = "", by: By = "identity"
 ) -> tuple[str, Any, Any]:
     """Return the path to the first parts of two values that differ, and the two parts."""
-    is_whole = by == "identity" and kind_of(before).name in _CODE
-    if is_whole or len(path) >= _DEEPEST:
-        return path, before, after
-    above = (*above, id(before))
-    for step, one, other in pairs_of_parts(before, after, same_steps=True):
-        if one is other or id(one) in above:
-            continue
-        same = is_distinct(one, other, by) is False
-        if not same or (by == "identity" and jax_equal(one, other) is not True):
-            return first_difference(one, other, path + step, by, above)
-    return path, before, after
+    scope = BY_CONTENT if by == "content" else BY_IDENTITY
+    first = next(differences(before, after, scope), ((), before, after))
+    return path + "".join(map(str, first[0])), *first[1:]
 
 
-def hidden_difference(
-    one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
-) -> tuple[str, Any, Any] | None:
+def hidden_difference(one: Any, other: Any) -> tuple[str, Any, Any] | None:
     """Return the path and the plain parts that differ although the class's ``==`` says equal."""
-    if one is other or id(one) in above:
-        return None
-    cls = type(one)
-    is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
-    content = kind_of(one).content
-    if is_own and kind_of(one).name == "plain" and type(other) is cls:  # a subclass of float
-        return (path, one, other) if content(one) != content(other) else None
-    for step, part, its in pairs_of_parts(one, other):
-        found = hidden_difference(part, its, path + step, (*above, id(one)))
-        if found is None and is_own and part is not None and its is not None:
-            where, *ends = first_difference(part, its, path + step)
-            is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in ends)
-            found = (where, *ends) if is_plain and is_distinct(*ends) else None
-        if found is not None:
-            return found
+    for path, mine, its in differences(one, other, OBJECTS):
+        is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in (mine, its))
+        is_filled = mine is not None and its is not None
+        if is_plain and is_filled and any(map(_compares_itself, (*_around(one, path), mine))):
+            return "".join(map(str, path)), mine, its
     return None
+
+
+def _around(value: Any, path: Path) -> Iterator[Any]:
+    """Yield the values on the way to a path."""
+    for step in path:
+        yield value
+        value = dict(kind_of(value).parts(value)).get(str(step))
+
+
+def _compares_itself(value: Any) -> bool:
+    cls = type(value)
+    return not consists_of_parts(cls) and not compares_by_identity(cls)
 
 
 def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tuple[str, Any, Any]]:
@@ -150,15 +143,3 @@ def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tu
     if same_steps and [step for step, _ in mine] != list(its):
         return []
     return [(step, part, its[step]) for step, part in mine if step in its]
-
-
-_DEEPEST: Final = 2_000
-
-_CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
-"""The kinds of values that have no parts where functions are compared by identity."""
-
-
-def is_redefinition(one: type, other: type) -> bool:
-    """Return whether two classes are definitions of the same name."""
-    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
-    return one is not other and one.__module__ == other.__module__ and names[0] == names[1]

@@ -244,7 +244,6 @@ _BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
 _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
 """Modules whose types live as long as the process, so a table may keep them."""
 
-
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
 
 

@@ -213,34 +213,34 @@ def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequenc
     if cls is jax.tree_util.Partial:
         return [".args", ".keywords"]
     if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey:
-        names = _CHILD_NAMES.setdefault(cls, lambda: _child_names(value))
-        return names if len(names) == len(keys) else keys
+        return _child_names(value, [child for _, child in pairs]) or keys
     return keys
 
 
-_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
-
-
-def _child_names(instance: Any) -> list[str]:
+def _child_names(instance: Any, children: list[Any]) -> list[str]:
     """Return the steps to children that were registered without names, if they can be found.
 
-    It flattens an instance, made without its constructor, that has a new object in each
-    attribute, and finds these objects among the children.
+    It flattens a copy, made without the constructor, with a new object in each attribute that is
+    a child, and finds these objects among its children. The names are those of one instance:
+    another of its class may have other attributes, or flatten them in another order.
     """
     cls: Any = type(instance)
-    names = {}
+    given, names = set(map(id, children)), {}
     try:
         is_dataclass = dataclasses.is_dataclass(cls)
         fields = [it.name for it in dataclasses.fields(cls)] if is_dataclass else vars(instance)
         probe: Any = object.__new__(cls)
         for field in fields:
-            value = object()
-            names[id(value)] = f".{field}", value
+            value = getattr(instance, field)
+            if id(value) in given:
+                value = object()
+                names[id(value)] = f".{field}", value
             object.__setattr__(probe, field, value)
-        children, _ = _REGISTRY.flatten_one_level(probe)
-        return [names[id(child)][0] for child in children]
+        flat, _ = _REGISTRY.flatten_one_level(probe)
+        found = [names[id(child)][0] for child in flat]
     except Exception:  # noqa: BLE001  # a flatten that computes, so names cannot be found
         return []
+    return found if len(found) == len(children) else []
 
 
 _NOTHING: Final[Statics] = ((), ())

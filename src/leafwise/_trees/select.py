@@ -200,11 +200,12 @@ class ByMetadata(Selection):
                 known.update(key for key in entries if isinstance(key, str))
                 if self.key in entries:
                     _mark(flags, child, flag=bool(entries[self.key] == self.value))
-        near = difflib.get_close_matches(self.key, known, 1)
-        if near and self.key not in known:
+        if self.key not in known and flat.leaves:  # an empty list is not a mistake
+            near = difflib.get_close_matches(self.key, known, 1)
+            fix = f"declare {self.key}= in its metadata; a path: `lw.select('encoder.w')`"
             raise PathError(
-                f"no field of {type(flat.tree).__name__} has metadata {self.key!r}"
-                f"\n  nearest: {near[0]!r}"
+                f"no field of {type(flat.tree).__name__} has metadata {self.key!r}\n"
+                f"  {f'nearest: {near[0]!r}' if near else f'fix: {fix}'}"
             )
         return flags
 
@@ -300,7 +301,7 @@ def select(*conditions: Any, **metadata: Any) -> Selection:
 
     Raises:
         PathError: A path cannot be parsed or, when the selection is used, leads nowhere in
-            the tree.
+            the tree; or none of its fields has such metadata.
         TypeError: No condition was passed, or one of an unsupported type.
 
     Examples:

@@ -258,7 +258,7 @@ def _as_error(result: Any) -> Any:
 
 def warning_key(result: LawResult) -> WarningKey | None:
     """Return the key of a warning about a whole library or class; None if it concerns a field."""
-    if result.law in (Law.AUX_DATA_HASH, Law.COPIES) and "." in result.path:
+    if result.law in (Law.AUX_DATA_HASH, Law.COPIES, Law.SAME_ARGUMENTS) and "." in result.path:
         return None
     return result.law if result.library in LIBRARIES else "", result.library
 

@@ -267,13 +267,15 @@ def _broken(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[
 
 
 def _warned(result: ClassResult, shown: dict[tuple[str, str], str]) -> Iterator[Text]:
-    """Yield the warnings that no fault explains, the first of each library in full."""
+    """Yield the warnings that no fault explains, the first of each library or cause in full."""
     explained = [law for fault in _faults(result) for law in fault]
     for warning in result.warnings:
         if warning in explained:
             continue
         title = (f"warning: law {warning.law}, {warning.path}", "yellow")
         key = warning.law, warning.library
+        if warning.law in ("copies", "same-arguments"):  # each static has a line of its own
+            key = warning.law, warning.message.partition("got: ")[2].partition("\n")[0]
         if key in shown:
             yield Text.assemble(title, f"  as shown for {shown[key]}")
             continue

@@ -26,7 +26,7 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
-from leafwise._compare.changes import definition_of
+from leafwise._compare.changes import definition_of, owner_of
 from leafwise._compare.fixes import Cause, once, recreated_function
 from leafwise._compare.jax_errors import section_for
 from leafwise._compare.jitted_call import jit_once_fix
@@ -116,6 +116,7 @@ class Recorder(CaptureChecks):
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, tuple[list[SeenFunction], dict[str, Any]]] = {}
+        self._owners: dict[types.CodeType, str] = {}
         self._outside: Counter[Any] = Counter()
         self._without_jit: SiteRecord | None = None
         self._lists_captures = checks_captures
@@ -221,7 +222,7 @@ class Recorder(CaptureChecks):
             seconds=event.seconds,
             process="",
             thread=event.thread,
-            site=_site(site),
+            site=SiteRecord.of(site),
             explanation=why,
             defined=f"{file}:{line}" if file else "",
             miss=event.miss,
@@ -257,7 +258,7 @@ class Recorder(CaptureChecks):
         """Add the lines, besides its own, to which a recompiled program may be attributed."""
         for reason in why.reasons:
             if reason.cause is Cause.CLEARED_BY_CALL:
-                record.culprit = _site(reason.details)
+                record.culprit = SiteRecord.of(reason.details)
             elif reason.cause is Cause.JIT_IS_OFF:
                 record.culprit = self._without_jit = self._without_jit or record.site
         if record.eager:
@@ -265,7 +266,8 @@ class Recorder(CaptureChecks):
 
     def _note_recreated(self, event: Event, record: EventRecord, program: ProgramEntry) -> None:
         """Add whether a new function has the same code as one that was called before."""
-        plain, owner = _plain(event.fun), getattr(event.fun, "__self__", None)
+        plain = _plain(event.fun)
+        owner = owner_of(plain).rpartition(".")[2]
         code = getattr(plain, "__code__", None)
         if code is None or not record.defined or event.fun is None:
             return
@@ -275,8 +277,13 @@ class Recorder(CaptureChecks):
             key = *key, program.place
         both = (plain,) if plain is event.fun else (event.fun, plain)
         its, shapes = [SeenFunction(function) for function in both], _shapes(program)
-        mine, earlier = self._seen.get(key) or self._seen.get(of_line) or (its, shapes)
+        known = self._seen.get(key) or self._seen.get(of_line)
+        mine, earlier = known or (its, shapes)
         self._seen[key] = self._seen[of_line] = its, shapes
+        facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING
+        if owner and known is None and self._owners.setdefault(code, owner) != owner:  # no repeat
+            advice = Advice(f"a method of another class, {owner}")
+            record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice),))
         if mine[0].is_same(its[0]):
             return
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
@@ -288,7 +295,7 @@ class Recorder(CaptureChecks):
                 record.recreated = "transformed again"
                 make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
                 advice = Advice("`jax.jit(...)` creates a new function each time", make_once)
-        elif "<" not in code.co_qualname and owner is None:
+        elif "<" not in code.co_qualname and not owner:
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
             where = " in this cell" if _is_in_cell(code) else ""
@@ -297,12 +304,10 @@ class Recorder(CaptureChecks):
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
         if not is_users_file(code.co_filename):  # the user cannot change it
-            of_owner = f"a method of another `{type(owner).__name__}`"
-            advice = Advice(advice.change if owner is None else of_owner)
+            advice = Advice(f"a method of another `{owner}`" if owner else advice.change)
         if resized := _resized(earlier, shapes):
             record.recreated = "new"  # it may be intended for two sizes
-        facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING, advice
-        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts), *resized))
+        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice), *resized))
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
@@ -324,13 +329,10 @@ class Recorder(CaptureChecks):
                 self._write(stale=to_json(StaleCaptureRecord(*texts)), owner=owner)
 
 
-_site = functools.cache(SiteRecord.of)
-
-
 def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
     """Yield the lines in user code that called a frame, the innermost first."""
     while frame is not None and (frame := user_frame(frame.f_back)) is not None:
-        if (record := _site(site_of(frame))) is not None:
+        if (record := SiteRecord.of(site_of(frame))) is not None:
             yield record
 
 
@@ -343,7 +345,7 @@ def _definition_of(fun: Any) -> Any:
     code: types.CodeType | None = getattr(fun, "__code__", None)
     if code is None or "<" in code.co_qualname or not _is_in_cell(code):
         return definition_of(fun)
-    return code.replace(co_firstlineno=1)
+    return code.replace(co_firstlineno=1), owner_of(fun)
 
 
 def _shapes(program: ProgramEntry) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from jax import export
 from leafwise._classes.registry import field_names
 from leafwise._jax.compat import forget_exported_class
 from leafwise._objects.classes import on_registered
-from leafwise._objects.code import find_by_name
+from leafwise._objects.code import find_by_name, is_redefinition
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import shorten
 from leafwise._statics.key import StaticKey, key_of, table_of
@@ -42,7 +42,8 @@ def register_serialization() -> None:
     ``exported.serialize()`` then writes, for each instance among the arguments and results, its
     class, the names of its fields, and its statics as JSON; nothing is pickled.
     ``jax.export.deserialize`` in another process, which calls this as well, rebuilds them with the
-    classes and functions of the same names. No module is imported for that.
+    classes and functions of the same names. No module is imported for that. Classes of one name,
+    as a factory defines them, are counted in the order of their definition.
 
     Pytree classes are those of `leafwise.pytree`, and those registered with `leafwise.register`,
     except for those that `jax.export` already knows. Serializing needs the package ``flatbuffers``.
@@ -69,16 +70,20 @@ def register_serialization() -> None:
     on_registered(_register)
 
 
-_NAMED: Final[dict[str, weakref.ref[type]]] = {}
+_NAMED: Final[dict[str, list[weakref.ref[type]]]] = {}
+"""The classes of each name, in the order of their definition; it keeps none alive."""
 
 
 def _register(cls: type) -> None:
     if field_names(cls) is None:  # another library flattens it
         return
     name = f"leafwise:{class_name(cls)}"
-    older = _NAMED[name]() if name in _NAMED else None
-    if older is not None:  # redefined, as in a notebook: loading uses this one
-        forget_exported_class(older, name)
+    named = _NAMED.setdefault(name, [])
+    older = named[-1]() if named else None
+    if older is not None and is_redefinition(older, cls):  # loading uses the new one
+        forget_exported_class(older)
+        named.pop()
+    name += f"#{len(named) + 1}" * bool(named)
     with contextlib.suppress(ValueError):  # already registered by hand
         export.register_pytree_node_serialization(
             cls,
@@ -86,7 +91,7 @@ def _register(cls: type) -> None:
             serialize_auxdata=functools.partial(_write, cls),
             deserialize_auxdata=functools.partial(_read, cls),
         )
-        _NAMED[name] = weakref.ref(cls)
+        named.append(weakref.ref(cls))
 
 
 def _write(cls: type, key: StaticKey) -> bytes:

@@ -30,6 +30,7 @@ _TESTS: Final[dict[Law, LawTest]] = {
     Law.STATIC_VALUES: LawTest(keys.static_values, on="edits"),
     Law.STATIC_TYPES: LawTest(keys.static_types, on="edits"),
     Law.AUX_DATA_HASH: LawTest(keys.aux_data_hash, on="edits"),
+    Law.SAME_ARGUMENTS: LawTest(keys.same_arguments, 0.05, on="draws"),
     Law.DISTINCT_CLASSES: LawTest(keys.distinct_classes, 0.2),
     Law.COPIES: LawTest(travel.copies),
     Law.TRANSFORMATIONS: LawTest(travel.transformations, 0.1),
@@ -67,7 +68,8 @@ def check_pytree(
         ValueError: A law is unknown (the message lists all laws), or `laws` is empty.
 
     Warns:
-        UserWarning: A static compares by identity, so that each copy of an instance retraces.
+        UserWarning: A static compares by identity, so that each copy of an instance, or
+            each new instance, retraces.
 
     Examples:
         >>> check_pytree(Params)  # doctest: +SKIP

@@ -1,19 +1,26 @@
 """Laws about treedefs and their aux_data: equality, hashes, and what they distinguish."""
 
+import dataclasses
+import dis
+import inspect
 import operator
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import jax
 
+from leafwise._classes.construct import WRITTEN
 from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case, Pair
-from leafwise.testing._laws.libraries import ONE_HASH, UNHASHABLE
+from leafwise.testing._laws.libraries import ANOTHER_TREEDEF, ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.same import lookalike_of
-from leafwise.testing.strategies._edit_positions import EditPosition, Role
+from leafwise.testing.strategies._annotations import InstancePlan
+from leafwise.testing.strategies._constructor import FieldContext, call, is_user_registered
+from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions
 from leafwise.testing.strategies._edits import ArgumentEdit, EditKind, argument_edits
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -72,6 +79,40 @@ def static_types(case: Case) -> None:
     for pair in case.edits.pairs:
         if not _is_plain(pair):
             _check_pair(case, pair)
+
+
+def same_arguments(case: Case) -> None:
+    """Construct two instances from the same arguments."""
+    if is_user_registered(case.cls):
+        return  # its strategy does not tell the arguments
+    try:
+        arguments, x = case.draw(InstancePlan(case.cls, FieldContext(case.cls)).with_arguments())
+        trees = x, x, call(case.cls, arguments)
+        treedefs: list[Any] = [jax.tree_util.tree_structure(tree) for tree in trees]
+        if treedefs[0] != treedefs[1] or treedefs[0] == treedefs[2]:
+            return
+        positions = zip(edit_positions(x), edit_positions(trees[2]), strict=False)
+        pairs = [pair for pair in positions if pair[0].name and pair[0].role is Role.STATIC]
+        recreated = [one for one, other in pairs if is_distinct(one.value, other.value)]
+    except (Exception, SystemExit):  # noqa: BLE001  # user code: other laws report it
+        return
+    case, path, what = dataclasses.replace(case, instance=x), "", "another aux_data"
+    for position in recreated[:1]:
+        path, what = position.path, f"another {type(position.value).__name__}{_line_of(position)}"
+    got = f"{what}, {ANOTHER_TREEDEF} a second call with the same arguments"
+    case.fail(path, got, "an equal one, so that no new instance retraces", fix=case.law.fix)
+
+
+def _line_of(position: EditPosition) -> str:
+    """Return where a static was created: the line of the constructor that sets it."""
+    owner: Any = type(position.owner)
+    for maker in (owner.__init__, getattr(owner, "__post_init__", None)):
+        function: Any = inspect.unwrap(getattr(maker, WRITTEN, maker) or object)
+        code: Any = getattr(function, "__code__", None)
+        for step in dis.get_instructions(function) if code else ():
+            if (step.opname, step.argval) == ("STORE_ATTR", position.name) and step.positions:
+                return f" created in {Path(code.co_filename).name}, line {step.positions.lineno}"
+    return ""
 
 
 def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:

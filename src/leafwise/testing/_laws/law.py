@@ -58,6 +58,11 @@ class Law(StrEnum):
         "aux_data has a hash that agrees with == and depends on every static",
         "make aux_data hashable: tuples for lists, `lw.freeze` for the rest",
     )
+    SAME_ARGUMENTS = (
+        "same-arguments",
+        "instances from the same arguments have equal treedefs; others are a warning",
+        "hold what it is made of, use a method, or `lw.static_field(compare_by='content')`",
+    )
     STABLE_TREEDEF = (
         "stable-treedef",
         "reading or flattening an instance does not change its treedef",

@@ -43,7 +43,7 @@ def is_unpromised(cls: type, law: Law, message: str) -> bool:
     """Return whether the library of a class does not promise a law that was broken this way."""
     if law is Law.AUX_DATA_HASH and not any(text in message for text in (UNHASHABLE, ONE_HASH)):
         return False
-    if law is Law.COPIES:
+    if law in (Law.COPIES, Law.SAME_ARGUMENTS):
         return ANOTHER_TREEDEF in message
     return law in LIBRARIES[library_of(cls)].not_promised
 
@@ -51,7 +51,7 @@ def is_unpromised(cls: type, law: Law, message: str) -> bool:
 UNHASHABLE: Final = "whose hash() raised"
 """In messages about unhashable aux_data, which some libraries allow and JAX never hashes."""
 ANOTHER_TREEDEF: Final = "and so another treedef after"
-"""In messages about a copy whose static compares by identity, which JAX allows."""
+"""In messages about a copy or a new instance with another static, which JAX allows."""
 ONE_HASH: Final = "one hash for"
 """In messages about distinct aux_data with equal hashes."""
 
