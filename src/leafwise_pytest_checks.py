@@ -115,7 +115,7 @@ class _Module(pytest.Collector):
             check = importlib.import_module("leafwise.testing._check")
             laws = check.chosen_laws("leafwise_laws", named or testing.Law)
             targets = _targets_of(self.config.rootpath, self.name)
-        except Exception as error:
+        except Exception as error:  # of a pytest.ini, or of a module that it names
             raise self.CollectError(str(error)) from error
         for target in targets:
             name = _dotted(target.name.removeprefix(f"{self.config.rootpath}{os.sep}"))

@@ -47,7 +47,7 @@ def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
     inner = "[1].by" if isinstance(one.n, tuple) else ".by"
     assert reason.path == f"params.n{inner}"
     assert (reason.before, reason.after) == (1, True)
-    assert reason.change.startswith("equal by its own `==`, though attributes differ")
+    assert reason.change.startswith("equal by its own `==`, though `True` is not `1`")
 
 
 @pytest.mark.parametrize("cls", [Slotted, Plain])
@@ -69,3 +69,36 @@ def test_keys_that_are_equal_to_jax_answer_for_their_values() -> None:
     found = lw.signature(other).explain(lw.signature(one))
     assert [each.path for each in found.reasons] == ["args[0].w"]
     assert [each.path for each in found.unsound] == ["args[0].n.by"]
+
+
+def loose(base: type, rounded: Any) -> Any:
+    """Return a subclass of a builtin whose instances are equal if they are once rounded."""
+
+    def equal(self: Any, other: object) -> bool:
+        return type(other) is type(self) and bool(rounded(base(self)) == rounded(base(other)))
+
+    body = {"__eq__": equal, "__hash__": lambda self: hash(rounded(base(self)))}
+    return type("Loose", (base,), body)
+
+
+NEAR, CASELESS, MODULO = loose(float, round), loose(str, str.lower), loose(int, lambda n: n % 7)
+
+
+@pytest.mark.parametrize(
+    "values", [(NEAR(1.0), NEAR(1.05)), (CASELESS("a"), CASELESS("A")), (MODULO(1), MODULO(8))]
+)
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_a_subclass_of_a_builtin(values: tuple[Any, Any], is_argument: bool) -> None:
+    """A tolerance or the like makes two values share a program, whose answer is the first one's."""
+    jitted = jax.jit(lambda x, _: x, static_argnums=1 if is_argument else ())
+    one, other = values if is_argument else (Slotted(1.0, value) for value in values)
+    jitted(1.0, one)
+    jitted(1.0, other)
+    assert jitted._cache_size() == 1  # type: ignore[attr-defined]
+    numbers = 1 if is_argument else ()
+    found = lw.signature(1.0, other, static_argnums=numbers).explain(
+        lw.signature(1.0, one, static_argnums=numbers)
+    )
+    assert found.outcome is lw.types.Outcome.REUSE
+    assert [(each.before, each.after) for each in found.unsound] == [values]
+    assert found.unsound[0].change.startswith("equal by its own `==`, though")

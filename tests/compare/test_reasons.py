@@ -80,3 +80,19 @@ def test_explanations_under_rich() -> None:
     out = io.StringIO()
     console.Console(file=out, width=100).print(found)
     assert out.getvalue().strip() == str(found)
+
+
+@pytest.mark.parametrize("wrap", [str, str.encode, lambda text: (1, "a", text)])
+def test_long_values_that_differ_at_the_end(wrap: Any) -> None:
+    """Both sides show the difference, in an explanation, a diff and a changed static alike."""
+    one, other = (wrap("x" * 10_000 + end) for end in "ab")
+    by_static = lw.signature(1.0, other, static_argnums=1).explain(
+        lw.signature(1.0, one, static_argnums=1)
+    )
+    by_field = lw.signature(Plain(1.0, other)).explain(lw.signature(Plain(1.0, one)))
+    for reason in (*by_static.reasons, *by_field.reasons, *lw.diff(Plain(1, one), Plain(1, other))):
+        before, after = reason.words
+        assert before == after.replace("b", "a") != after
+        assert len(after) < 100
+        assert "xa" in reason.change
+        assert "xb" in reason.change

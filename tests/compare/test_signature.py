@@ -229,3 +229,22 @@ def test_options_of_jit() -> None:
     assert plain != lw.signature(jnp.ones(2), scale=1.0)
     on = [lw.signature(1.0, device=each, static_argnames="device") for each in ("cpu", "gpu")]
     assert on[0] != on[1], "an argument of that name"
+
+
+def nested(depth: int, static: int = 1) -> Any:
+    tree: Any = 1.0
+    for level in range(depth):
+        tree = Slotted(tree, static if level == 0 else 1)
+    return tree
+
+
+def test_a_deep_tree() -> None:
+    """Whatever depth JAX takes is recorded, explained and digested: 2,000 levels."""
+    jax.jit(lambda tree: tree)(nested(2_000))
+    one, same, other = (lw.signature(nested(2_000, n)) for n in (1, 1, 2))
+    assert one == same
+    assert one.explain(same).outcome is Outcome.REUSE
+    (reason,) = other.explain(one).reasons
+    assert (reason.path, reason.change) == ("args[0]" + ".w" * 1_999 + ".n", "1 -> 2")
+    digests = [lw.digest(nested(2_000, n)) for n in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]

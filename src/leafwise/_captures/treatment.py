@@ -1,6 +1,5 @@
 """How JAX treats what a function captures, and how it can be passed instead."""
 
-import contextlib
 import functools
 import keyword
 import re
@@ -19,6 +18,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
@@ -62,7 +62,7 @@ def treatment_of_leaf(value: Any) -> Treatment | None:
     if is_a(value, (*_NUMBERS, jax.Ref)):
         try:
             jax.typeof(value)
-        except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
+        except (TypeError, ValueError, OverflowError):  # JAX refuses it: only the trace can see it
             return Treatment.STATIC
         is_literal = not is_a(value, (jax.Array, jax.Ref)) and np.ndim(value) == 0
         return Treatment.LITERAL if is_literal else Treatment.CONSTANT
@@ -120,19 +120,19 @@ class Way(StrEnum):
     PYTREE = "pytree"  # its class has to become a pytree class first
 
 
+@or_default(Way.PYTREE)  # it has no hash, or user code raises
 def way_of(value: Any) -> Way:
     """Return how a value can be passed."""
     kind: Any = type(value)
     if value is MISSING or _is_number(value):
         return Way.ARGUMENT
-    with contextlib.suppress(Exception):  # it has no hash, or user code raises
-        leaves = [] if hides_attributes(type(value)) else jax.tree.leaves(value)
-        if leaves and all(map(_is_number, leaves)):
-            return Way.ARGUMENT
-        is_function = is_callable(value) and hasattr(value, "__name__")
-        if is_function or is_a(value, Enum | type | None) or not compares_by_identity(kind):
-            hash(value)
-            return Way.STATIC
+    leaves = [] if hides_attributes(type(value)) else jax.tree.leaves(value)
+    if leaves and all(map(_is_number, leaves)):
+        return Way.ARGUMENT
+    is_function = is_callable(value) and hasattr(value, "__name__")
+    if is_function or is_a(value, Enum | type | None) or not compares_by_identity(kind):
+        hash(value)
+        return Way.STATIC
     return Way.PYTREE
 
 

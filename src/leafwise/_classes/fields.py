@@ -158,7 +158,7 @@ def _takes_one(function: Any) -> bool:
     """Return whether a function can be called with one value; a validator of attrs takes three."""
     try:
         signature = inspect.signature(function)
-    except Exception:  # noqa: BLE001  # some builtins have none, and annotations may come later
+    except (TypeError, ValueError, NameError):  # a builtin; an annotation that comes later
         return callable(function)
     try:
         signature.bind(None)

@@ -24,6 +24,7 @@ from leafwise._classes.annotations import resolve, resolve_known, written_annota
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import inner_frame
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
@@ -236,14 +237,12 @@ def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any
     return types
 
 
+@or_default(Any)  # builtins have no signature, and a string may hold any code
 def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
     """Return the annotation of a converter's parameter, or Any without one."""
-    try:
-        # Without a converter (freeze=True alone) this fails: no type describes what can freeze.
-        signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
-        kind = next(iter(signature.parameters.values())).annotation
-    except Exception:  # noqa: BLE001  # builtins have no signature, strings any code
-        return Any
+    # Without a converter (freeze=True alone) this fails: no type describes what can freeze.
+    signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
+    kind = next(iter(signature.parameters.values())).annotation
     return Any if kind is inspect.Parameter.empty else kind
 
 

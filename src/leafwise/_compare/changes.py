@@ -11,7 +11,7 @@ import numpy as np
 from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
 from leafwise._objects.parts import kind_of
-from leafwise._objects.text import shorten
+from leafwise._objects.text import shorten_both
 from leafwise._statics.account import BY_CONTENT, differences
 from leafwise._trees.equality import is_distinct
 
@@ -94,11 +94,11 @@ _OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|
 
 def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
     """Return two different values as text, empty if it shows no difference, or None if unknown."""
-    before, after = shorten(one, 40), shorten(other, 40)
+    before, after = shorten_both(one, other, 40)
     if before != after and " at 0x" not in after:
         return before, after
     if hasattr(other, "shape"):
-        with contextlib.suppress(Exception):  # a PRNG key, or data of another process
+        with contextlib.suppress(TypeError, RuntimeError):  # a PRNG key, or data elsewhere
             if np.array_equal(one, other):
                 return None
         return before, f"another {after}"

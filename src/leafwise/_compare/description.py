@@ -95,10 +95,22 @@ class Described:
         return {path: leaf for path, leaf in pairs if path is not None}
 
     def add(self, node: Node | int, path: str) -> None:
-        """Add the node or leaf at `path`."""
-        if isinstance(node, int):
-            self._leaf(self.leaves[node], path)
-            return
+        """Add the node or leaf at `path`, and all below; no recursion, as trees can be deep."""
+        todo = [(node, path)]
+        while todo:
+            node, path = todo.pop()
+            if isinstance(node, int):
+                self._leaf(self.leaves[node], path)
+                continue
+            self._node(node, path)
+            todo += [
+                (child, path + step)
+                for index, (step, child) in enumerate(zip(node.steps, node.children, strict=True))
+                if not node.is_hash_node(index)
+            ][::-1]
+
+    def _node(self, node: Node, path: str) -> None:
+        """Add a node, without its children."""
         if isinstance(node.aux, StaticKey):
             verify(node.aux)
         self._put(path, "class", self._class(node, path))
@@ -107,9 +119,6 @@ class Described:
             self.add_static(value, path + name, by_content=by_content)
         if _has_own_data(node):
             self.add_static(node.aux, f"{path}.<static>")
-        for index, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
-            if not node.is_hash_node(index):
-                self.add(child, path + step)
 
     def _put(self, path: str, kind: str, entry: Json) -> None:
         """Add an entry, marked ``again`` if its path is taken."""

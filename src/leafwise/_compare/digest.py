@@ -44,8 +44,8 @@ def digest(tree: Any) -> str:
 
     It covers the classes of all nodes, all statics by type and bits, and the shape, dtype and weak
     type of each leaf, but not the data of arrays. Instances that share a jit cache key have the
-    same digest, and instances with other statics a different one. The hash seed, memory
-    addresses and the order of sets do not affect it.
+    same digest, and instances whose statics differ in more than code a different one. The hash
+    seed, memory addresses and the order of sets do not affect it.
 
     Functions and classes count by module and qualified name; their code is not compared. A
     function that cannot be imported by that name, such as a lambda, also counts by the contents

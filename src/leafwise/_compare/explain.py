@@ -8,6 +8,7 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.tree_differences import TreeComparison, static_reasons
 from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._statics.key import argument_value
 from leafwise._trees.equality import How, StaticPair
@@ -199,9 +200,7 @@ def _static_argument_reasons(before: "Signature", after: "Signature") -> Iterato
     earlier = dict(zip(before.root.names, before.root.values, strict=True))
     for path, value in zip(after.root.names, after.root.values, strict=True):
         mine = earlier.get(path, MISSING)
-        try:
-            hash(value)
-        except Exception:  # noqa: BLE001  # the value's own code
+        if or_default(None)(hash)(value) is None:
             cause = Cause.UNHASHABLE
             yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
             continue

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
-from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason, format_value
+from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason
 from leafwise._objects.attributes import compares_by_identity, has_generated_init
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.stand_ins import MISSING, Verbatim
-from leafwise._objects.text import shorten
+from leafwise._objects.text import shorten, shorten_both
 from leafwise._trees.equality import first_difference, jax_equal, pairs_of_parts, same_entry
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _aux_data(reason: Reason) -> Advice:
         return Advice("the node's aux_data differs")
     advice, path = _differing(reason, StaticFacts(None, ""), "")
     where = f"at {path} of its aux_data" if path else "its aux_data"
-    change = advice.change or f"{_short(one)} -> {_short(other)}"
+    change = advice.change or " -> ".join(shorten_both(one, other, 40))
     return advice._replace(change=f"{change} ({where})")
 
 
@@ -200,11 +201,18 @@ _CONFIG_FIXES: Final = {
 
 def _unsound(reason: Reason) -> Advice:
     _, one, other = first_difference(reason.before, reason.after)
-    change = f"`{_short(other)}` is not `{_short(one)}`"
+    texts = shorten_both(one, other, 40)
+    change = f"`{texts[1]}` is not `{texts[0]}`"
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change += f" ({names[1]}, {names[0]})"
     return Advice(f"shared, but unsound: {change}; the first one's program runs")
+
+
+def _own_equality(reason: Reason) -> Advice:
+    one, other = shorten_both(reason.before, reason.after, 40)
+    change = f"equal by its own `==`, though `{other}` is not `{one}`"
+    return Advice(f"{change}: the first one's program runs")
 
 
 def _static(reason: Reason) -> Advice:
@@ -218,7 +226,7 @@ def _static(reason: Reason) -> Advice:
     change = advice.change
     if not change and "..." in describe(reason.before):  # shortened, the texts may be the same
         _, one, other = first_difference(reason.before, reason.after)
-        change = f"`{_short(one)}` -> `{_short(other)}`"
+        change = "`{}` -> `{}`".format(*shorten_both(one, other, 40))
     return advice._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
 
 
@@ -313,7 +321,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
 
 def _shared_data(one: Any, other: Any) -> str:
     """Return the names of up to two variables that both functions share, and that may change."""
-    with contextlib.suppress(Exception):  # wrappers of each other, or an empty cell
+    with contextlib.suppress(ValueError, AttributeError):  # wrappers of each other, an empty cell
         one, other = inspect.unwrap(one), inspect.unwrap(other)
         code, names = other.__code__, other.__globals__
         cells = zip(code.co_freevars, one.__closure__ or (), other.__closure__ or (), strict=True)
@@ -399,29 +407,28 @@ def _wrapped_again(one: Any, other: Any, made: str) -> Advice | None:
     return Advice(f"{what} each call{at}", Fix(f"make it {how}", Act.DEFINE_ONCE))
 
 
+@or_default(Fix())  # code of the values' own classes
 def fix_through_package(reason: Reason) -> Fix:
     """Return the fix for a difference in a call that a package makes, from the user's side."""
     before, after = reason.before, reason.after
     if reason.cause is Cause.SHAPE:
         is_batch = len(before) == len(after) and before[1:] == after[1:]
         return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
-    with contextlib.suppress(Exception):  # code of the values' own classes
-        if not are_recreated(before, after):  # else a partial would be taken apart
-            _, before, after = first_difference(before, after)
-        changes = changed_parts(before, after)
-        is_static = any(change.how is Passing.STATIC for change in changes)
-        if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
-            return Fix()
-        if not (changes or is_function(after)):
-            return recreated_instance(before, after, (), "").fix
-        names = _named(changes) or _shared_data(before, after)
-        words = f"put it and this call into a function of {names}, and `jax.jit` that once, "
-        words += "if it has no side effects"
-        if changes:
-            return Fix(words)
-        define = recreated_function(after).fix
-        return Fix(f"{define.words}; if {names} changes, {words}") if names else define
-    return Fix()
+    if not are_recreated(before, after):  # else a partial would be taken apart
+        _, before, after = first_difference(before, after)
+    changes = changed_parts(before, after)
+    is_static = any(change.how is Passing.STATIC for change in changes)
+    if is_static or reason.cause is not Cause.STATIC or not _is_remade_by_user(before, after):
+        return Fix()
+    if not (changes or is_function(after)):
+        return recreated_instance(before, after, (), "").fix
+    names = _named(changes) or _shared_data(before, after)
+    words = f"put it and this call into a function of {names}, and `jax.jit` that once, "
+    words += "if it has no side effects"
+    if changes:
+        return Fix(words)
+    define = recreated_function(after).fix
+    return Fix(f"{define.words}; if {names} changes, {words}") if names else define
 
 
 def _is_remade_by_user(one: Any, other: Any) -> bool:
@@ -524,9 +531,7 @@ class Cause(Enum):
     # Statics and captures.
     STATIC = member(_static)
     UNSOUND = member(_unsound)
-    OWN_EQUALITY = Advice(
-        "equal by its own `==`, though attributes differ: the first one's program runs"
-    )
+    OWN_EQUALITY = member(_own_equality)
     AUX_DATA = member(_aux_data)
     FILTERED = fix("always pass the same kind: filter_jit traces arrays, and all else is static")
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
@@ -576,23 +581,17 @@ class Cause(Enum):
         wording: Advice | Callable[[Reason], Advice] = self.value
         if isinstance(wording, Advice):
             return wording
-        try:
-            return wording(reason)
-        except Exception:  # noqa: BLE001  # code of the values' own classes; text is still needed
-            return Advice("values whose own code raised")
+        return or_default(Advice("values whose own code raised"))(wording)(reason)
 
+    @or_default(None)  # code of the values' own classes
     def values(self, reason: Reason) -> tuple[str, str] | None:
-        """Return both values of a static as text if their usual texts would be the same."""
+        """Return the class of a recreated object, or None."""
         if self is not Cause.STATIC:
             return None
-        with contextlib.suppress(Exception):  # code of the values' own classes
-            path, one, other = first_difference(reason.before, reason.after)
-            holder, way = _recreated_holder(reason.before, path, one, other)
-            if reason.details.by != "content" and holder is not None and not way:
-                return public_name(type(holder)), "a new one"
-            text = format_value(reason.before)
-            if text == format_value(reason.after) and "..." in text:
-                return f"...{format_value(one)}...", f"...{format_value(other)}..."
+        path, one, other = first_difference(reason.before, reason.after)
+        holder, way = _recreated_holder(reason.before, path, one, other)
+        if reason.details.by != "content" and holder is not None and not way:
+            return public_name(type(holder)), "a new one"
         return None
 
     def merge(self, reasons: list[Reason]) -> list[Reason]:

@@ -147,19 +147,16 @@ class Signature:
         """Return whether one program serves both calls."""
         if not isinstance(other, Signature):
             return NotImplemented
-        try:
-            same = (
-                self.root.steps == other.root.steps
-                and self.root.names == other.root.names
-                and all(  # JAX compares static arguments with their types
-                    type(mine) is type(its) and same_entry(mine, its) is True
-                    for mine, its in zip(self.root.values, other.root.values, strict=False)
-                )
-                and same_entry(self.treedef, other.treedef) is True
-                and self.config == other.config
+        same = (
+            self.root.steps == other.root.steps
+            and self.root.names == other.root.names
+            and all(  # JAX compares static arguments with their types
+                type(mine) is type(its) and same_entry(mine, its) is True
+                for mine, its in zip(self.root.values, other.root.values, strict=False)
             )
-        except Exception:  # noqa: BLE001  # the comparison of a static raises, as the call would
-            return False
+            and same_entry(self.treedef, other.treedef) is True
+            and self.config == other.config
+        )
         pairs = zip(self.leaf_records, other.leaf_records, strict=False)
         return same and all(same_program(mine, its) for mine, its in pairs)
 

@@ -1,7 +1,7 @@
 """The differences between two trees, path by path, and what JAX does about them."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # its `explain` leads here
     from leafwise._compare.signature import Signature
 
 
+Comparing: TypeAlias = Generator["Comparing", Any, list[Reason]]
+
+
 class TreeComparison:
     """A comparison of the trees of two calls."""
 
@@ -40,12 +43,21 @@ class TreeComparison:
     def reasons(self) -> list[Reason]:
         """Return all differences."""
         treedefs = self.before.treedef, self.after.treedef
-        return self._reasons("", self.before.root, self.after.root, treedefs)
+        running = [self._reasons("", self.before.root, self.after.root, treedefs)]
+        found: list[Reason] | None = None
+        while running:  # instead of recursion: JAX takes trees of thousands of levels
+            try:
+                running.append(running[-1].send(found))
+                found = None  # as a generator must be sent at first
+            except StopIteration as end:
+                running.pop()
+                found = end.value
+        return found or []
 
     def _reasons(
         self, path: str, mine: Node | int, its: Node | int, treedefs: tuple[Any, Any]
-    ) -> list[Reason]:
-        """Return the differences at and below one path of both trees."""
+    ) -> "Comparing":
+        """Return the differences at and below one path; yields comparisons, and is sent theirs."""
         if isinstance(mine, int) and isinstance(its, int):
             return self.leaf_reasons(mine, its)
         if not (isinstance(mine, Node) and isinstance(its, Node)):
@@ -57,10 +69,10 @@ class TreeComparison:
         if same is True and (path or mine.steps == its.steps):
             return self._equal_tree_reasons(path, mine, its)
         if not path:  # the root only holds the arguments
-            return self._reasons_below(path, mine, its, treedefs)
+            return (yield from self._reasons_below(path, mine, its, treedefs))
         reasons = list(self._node_reasons(path, mine, its))
         if mine.cls is its.cls or mine.steps == its.steps:
-            reasons += self._reasons_below(path, mine, its, treedefs)
+            reasons += yield from self._reasons_below(path, mine, its, treedefs)
         # Different treedefs cause a retrace, which a milder reason cannot explain.
         if all(reason.outcome.severity < Outcome.RETRACE.severity for reason in reasons):
             aux = mine.aux, its.aux
@@ -74,7 +86,7 @@ class TreeComparison:
 
     def _reasons_below(
         self, path: str, mine: Node, its: Node, treedefs: tuple[Any, Any]
-    ) -> list[Reason]:
+    ) -> "Comparing":
         """Return the differences between the children that both nodes have."""
         before, after = (treedef.children() for treedef in treedefs)
         later = {step: place for place, step in enumerate(its.steps)}
@@ -83,7 +95,7 @@ class TreeComparison:
             other = later.get(step)
             if other is not None and not mine.is_hash_node(place):
                 pair = before[place], after[other]
-                reasons += self._reasons(path + step, child, its.children[other], pair)
+                reasons += yield self._reasons(path + step, child, its.children[other], pair)
         return reasons
 
     def _node_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:

@@ -14,6 +14,7 @@ import numpy as np
 from leafwise._display.words import clean, count, size
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.text import shorten
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise._trees.nodes import Node, TreeWalk, walk
@@ -191,16 +192,14 @@ class _Drawing:
         return f"{name} of {len(part.value.children):,}" if is_plain else name, []
 
 
+@or_default(0)  # a symbolic dimension, an abstract value of another kind
 def _nbytes_of(value: Any, leaf: Leaf) -> int:
     """Return the bytes of a leaf; 0 if it is deleted, or if its shape is symbolic."""
     if is_a(value, np.ndarray | np.generic):
         return int(value.nbytes)
     if leaf.aval is None or leaf.kind is LeafKind.INVALID:
         return 0
-    try:
-        return int(math.prod(leaf.aval.shape) * leaf.aval.dtype.itemsize)
-    except Exception:  # noqa: BLE001  # a symbolic dimension, an abstract value of another kind
-        return 0
+    return int(math.prod(leaf.aval.shape) * leaf.aval.dtype.itemsize)
 
 
 def _statics_of(node: Node) -> list[_Part]:
@@ -261,7 +260,7 @@ def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
     try:
         if sharding is not None and sharding.device_set != {jax.local_devices()[0]}:
             yield format_sharding(sharding)
-    except Exception:  # noqa: BLE001  # an abstract mesh has no devices
+    except (ValueError, NotImplementedError):  # an abstract mesh has no devices
         yield shorten(sharding)
 
 

@@ -279,7 +279,12 @@ class Reason(NamedTuple):
             from leafwise._objects.classes import distinct_names  # noqa: PLC0415  # imports JAX
 
             return distinct_names(before, after)
-        return format_value(before), format_value(after)
+        texts = format_value(before), format_value(after)
+        if texts[0] == texts[1] and "..." in texts[0]:
+            from leafwise._objects.text import shorten_both  # noqa: PLC0415  # as above
+
+            return shorten_both(before, after)
+        return texts
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -90,7 +90,8 @@ def inside(name: str) -> Any:
 def _ask(probe: Callable[[], Mapping[Internal, bool]]) -> None:
     """Record what a probe returns, with JAX configured to trace, and to log nothing of it."""
     namespace: Any = jax
-    with contextlib.suppress(Exception), ignore_events(), contextlib.ExitStack() as blocks:
+    raises = contextlib.suppress(Exception)  # of another JAX: the answers stay unknown
+    with raises, ignore_events(), contextlib.ExitStack() as blocks:
         for option in ("disable_jit", "no_tracing", "log_compiles", "explain_cache_misses"):
             blocks.enter_context(getattr(namespace, option)(False))  # noqa: FBT003  # as in JAX
         ANSWERS.update(probe())

@@ -272,7 +272,7 @@ def _probe() -> dict[Internal, bool]:
         depths.append(_depth())
         values.append(x)
         inner(x, n=3)
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # of another JAX
             reused.append(_functions_inside())
         return x, x
 

@@ -95,7 +95,7 @@ class AuditedCalls:
             audit.note(text, site_of(inspect.currentframe()))
         try:
             return self.inner(*args, **kwargs)
-        except BaseException as error:
+        except BaseException as error:  # of the user's function
             # In a printed traceback, the script's own line comes first, and then JAX.
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise

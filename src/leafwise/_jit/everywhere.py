@@ -135,7 +135,7 @@ def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
     _HERE.traced.add(body)
     try:
         yield
-    except BaseException as error:
+    except BaseException as error:  # of the user's function
         if runs and _HERE.traces == 1:
             _tell(body, "", error)
         raise
@@ -159,7 +159,7 @@ def lowering(body: Body) -> Generator[Callable[[Any], None], None, None]:
 
     try:
         yield note
-    except BaseException as error:
+    except BaseException as error:  # of JAX, as it lowers or compiles
         _tell(body, number, error)
         raise
 

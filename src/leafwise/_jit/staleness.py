@@ -180,7 +180,7 @@ class Guard:
         __tracebackhide__ = True
         try:
             result = self._next_call()(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # of the user's function
             add_uses(error, self.made, args, kwargs)
             raise
         if self._is_first:  # no trace has installed a check

@@ -28,6 +28,7 @@ from leafwise._objects.code import (
     is_installed_module,
     names_of,
 )
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import MISSING
 
@@ -316,12 +317,10 @@ _DATA: Final = (
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
 
 
+@or_default(default=False)  # a user's flatten
 def is_tree(value: Any) -> bool:
     """Return whether a value is a pytree node to JAX, not a leaf."""
-    try:
-        return not jax.tree_util.all_leaves((value,))
-    except Exception:  # noqa: BLE001  # a user's flatten may raise anything
-        return False
+    return not jax.tree_util.all_leaves((value,))
 
 
 def is_itself(value: Any) -> bool:

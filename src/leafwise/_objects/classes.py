@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeGuard, TypeVar, overload
 import jax
 from jax.core import Tracer
 
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.locks import new_lock
 from leafwise._objects.stand_ins import MISSING
 
@@ -36,12 +37,7 @@ def is_a(value: object, kinds: Any) -> bool:
     A tracer is an array to ``isinstance`` alone, through the metaclass of `jax.Array`.
     """
     kind = type(value)
-    try:
-        return issubclass(kind, kinds) or (issubclass(kind, Tracer) and isinstance(value, kinds))
-    except RecursionError:  # due to the caller's depth, not to the value
-        raise
-    except Exception:  # noqa: BLE001  # an abstract class asks the metaclass for ``==`` and hash
-        return False
+    return issubclass(kind, kinds) or (issubclass(kind, Tracer) and isinstance(value, kinds))
 
 
 def is_tree_node(cls: Any) -> bool:
@@ -61,9 +57,10 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
     """Return an attribute, or the default if it does not exist or if reading it raises."""
     try:
         return getattr(value, name)
-    except RecursionError:  # as in `is_a`
+    except RecursionError:  # due to the caller's depth, not to the value
         raise
-    except Exception:  # noqa: BLE001  # user code, which may raise anything
+    except Exception as error:  # noqa: BLE001  # a user's property or `__getattr__`
+        reraise_interrupt(error)
         return default
 
 

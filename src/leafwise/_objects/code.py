@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from leafwise._objects.call_site import is_installed_file
 from leafwise._objects.classes import REDEFINED, is_a, module_of, per_class
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
@@ -138,23 +139,19 @@ def int_as_float(value: Any) -> Any:
     return float(value) if is_exact else value
 
 
+@or_default(default=False)  # the `__getattr__` of a lazy module
 def is_importable(value: Any) -> bool:
     """Return whether the name of a function or class refers to it."""
     module, name = names_of(value)
-    try:
-        return bool(name) and find_by_name(module, name) is value
-    except Exception:  # noqa: BLE001  # a user's `__getattr__` may raise anything
-        return False
+    return bool(name) and find_by_name(module, name) is value
 
 
+@or_default(("", ""))  # a user's `__getattr__`
 def names_of(value: Any) -> tuple[str, str]:
     """Return the module and name that an object claims to have; empty strings without them."""
-    try:
-        # The ufuncs of NumPy 2.0 have no `__module__`.
-        module: Any = getattr(value, "__module__", type(value).__module__)
-        name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    except Exception:  # noqa: BLE001  # a user's `__getattr__` may raise anything
-        return "", ""
+    # The ufuncs of NumPy 2.0 have no `__module__`.
+    module: Any = getattr(value, "__module__", type(value).__module__)
+    name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     return (module, name) if isinstance(module, str) and isinstance(name, str) else ("", "")
 
 

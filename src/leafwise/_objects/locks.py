@@ -10,16 +10,18 @@ for a lock that another library has taken for the fork. So nothing waits, and in
 
 - Guarded data is valid between any two statements that change it: each entry of a table is correct
   without the next one.
-- Callbacks of dying objects do not wait for a lock either: see `Cleanup`. In the child, objects of
-  the other threads die before the locks are renewed.
+- Callbacks of dying objects take no lock: in the child, objects of the other threads die before
+  the locks are renewed.
+
+Locks are taken by ``with`` alone: a signal handler may raise between any two calls, and so between
+an ``acquire()`` and its ``try``.
 """
 
+import _thread
 import contextlib
 import functools
 import os
-import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -29,12 +31,34 @@ _LOCKS: Final[dict[int, weakref.ref[Any]]] = {}
 T = TypeVar("T")
 
 
+_RLock: Any = _thread.RLock
+
+
+class Lock(_RLock):  # type: ignore[misc]  # final in typeshed
+    """A reentrant lock that is not held once ``with`` has failed to enter its block.
+
+    CPython 3.14 calls ``__enter__`` like any function, and so may run a signal handler between it
+    and the block. ``__exit__`` must be in C: a method in Python may end before it releases.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Any:
+        depth = self._recursion_count()
+        try:
+            return self.acquire()
+        except BaseException:  # of a signal handler, before or after the lock was taken
+            if self._recursion_count() > depth:
+                self.release()
+            raise
+
+
 def new_lock() -> Any:
     """Return a lock that is free after a fork, unless the thread that forks holds it.
 
     It is reentrant: ``==``, finalizers and garbage collection run user code.
     """
-    lock = threading.RLock()  # noqa: TID251  # only here
+    lock = Lock()
     key = id(lock)
     _LOCKS[key] = weakref.ref(lock, functools.partial(_LOCKS.pop, key))
     return lock
@@ -45,9 +69,7 @@ def _renew() -> None:
         lock = find()
         if lock is None:
             continue
-        if lock.acquire(blocking=False):  # it was free, or is this thread's own
-            lock.release()
-        else:
+        if not lock._is_owned():  # noqa: SLF001  # else it is this thread's own
             lock._at_fork_reinit()  # noqa: SLF001  # as logging and concurrent.futures do
 
 
@@ -61,21 +83,3 @@ class cached_property(functools.cached_property[T]):  # noqa: N801  # as in func
     def __init__(self, func: Callable[[Any], T]) -> None:
         super().__init__(func)
         self.lock = contextlib.nullcontext()
-
-
-class Cleanup:
-    """The pending actions for dead objects, run under a lock by any thread that holds it."""
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-        self._todo: deque[Callable[[], object]] = deque()
-
-    def __call__(self, action: Callable[[], object]) -> None:
-        """Run an action now, or with the next one if another thread holds the lock."""
-        self._todo.append(action)
-        if self._lock.acquire(blocking=False):
-            try:
-                while self._todo:
-                    self._todo.popleft()()
-            finally:
-                self._lock.release()

@@ -1,12 +1,14 @@
 """Short texts for values in messages."""
 
 import re
+import sys
 from typing import Any
 
 import jax
 import numpy as np
 
 from leafwise._objects.classes import is_a, module_of, read
+from leafwise._objects.interrupts import reraise_interrupt
 
 
 def _name(cls: type) -> str:
@@ -14,11 +16,30 @@ def _name(cls: type) -> str:
 
 
 def shorten(value: object, width: int = 80) -> str:
-    """Return ``repr(value)`` on one line, truncated to `width`; never raises."""
+    """Return ``repr(value)`` on one line, truncated to `width`, whatever the repr raises."""
     try:
         text = re.sub(r"\s*\n\s*", " ", repr(value))
-    except Exception as error:  # noqa: BLE001  # a message must not fail
+    except Exception as error:  # noqa: BLE001  # a user's repr: a message must not fail
+        reraise_interrupt(error)
         text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
+    return _cut(text, width)
+
+
+def shorten_both(one: object, other: object, width: int = 80) -> tuple[str, str]:
+    """Return both as `shorten` does; if that shows the same, from shortly before they differ."""
+    texts = shorten(one, width), shorten(other, width)
+    if texts[0] != texts[1]:
+        return texts
+    whole = shorten(one, sys.maxsize), shorten(other, sys.maxsize)
+    if whole[0] == whole[1]:
+        return texts
+    pairs = enumerate(zip(*whole, strict=False))
+    same = next((place for place, (a, b) in pairs if a != b), len(min(whole, key=len)))
+    before, after = (f"...{text[max(same - width // 4, 0) :]}" for text in whole)
+    return _cut(before, width), _cut(after, width)
+
+
+def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -27,7 +48,7 @@ def describe_array(value: Any) -> str:
     shape, dtype = read(value, "shape", ()), read(value, "dtype", "array")
     try:
         return f"{dtype}[{','.join(map(str, shape))}]"
-    except Exception:  # noqa: BLE001  # an object that only looks like an array
+    except TypeError:  # an object that only looks like an array
         return _name(type(value))
 
 

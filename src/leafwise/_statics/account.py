@@ -48,6 +48,7 @@ from leafwise._objects.code import (
     is_installed_module,
 )
 from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import MISSING, ById, Verbatim
@@ -272,7 +273,8 @@ def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:
     try:
         read = _whole if is_whole else _reader_of(type(value))
         token, node = read(fold, value, table)
-    except Exception:  # noqa: BLE001  # too large, or the value's own code raises
+    except Exception as error:  # noqa: BLE001  # too large, or the value's own code raises
+        reraise_interrupt(error)
         token, node = _whole(fold, value, table)
     fold.push(path, token)
     if scope.is_wide:

@@ -1,6 +1,5 @@
 """Why a value cannot be static: the checks, and the message for each."""
 
-import contextlib
 import enum
 import re
 import types
@@ -14,6 +13,7 @@ from jax.core import Tracer
 
 from leafwise._objects.classes import is_a, is_tree_node, read
 from leafwise._objects.frozen import freeze
+from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise.errors import StaticFinding, StaticFix, message_of
@@ -59,7 +59,8 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
     name = kind.__qualname__.rpartition(".")[2]
     try:
         first, second = hash(value), hash(value)
-    except Exception as error:  # noqa: BLE001  # whatever user code raises
+    except Exception as error:  # noqa: BLE001  # a user's `__hash__`
+        reraise_interrupt(error)
         if (finding := _bad_item(path, value)) is not None:
             return finding
         raised = f"{type(error).__name__}: {message_of(error)}"
@@ -73,7 +74,8 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
     fix = StaticFix(f"make {name}.__eq__ return one bool, True for the object itself")
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # this is the check
-    except Exception as error:  # noqa: BLE001  # whatever user code raises
+    except Exception as error:  # noqa: BLE001  # a user's `==`
+        reraise_interrupt(error)
         raised = f"{type(error).__name__}: {message_of(error)}"
         return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
     if not reflexive:
@@ -141,8 +143,7 @@ def with_declaration(
             return fix
         code = f"{name}: Any = lw.static_field({fix.option})"
         if declaration is not None:
-            with contextlib.suppress(Exception):  # the repr of a default is the user's own code
-                code = declaration(name, fix.option)
+            code = declaration(name, fix.option)
         return StaticFix(f"{fix.text}: `{code}`", of_field=True) if code else None
 
     return finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
@@ -243,7 +244,7 @@ def _freezable(path: str, value: Any, reason: str) -> StaticFinding:
     """Return the finding for a value that may have an immutable equivalent."""
     try:
         frozen = freeze(value)
-    except Exception:  # noqa: BLE001  # only an example in a message
+    except (TypeError, ValueError, RecursionError):  # it has no immutable equivalent
         frozen = value
     if frozen is value:
         kinds = "a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"

@@ -33,6 +33,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.classes import is_alias
 from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.text import shorten
@@ -97,12 +98,10 @@ def _aux_data_of(treedef: Any) -> list[Any]:
     return [each for each in found if each is not None]
 
 
+@or_default(None)  # the value's own code
 def _form_or_none(value: Any) -> tuple[Any, ...] | None:
     """Return the form of a value; None if it cannot be static, so that its ``==`` decides."""
-    try:
-        fold = Fold(AS_KEY).add(freeze(value), "")  # the aux_data of a dict is a list of its keys
-    except Exception:  # noqa: BLE001  # the value's own code may raise
-        return None
+    fold = Fold(AS_KEY).add(freeze(value), "")  # the aux_data of a dict is a list of its keys
     return None if fold.findings else fold.form
 
 

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import typing
 import weakref
+from collections import deque
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 
@@ -21,7 +22,8 @@ import jax
 
 from leafwise._objects.classes import ClassMap, redefined_mark
 from leafwise._objects.describe import DescribeOptions, describe
-from leafwise._objects.locks import Cleanup, new_lock
+from leafwise._objects.interrupts import reraise_interrupt
+from leafwise._objects.locks import new_lock
 from leafwise._statics import findings
 from leafwise._statics.account import Account
 from leafwise._statics.fold import Fold
@@ -38,7 +40,13 @@ if TYPE_CHECKING:
 
 
 LOCK: Final = new_lock()
-_CLEANUP: Final = Cleanup(LOCK)
+
+_DEAD: Final = deque["WeakEntry[Any]"]()
+"""The entries of dead tokens, to be removed from their tables when the next key is added.
+
+Adding an entry here is all that runs when a token dies. It is C code: if a signal handler raised in
+a callback in Python, Python would only print the exception.
+"""
 
 
 class Token:
@@ -66,33 +74,47 @@ T = TypeVar("T", bound=Token)
 
 
 class WeakEntry(weakref.ref[T]):
-    """A weak reference that removes itself from its table when its key dies."""
+    """A weak reference that is removed from its table when its token has died."""
 
     __slots__ = ("position", "table")
 
     position: Any
     table: Any
 
+    def forget(self) -> None:
+        """Remove the entry from its table, if it is still there."""
+        entries = self.table.get(self.position, [])
+        entries[:] = [other for other in entries if other is not self]
+        if not entries:
+            self.table.pop(self.position, None)
+
+
+class KeyEntry(WeakEntry["StaticKey"]):
+    """A weak reference to a key, by its ids and its form."""
+
+    __slots__ = ()
+
+    def forget(self) -> None:
+        """Remove the entry from its table, unless a later key has taken its place."""
+        ids, form = self.position
+        table: KeyTable = self.table
+        if table.known.get(ids) is self:
+            del table.known[ids]
+        if form is not None and table.plain.get(form) is self:
+            del table.plain[form]
+        if table.last is self:
+            table.last = no_key
+
+
+def _forget_dead() -> None:
+    """Remove the entries of dead tokens; the caller has the lock."""
+    while _DEAD:
+        _DEAD[0].forget()
+        _DEAD.popleft()  # afterwards: a signal handler may raise
+
 
 def no_key() -> None:
     """Stand in for a weak reference to the last key before there is one; always returns None."""
-
-
-def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP) -> None:
-    def forget() -> None:  # defaults, since globals are gone when the interpreter ends
-        entries = entry.table.get(entry.position)
-        if entries is not None:
-            entries[:] = [other for other in entries if other is not entry]
-            if not entries:
-                del entry.table[entry.position]
-
-    cleanup(forget)
-
-
-def _token_entry(token: T, table: dict[int, list[WeakEntry[T]]], hashed: int) -> WeakEntry[T]:
-    entry = WeakEntry(token, _forget_token)
-    entry.table, entry.position = table, hashed
-    return entry
 
 
 def intern(
@@ -112,8 +134,10 @@ def intern(
             return found
         # Before the list is looked up: making an entry can start a garbage collection,
         # which can empty the list, and so remove it from the table.
-        entry = _token_entry(made, table, hashed)
+        entry = WeakEntry(made, _DEAD.append)
+        entry.table, entry.position = table, hashed
         table.setdefault(hashed, []).append(entry)
+        _forget_dead()
     return made
 
 
@@ -168,6 +192,7 @@ def read_statics(
         except (StaticFieldError, StaticMutatedError):
             raise
         except Exception as error:  # noqa: BLE001  # the code of a value may raise anything
+            reraise_interrupt(error)
             canon.findings.append(findings.unreadable(path, value, error))
     canon.raise_findings(getattr(owner, "declaration", None))
     return canon
@@ -259,24 +284,6 @@ class OwnStaticKey(StaticKey):
         return self.hash
 
 
-def _forget_key(
-    entry: WeakEntry[StaticKey],
-    cleanup: Any = _CLEANUP,
-    no_key: Any = no_key,
-) -> None:
-    def forget() -> None:
-        ids, form = entry.position
-        table: KeyTable = entry.table
-        if table.known.get(ids) is entry:
-            del table.known[ids]
-        if form is not None and table.plain.get(form) is entry:
-            del table.plain[form]
-        if table.last is entry:
-            table.last = no_key
-
-    cleanup(forget)
-
-
 # An instance keeps its key in its `__dict__`, so that `vars` of it is a tree of its fields.
 for _kind in (StaticKey, OwnStaticKey):
     jax.tree_util.register_pytree_node(_kind, lambda key: ((), key), lambda key, _: key)
@@ -302,9 +309,9 @@ class KeyTable:
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
-        self.known: dict[tuple[int, ...], WeakEntry[StaticKey]] = {}
+        self.known: dict[tuple[int, ...], KeyEntry] = {}
         self.last: Callable[[], StaticKey | None] = no_key
-        self.plain: dict[tuple[Any, ...], WeakEntry[StaticKey]] = {}
+        self.plain: dict[tuple[Any, ...], KeyEntry] = {}
         self.kept: StaticKey | None = None
         self.tokens: dict[int, list[WeakEntry[Any]]] = {}
         self._owner: StaticOwner | None = None
@@ -338,7 +345,7 @@ class KeyTable:
         self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
     ) -> None:
         """Add a key by the ids of its values, and by its form if that is plain."""
-        entry = WeakEntry(key, _forget_key)
+        entry = KeyEntry(key, _DEAD.append)
         entry.table, entry.position = self, (ids, form)
         if form is not None:  # first: it is what makes the key the only one of its form
             self.plain[form] = entry
@@ -346,6 +353,7 @@ class KeyTable:
         self.known[ids] = entry
         if key.fixed:
             self.last = entry
+        _forget_dead()
 
 
 _LONG: Final = 32
@@ -396,7 +404,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     entry = table.known.get(ids)
     known = entry() if entry is not None else None
     if known is not None and known.fixed:
-        table.last = typing.cast("WeakEntry[StaticKey]", entry)
+        table.last = typing.cast("KeyEntry", entry)
         return known
     if known is not None and known.guards and known.rest_fixed and known.unchanged():
         return known

@@ -40,6 +40,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import REDEFINED, is_tree_node
 from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Content, Kind, Part, kind_of
 from leafwise._objects.stand_ins import MISSING
@@ -168,7 +169,7 @@ class PortableReader:
         base, attributes = kind.attributes or (kind, lambda _: ())
         try:
             content, parts = _content_and_parts(base, value)
-        except Exception:  # noqa: BLE001  # a deleted array, a time zone read from a file
+        except (RuntimeError, TypeError):  # a deleted array, a time zone read from a file
             return self._opaque(value, path)
         says_all = base.name == "object" and content
         own = [
@@ -229,12 +230,9 @@ class PortableReader:
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
             parts = [(f".{field}", getattr(value, field, MISSING)) for field in compared]
             return self._by_step(name, parts, path)
-        try:
-            reduce = copyreg.dispatch_table.get(cls)
-            reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001  # a class that cannot be pickled may raise anything
-            return self._opaque(value, path)
-        if isinstance(reduced, str):  # a name that `name_of` could not resolve
+        reduce: Any = copyreg.dispatch_table.get(cls, lambda value: value.__reduce_ex__(4))
+        reduced = or_default("")(reduce)(value)  # it may raise anything if it cannot be pickled
+        if isinstance(reduced, str):  # or a name that `name_of` could not resolve
             return self._opaque(value, path)
         function, arguments, *rest = reduced
         state, *items = (*rest, None, None, None)[:3]
@@ -252,14 +250,12 @@ class PortableReader:
         return {"class": "opaque", "parts": [class_name(type(value)), *names]}
 
 
+@or_default(default=False)  # a user's `__hash__`
 def _keeps_hash(value: Any, name: object, item: object) -> bool:
     """Return whether an attribute is the hash of its object, which differs between processes."""
     if type(item) is not int or type(name) is not str or record_fields(type(value)) is not None:
         return False
-    try:
-        return re.fullmatch(r"_\w*hash|_h", name) is not None and item == hash(value)
-    except Exception:  # noqa: BLE001  # a user's `__hash__`
-        return False
+    return re.fullmatch(r"_\w*hash|_h", name) is not None and item == hash(value)
 
 
 def _digest(data: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from leafwise._objects.attributes import MACHINERY
 from leafwise._objects.parts import Part
 from leafwise._objects.stand_ins import Verbatim
-from leafwise._objects.text import shorten
+from leafwise._objects.text import shorten_both
 from leafwise._statics.account import Account, AccountFold, PartToken, Scope
 from leafwise._statics.findings import field_of
 
@@ -60,7 +60,7 @@ def change_between(
     for path, was in before.items():
         token, way = now.get(path, _GONE), "".join(map(str, path))
         if token != was and not (passed and field_of(way) in passed):
-            shown, found = shorten(was.shown, 60), shorten(token.shown, 60)
+            shown, found = shorten_both(was.shown, token.shown, 60)
             return way, f"{way} was {shown}, now {'another ' * (shown == found)}{found}"
     return None
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from leafwise._classes.options import By
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.frozen import freeze
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.account import BY_CONTENT, BY_IDENTITY, OBJECTS, Path, differences
@@ -65,20 +66,17 @@ def _is_equal(pair: StaticPair) -> bool | None:
     return keys[0] == keys[1] or is_distinct(one, other, by) is False
 
 
-def jax_equal(one: Any, other: Any) -> bool | None:
+@or_default(None)  # the value's own code
+def jax_equal(one: Any, other: Any) -> bool:
     """Return whether two values are equal to JAX, which uses ``!=``, or None if that raises."""
-    try:
-        return one is other or not bool(one != other)
-    except Exception:  # noqa: BLE001  # the value's own code
-        return None
+    return one is other or not bool(one != other)
 
 
-def same_entry(one: Any, other: Any) -> bool | None:
+@or_default(None)  # the value's own code
+def same_entry(one: Any, other: Any) -> bool:
     """Return whether two values hit the same hash table entry, or None if that raises."""
-    try:
-        return hash(one) == hash(other) and jax_equal(one, other)
-    except Exception:  # noqa: BLE001  # the value's own code
-        return None
+    # Tables use `==`; a subclass of float with an `==` of its own has the `!=` of float.
+    return hash(one) == hash(other) and (one is other or bool(one == other))
 
 
 def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
@@ -91,19 +89,17 @@ def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
     return None if mine is None or its is None else mine != its
 
 
+@or_default(None)  # a value that cannot be static, or its own code
 def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None:
     reading = Fold(AS_KEY)
-    try:
-        value = freeze(value) if frozen else value
-        if by == "content":
-            from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
+    value = freeze(value) if frozen else value
+    if by == "content":
+        from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
 
-            read_by_content(reading, value, "value")
-        else:
-            reading.add(value, "value")
-        reading.raise_findings()
-    except Exception:  # noqa: BLE001  # the value's own code runs
-        return None
+        read_by_content(reading, value, "value")
+    else:
+        reading.add(value, "value")
+    reading.raise_findings()
     return reading.form
 
 
@@ -121,7 +117,7 @@ def hidden_difference(one: Any, other: Any) -> tuple[str, Any, Any] | None:
     for path, mine, its in differences(one, other, OBJECTS):
         is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in (mine, its))
         is_filled = mine is not None and its is not None
-        if is_plain and is_filled and any(map(_compares_itself, _around(one, path))):
+        if is_plain and is_filled and any(map(_compares_itself, (*_around(one, path), mine))):
             return "".join(map(str, path)), mine, its
     return None
 

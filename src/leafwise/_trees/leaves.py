@@ -254,6 +254,6 @@ def _sometimes_taken(value: Any) -> Leaf | None:
     try:
         plain = np.asarray(value).view(np.ndarray)
         aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
-    except Exception:  # noqa: BLE001  # JAX does not have the dtype
+    except TypeError:  # JAX does not have the dtype
         return None
     return Leaf(LeafKind.OTHER, aval, value.dtype)

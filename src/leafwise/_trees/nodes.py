@@ -139,17 +139,26 @@ class TreeWalk:
 
     def node_or_leaf(self, value: Any) -> Node | int:
         """Walk one subtree and return its node, or the index of a leaf."""
-        leaves = self.leaves
-        level: Any = None
-        if type(value) not in self._plain:
-            level = _REGISTRY.flatten_one_level_with_keys(value)
-        if level is None:
-            leaves.append(self._record(value))
-            return len(leaves) - 1
-        pairs, aux = level
-        start = len(leaves)
-        children = [self.node_or_leaf(child) for _, child in pairs]
-        return _node(value, pairs, aux, children, start, len(leaves))
+        leaves, plain, found = self.leaves, self._plain, list[Node | int]()
+        todo: list[tuple[Any, list[Node | int] | None]] = [(value, found)]
+        while todo:  # no recursion: JAX takes trees of thousands of levels
+            part, siblings = todo.pop()
+            if siblings is None:  # a node, after everything in it
+                part.stop = len(leaves)
+                continue
+            level: Any = None
+            if type(part) not in plain:
+                level = _REGISTRY.flatten_one_level_with_keys(part)
+            if level is None:
+                siblings.append(len(leaves))
+                leaves.append(self._record(part))
+                continue
+            pairs, aux = level
+            node = _node(part, pairs, aux, [], len(leaves), 0)
+            siblings.append(node)
+            todo.append((node, None))
+            todo += [(child, node.children) for _, child in pairs][::-1]
+        return found[0]
 
 
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:

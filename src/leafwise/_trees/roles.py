@@ -17,6 +17,7 @@ from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
 from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
 from leafwise._objects.classes import per_class
+from leafwise._objects.interrupts import or_default
 from leafwise._statics.key import KEY
 
 
@@ -90,6 +91,7 @@ def _parameters(cls: Any) -> frozenset[str]:
         return frozenset()
 
 
+@or_default(default=True)  # the user's own code
 def is_kept(instance: Any, name: str) -> bool:
     """Return whether an attribute is in the aux_data: unflatten restores it, or aux_data changes.
 
@@ -98,18 +100,16 @@ def is_kept(instance: Any, name: str) -> bool:
     if is_decorated(type(instance)):
         return name in field_names_of(instance).static
     registry = jax.tree_util.default_registry
-    try:
-        changed = exchange(instance, name, _Sentinel.LEAF)
-        level = jax.tree_util.tree_flatten(changed, is_leaf=lambda part: part is not changed)
-        again: Any = jax.tree_util.tree_unflatten(level[1], level[0])
-        if getattr(again, name, None) is _Sentinel.LEAF:
-            return True
-        levels: list[Any] = [registry.flatten_one_level(node) for node in (instance, changed)]
-        return bool(levels[0][1] != levels[1][1])
-    except Exception:  # noqa: BLE001  # the user's own code
+    changed = exchange(instance, name, _Sentinel.LEAF)
+    level = jax.tree_util.tree_flatten(changed, is_leaf=lambda part: part is not changed)
+    again: Any = jax.tree_util.tree_unflatten(level[1], level[0])
+    if getattr(again, name, None) is _Sentinel.LEAF:
         return True
+    levels: list[Any] = [registry.flatten_one_level(node) for node in (instance, changed)]
+    return bool(levels[0][1] != levels[1][1])
 
 
+@or_default(default=True)  # the user's own code
 def _is_held(instance: Any, name: str) -> bool:
     """Return whether an instance has an attribute itself, not only through its class.
 
@@ -119,12 +119,9 @@ def _is_held(instance: Any, name: str) -> bool:
         return False
     if name in getattr(instance, "__dict__", {}):
         return True
-    try:
-        given = exchange(instance, name, getattr(instance, name))
-        structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (instance, given)]
-        return bool(structures[0] == structures[1])
-    except Exception:  # noqa: BLE001  # the user's own code
-        return True
+    given = exchange(instance, name, getattr(instance, name))
+    structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (instance, given)]
+    return bool(structures[0] == structures[1])
 
 
 def _is_dynamic(instance: Any, name: str, held: list[Any]) -> bool:
@@ -154,6 +151,7 @@ _NUMBER: Final = np.float64(1536)
 """A value that few instances contain, and that every dtype of 16 bits or more can hold."""
 
 
+@or_default(default=False)  # the user's own code
 def _is_converted(instance: Any, name: str) -> bool:
     """Return whether a number put for each leaf of an attribute only changes the leaves."""
 
@@ -161,13 +159,10 @@ def _is_converted(instance: Any, name: str) -> bool:
         return sum(np.shape(leaf) == () and bool(leaf == _NUMBER) for leaf in leaves)
 
     flatten: Any = jax.tree_util.tree_flatten
-    try:
-        held, structure = flatten(getattr(instance, name))
-        changed = exchange(instance, name, structure.unflatten([_NUMBER] * len(held)))
-        (mine, before), (its, after) = flatten(instance), flatten(changed)
-        return bool(before == after) and count(its) > count(mine)
-    except Exception:  # noqa: BLE001  # the user's own code
-        return False
+    held, structure = flatten(getattr(instance, name))
+    changed = exchange(instance, name, structure.unflatten([_NUMBER] * len(held)))
+    (mine, before), (its, after) = flatten(instance), flatten(changed)
+    return bool(before == after) and count(its) > count(mine)
 
 
 def exchange(base: Any, name: str, value: Any) -> Any:

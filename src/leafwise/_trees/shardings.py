@@ -341,7 +341,7 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
     """Return the sharding of one leaf; raise ValueError if it cannot have it."""
     try:  # `{"name": "net"}`
         aval: Any = jax.typeof(leaf)
-    except Exception:  # noqa: BLE001  # whatever the type's own handler raises
+    except TypeError:
         raise ValueError(
             f"expected an array, got {got(leaf)}\n"
             f"  fix: make it static, or take it out with `lw.partition`"

@@ -18,6 +18,7 @@ from leafwise._display.reasons import Outcome
 from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import has_mutable_state
 from leafwise._objects.code import is_installed_module
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
@@ -114,24 +115,23 @@ def untraceable(example: Example) -> str:
     """Return why jitted functions do not accept an instance's leaves; empty if they do."""
     try:
         example.probe  # noqa: B018  # calls its function
-    except Exception:
+    except Exception:  # JAX's, for a leaf that it does not take; or of a user's flatten
         for position in example.positions:
             if position.role is not Role.LEAF or is_numeric(position.value):
                 continue
-            try:
-                SubjectProbe(position.value)
-            except Exception:  # noqa: BLE001  # JAX raises several types
-                leaf, where = position.value, position.path
+            if or_default(None)(SubjectProbe)(position.value) is not None:
+                continue
+            leaf, where = position.value, position.path  # for which JAX raises one of several types
+            owner = owner_at(example.base, where)
+            while is_installed_module(type(owner).__module__) and "." in where:
+                where = where.rpartition(".")[0]  # the user's field that holds an optimizer
                 owner = owner_at(example.base, where)
-                while is_installed_module(type(owner).__module__) and "." in where:
-                    where = where.rpartition(".")[0]  # the user's field that holds an optimizer
-                    owner = owner_at(example.base, where)
-                name = where.rpartition(".")[2].partition("[")[0]
-                fix = _fix_of_untraceable(owner, name, leaf)
-                return without_addresses(
-                    f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
-                    f"function accepts the class\n  fix: {fix}"
-                )
+            name = where.rpartition(".")[2].partition("[")[0]
+            fix = _fix_of_untraceable(owner, name, leaf)
+            return without_addresses(
+                f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
+                f"function accepts the class\n  fix: {fix}"
+            )
         raise
     base = for_jit(example.base)
     leaves, treedef = jax.tree.flatten(base)

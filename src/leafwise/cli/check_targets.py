@@ -237,7 +237,7 @@ def load_module(place: str) -> types.ModuleType:
         return importlib.import_module(place)
     except (UsageError, KeyboardInterrupt):
         raise
-    except BaseException as error:
+    except BaseException as error:  # of the user's module, which may call sys.exit
         name = error.name if isinstance(error, ModuleNotFoundError) else None
         is_missing = name is not None and f"{place}.".startswith(f"{name}.")
         hint = f"there is no such module (for a file, write {place}.py)"
@@ -288,7 +288,7 @@ def _load_first(path: Path, top: Path) -> str:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException:  # of the user's module
         del sys.modules[name]
         raise
     return name

@@ -54,6 +54,7 @@ from leafwise._objects.call_site import (
 )
 from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.operations_recorder import OperationsRecorder
+from leafwise.errors import message_of
 
 Write: TypeAlias = Callable[..., None]
 """Writes a record, given as keyword arguments."""
@@ -86,11 +87,10 @@ def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
     write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
-        with contextlib.suppress(Exception):  # its `__str__` is user code
-            text = f"{type(error).__name__}: {error}"
-            lines = re.match(r"(?:.*[:;]\n\s*)*.*", text)  # also the line after "They differ:"
-            docs = section_for(error)
-            write(error=" ".join(lines[0].split()) if lines else text, docs=docs)
+        text = f"{type(error).__name__}: {message_of(error)}"
+        lines = re.match(r"(?:.*[:;]\n\s*)*.*", text)  # also the line after "They differ:"
+        docs = section_for(error)
+        write(error=" ".join(lines[0].split()) if lines else text, docs=docs)
 
 
 class Recorder(CaptureChecks):

@@ -49,7 +49,7 @@ def reading(where: object) -> Generator[None, None, None]:
         yield
     except CheckpointError:
         raise
-    except Exception as error:
+    except Exception as error:  # a damaged file may raise anything in its library
         raise CheckpointError(
             f"{where}: cannot be read: {type(error).__name__}: {error}\n"
             f"  fix: restore another copy of it, or save the tree again"

@@ -127,7 +127,7 @@ def rebuild_static(written: Json, path: str) -> Any:
             return value
     except PortableError:
         raise
-    except Exception as error:
+    except Exception as error:  # of a user's class that is rebuilt
         raise _not_portable(written, path) from error
     raise _not_portable(written, path)
 

@@ -44,7 +44,7 @@ def budgets_of(
             counter.__enter__()
         try:
             yield
-        except BaseException:
+        except BaseException:  # of the test
             for counter, _ in running:
                 counter.__exit__(*sys.exc_info())
             raise

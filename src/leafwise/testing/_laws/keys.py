@@ -11,6 +11,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._classes.construct import WRITTEN
+from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
@@ -118,12 +119,10 @@ def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
     return ((pair.path, pair.other) for pair in case.edits.recreated if "." not in pair.path)
 
 
+@or_default(default=True)  # a user's `==`
 def _is_plain(pair: Pair) -> bool:
     """Return whether == decides if two values are the same."""
-    try:
-        equal = bool(pair.before == pair.after)
-    except Exception:  # noqa: BLE001  # user code
-        return True
+    equal = bool(pair.before == pair.after)
     return equal is not is_distinct(pair.before, pair.after)
 
 

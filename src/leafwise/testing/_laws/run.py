@@ -1,6 +1,5 @@
 """Testing laws on drawn instances, finding the smallest failure, and searching outside a test."""
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -29,7 +28,7 @@ from leafwise.testing._laws.case import (
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import recreated
 from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
-from leafwise.testing.strategies._edit_positions import edit_positions
+from leafwise.testing.strategies._edit_positions import positions_of
 from leafwise.testing.strategies._instances import instances
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow; tests are nested
@@ -152,11 +151,9 @@ def _at_fault(
     violation: LawViolation, instance: Any, try_part: Callable[[Any], LawViolation | None]
 ) -> LawViolation:
     """Return the violation with its owner: the part that breaks the law by itself, if any."""
-    parts: list[Any] = []
     if violation.owner is type(instance) or violation.law in _OF_ONE_LEVEL:
         return violation
-    with contextlib.suppress(Exception):  # flatten may raise
-        parts.extend(position.owner for position in edit_positions(instance) if position.name)
+    parts = [position.owner for position in positions_of(instance) if position.name]
     for part in {id(owner): owner for owner in parts if type(owner) is not type(instance)}.values():
         of_part = try_part(part)
         if of_part is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import first_difference, is_distinct
 from leafwise._trees.roles import FieldNames, field_order
 from leafwise.testing._format import format_leaf, format_typed, short_repr
@@ -90,13 +91,8 @@ def state_of(instance: Any) -> dict[str, Any]:
 
 def recreated(value: Any) -> Any:
     """Return an equal value that is a different object if possible, even for floats and texts."""
-    try:
-        return pickle.loads(pickle.dumps(value))  # noqa: S301  # pickled here
-    except Exception:  # noqa: BLE001  # it does not pickle
-        try:
-            return copy.deepcopy(value)
-        except Exception:  # noqa: BLE001  # nor can it be copied
-            return value
+    again = or_default(None)(lambda: pickle.loads(pickle.dumps(value)))()  # noqa: S301  # from here
+    return or_default(value)(copy.deepcopy)(value) if again is None else again
 
 
 def getters(instance: Any) -> Iterator[tuple[str, Any]]:

@@ -203,7 +203,7 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
         place = key.key if isinstance(key, jax.tree_util.DictKey) else key.idx
         try:
             found = x[place]
-        except Exception:  # noqa: BLE001  # user code
+        except (LookupError, TypeError):
             return  # the key only names the child
     else:
         return

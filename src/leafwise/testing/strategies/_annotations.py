@@ -32,6 +32,7 @@ from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.classes import is_a
 from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.text import got
 from leafwise._trees.roles import prepared_by
 from leafwise.errors import CannotBuildError, LeafwiseError
@@ -350,12 +351,10 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
     return st.one_of(found)
 
 
+@or_default((sys.maxsize, ""))  # it has no signature, or an annotation that raises
 def _needs(cls: Any) -> tuple[int, str]:
     """Return how many arguments a class requires, and its name, for sorting."""
-    try:
-        return sum(each.make_default is None for each in parameters_of(cls)), cls.__qualname__
-    except Exception:  # noqa: BLE001  # it has no signature, or an annotation that raises
-        return sys.maxsize, cls.__qualname__
+    return sum(each.make_default is None for each in parameters_of(cls)), cls.__qualname__
 
 
 def _is_call_protocol(kind: Any) -> bool:
@@ -428,6 +427,7 @@ _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
 """Names of constructor parameters that take a random key."""
 
 
+@or_default(default=False)  # a user's flatten
 def is_static(cls: Any, parameter: Parameter) -> bool:
     """Return whether a parameter's field is static: flatten does not make it a leaf."""
     name = parameter.name
@@ -436,14 +436,11 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
         return name in registered[0]
     if is_decorated(cls):
         return name in spec_of(cls).static_names
-    try:
-        instance = object.__new__(cls)
-        for field in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
-            object.__setattr__(instance, field, object())
-        leaves = jax.tree_util.tree_leaves(instance)
-        return all(leaf is not instance and leaf is not getattr(instance, name) for leaf in leaves)
-    except Exception:  # noqa: BLE001  # a user's flatten
-        return False
+    instance = object.__new__(cls)
+    for field in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
+        object.__setattr__(instance, field, object())
+    leaves = jax.tree_util.tree_leaves(instance)
+    return all(leaf is not instance and leaf is not getattr(instance, name) for leaf in leaves)
 
 
 def _held_in_module(cls: Any, name: str) -> list[Any]:

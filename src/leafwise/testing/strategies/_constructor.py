@@ -24,6 +24,7 @@ from leafwise._classes.annotations import (
 )
 from leafwise._objects.classes import per_class
 from leafwise._objects.code import is_importable
+from leafwise._objects.interrupts import or_default
 from leafwise.errors import CannotBuildError
 
 
@@ -124,12 +125,10 @@ class Parameter:
     by_name: bool
 
     @property
+    @or_default(inspect.Parameter.empty)  # a user's factory: the constructor will raise it
     def default(self) -> Any:
         """The default, newly created if it is a factory; `inspect.Parameter.empty` without one."""
-        try:
-            return inspect.Parameter.empty if self.make_default is None else self.make_default()
-        except Exception:  # noqa: BLE001  # a user's factory: the constructor will raise it
-            return inspect.Parameter.empty
+        return inspect.Parameter.empty if self.make_default is None else self.make_default()
 
 
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -5,7 +5,6 @@ constructor with all other arguments unchanged. Attributes are never set: an ins
 constructor would not make shows nothing about the class.
 """
 
-import contextlib
 import dataclasses
 import enum
 import functools
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
 from leafwise._trees.update import copy_with_parts, parts_of
@@ -52,12 +52,10 @@ class EditPosition(NamedTuple):
         """The parameter of the owner's constructor for this value."""
         return parameter_for(type(self.owner), self.name) if self.name else None
 
+    @or_default(None)  # a user's checks
     def put(self, new: Any) -> Any | None:
         """Return the whole instance with a new value here; None if its class refuses it."""
-        try:
-            return None if self.make is None else self.around(self.make(new))
-        except Exception:  # noqa: BLE001  # user checks
-            return None
+        return None if self.make is None else self.around(self.make(new))
 
 
 def _itself(new: Any) -> Any:
@@ -66,11 +64,8 @@ def _itself(new: Any) -> Any:
 
 def rebuilt(instance: Any) -> Any:
     """Return an instance as unflatten makes it, so that only the edit makes a difference."""
-    try:
-        leaves, structure = jax.tree_util.tree_flatten(instance)
-        again: Any = jax.tree_util.tree_unflatten(structure, leaves)
-    except Exception:  # noqa: BLE001  # user code: the law `round-trip` reports it
-        return instance
+    # What a user's code raises here, the law `round-trip` reports.
+    again = or_default(None)(jax.tree.map)(_itself, instance)
     return again if type(again) is type(instance) else instance
 
 
@@ -93,23 +88,27 @@ def is_below(path: str, paths: Iterable[str]) -> bool:
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
+@or_default(list[EditPosition]())  # flatten may raise
+def positions_of(tree: Any) -> list[EditPosition]:
+    """Return the edit positions of a tree, or none if it cannot be flattened."""
+    return list(edit_positions(tree))
+
+
 def owner_at(tree: Any, path: str) -> Any:
     """Return the node with the last attribute on a path, or the tree itself without one."""
     owner = tree
-    with contextlib.suppress(Exception):  # flatten may raise
-        for position in edit_positions(tree):
-            if position.name and is_below(path, [position.path]):
-                owner = position.owner
+    for position in positions_of(tree):
+        if position.name and is_below(path, [position.path]):
+            owner = position.owner
     return owner
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
     """Return the path of a leaf, with attributes where JAX's keys are only child indices."""
     if any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys):
-        with contextlib.suppress(Exception):  # flatten may raise
-            for position in edit_positions(tree):
-                if position.role is Role.LEAF and position.value is leaf:
-                    return position.path
+        for position in positions_of(tree):
+            if position.role is Role.LEAF and position.value is leaf:
+                return position.path
     return jax.tree_util.keystr(keys).lstrip(".")
 
 
@@ -184,16 +183,14 @@ def _attribute_of(
 # ------------------------------------------------------------------------ statics
 
 
+@or_default(None)  # a user's constructor
 def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
     """Return the attributes from which the constructor recreates an instance, or an empty dict."""
     cls: Any = type(instance)
-    try:
-        named = ((parameter_for(cls, name), name) for name in field_order(instance))
-        arguments = {param.name: getattr(instance, name) for param, name in named if param}
-        again = call(cls, arguments)
-        return arguments if _is_same(instance, again, static) else {}
-    except (Exception, SystemExit):  # noqa: BLE001  # user code
-        return {}
+    named = ((parameter_for(cls, name), name) for name in field_order(instance))
+    arguments = {param.name: getattr(instance, name) for param, name in named if param}
+    again = call(cls, arguments)
+    return arguments if _is_same(instance, again, static) else {}
 
 
 def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:

@@ -17,6 +17,7 @@ from leafwise._classes.annotations import unwrap
 from leafwise._objects.attributes import is_installed, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping, StaticArray
+from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.testing._format import (
     format_change,
@@ -367,19 +368,17 @@ def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
     return edit
 
 
+@or_default(None)  # a user's checks
 def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | None:
     """Return an edit; None if the class rejects the value, or stores the old one."""
     if position.make is None:
         return None
-    try:
-        made = position.make(new)
-        edited = position.around(made)
-        leaves, structure = jax.tree_util.tree_flatten(edited)
-        jax.tree_util.tree_unflatten(structure, leaves)  # may call the constructor
-        is_named = position.role is Role.STATIC and position.name
-        stored = getattr(made, position.name) if is_named else new
-    except (Exception, SystemExit):  # noqa: BLE001  # user checks
-        return None
+    made = position.make(new)
+    edited = position.around(made)
+    leaves, structure = jax.tree_util.tree_flatten(edited)
+    jax.tree_util.tree_unflatten(structure, leaves)  # may call the constructor
+    is_named = position.role is Role.STATIC and position.name
+    stored = getattr(made, position.name) if is_named else new
     if is_named and is_distinct(position.value, stored) is False:
         return None
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
@@ -416,9 +415,8 @@ def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[Argume
     names = [name for name in held if not _is_other(held[name], again.get(name))]
     for argument, after in others.items():
         changed = {**arguments, argument: after}
-        try:
-            other = call(cls, changed)
-        except (Exception, SystemExit):  # noqa: BLE001, S112  # user checks
+        other = or_default(None)(call)(cls, changed)
+        if other is None:  # a user's checks refuse it
             continue
         its = stored_attributes(other)
         if any(_is_other(held[name], its.get(name)) for name in names):
