@@ -364,7 +364,7 @@ def _array(fold: AccountFold, value: Any, _table: Kind) -> _Entry:
     """Account for a JAX array by its type, and its content if that is small and available."""
     text, most = Verbatim(describe_array(value)), fold.scope.most_bytes
     token = PartToken(WeakId(value), text)
-    with contextlib.suppress(Exception):  # donated meanwhile, or a guard forbids the transfer
+    with contextlib.suppress(Exception):  # JAX: donated meanwhile, or a guard forbids the transfer
         if value.nbytes <= most and value.is_fully_addressable and not value.is_deleted():
             is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
             with jax.ensure_compile_time_eval():  # also for a key in a trace
@@ -420,11 +420,15 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
         (Held(".__kwdefaults__"), value.__kwdefaults__),
         *[(Held(f".__closure__[{name!r}]", name), item) for name, item in held.items()],
     ]
-    unseen = vars(value).keys() if not fold.scope.is_detailed else DISPATCH if choice else ()
+    if not fold.scope.is_detailed:
+        key: tuple[Any, ...] = types.FunctionType, facts.form, ById(value.__globals__)
+        return PartToken(key, FUNCTION), PartNode(value, CheckedBy.FUNCTION, parts)
+    # Where parts are named one by one, equal code in another module is the same function.
+    unseen = DISPATCH if choice else ()
     own = {name: item for name, item in sorted(vars(value).items()) if name not in unseen}
     parts += [(f".{name}", item) for name, item in own.items()]
-    key = types.FunctionType, facts.form, ById(value.__globals__), *own
-    return PartToken(key, FUNCTION), PartNode(value, CheckedBy.FUNCTION, parts)
+    token = PartToken((types.FunctionType, facts.form, *own), FUNCTION)
+    return token, PartNode(value, CheckedBy.FUNCTION, parts)
 
 
 def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
