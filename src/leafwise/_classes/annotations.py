@@ -35,11 +35,7 @@ annotationlib: Final[Any] = (
 
 
 def annotations_of(owner: Any) -> dict[str, Any]:
-    """Return the annotations in the body of a class, or those of a function.
-
-    An annotation that uses a name not defined yet is returned as a string, as with
-    ``from __future__ import annotations``.
-    """
+    """Return the annotations of a class body or a function; a string where a name comes later."""
     if annotationlib is None:
         return inspect.get_annotations(owner)
     form = annotationlib.Format
@@ -90,11 +86,8 @@ def signature_of(value: Any) -> inspect.Signature:
 
 
 def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
-    """Set the annotations of the generated constructor of a class.
-
-    From Python 3.14 on, those that are still strings are read from the class lazily, so that
-    `typing.get_type_hints` finds the names that are defined by then.
-    """
+    """Set the annotations of the generated constructor of a class."""
+    # Strings are read lazily, so that `typing.get_type_hints` finds the names defined by then.
     if annotationlib is None:
         init.__annotations__ = kinds
         return
@@ -181,10 +174,7 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
 
 
 def function_scopes(names: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
-    """Return the names that the annotations of a function can see, from the code that jits it.
-
-    Local names of that code count only if it is in the module where the function was defined.
-    """
+    """Return the names that a function's annotations can see: locals only of its own module."""
     scopes = caller_scopes(depth + 1)
     first: Any = scopes[0]
     return [*scopes, names] if first.frame.f_globals is names else [names]
@@ -200,10 +190,7 @@ def scopes_of(cls: type) -> list[Mapping[str, Any]]:
 
 
 def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any]]) -> Any:
-    """Return the annotation of a field, evaluated if it is a string.
-
-    Names that cannot be found (imported for type checkers only) become placeholders.
-    """
+    """Return a field's annotation, evaluated; names for type checkers only are placeholders."""
     if not isinstance(annotation, str):
         return annotation
     value, unknown = _evaluate_in(cls, annotation, scopes)
@@ -350,10 +337,7 @@ def _value_of(alias: Any) -> Any:
 
 
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
-    """Yield an annotation, then what ``Final``, ``Annotated`` and aliases in it wrap.
-
-    The aliases met are appended to `above`, because some contain themselves.
-    """
+    """Yield an annotation and what it wraps; aliases, which may be cyclic, are added to `above`."""
     while True:
         yield annotation
         if typing.get_origin(annotation) is Final:

@@ -334,10 +334,7 @@ def _setter(name: str) -> Callable[[Any, Any], None]:
 
 
 def _key_of_self(cls: type) -> str:
-    """Return the code that reads the key, without calling ``__getattr__`` while it is not set.
-
-    The ``__getattr__`` of a wrapper would return the key of the wrapped instance.
-    """
+    """Return code that reads the key; a wrapper's ``__getattr__`` would return another's key."""
     return f"_lw_get(self, {KEY!r})" if hasattr(cls, "__getattr__") else f"self.{KEY}"
 
 
@@ -356,10 +353,7 @@ _BY_NAME: Final = "get_by_name"
 
 
 def read_by_name(static: property, name: str) -> None:
-    """Make a static property look its field up by name, as its index differs in subclass keys.
-
-    ``super()`` needs this. It is a little slower, so only the properties that need it do it.
-    """
+    """Make a static property find its field by name: in a subclass's key the index differs."""
     getter: Any = static.fget
     if getter.__code__.co_name == _BY_NAME:
         return

@@ -183,10 +183,7 @@ def reduce_instance(self: Any) -> tuple[Any, ...]:
 
 
 def _home_of(value: Any) -> str | None:
-    """Return the ``module:qualname`` of a callable object such as `jax.nn.relu`, or None.
-
-    Pickle writes only functions and classes by name, and everything else by its contents.
-    """
+    """Return the ``module:qualname`` of a callable that pickle would write by its contents."""
     if not callable(value) or isinstance(value, type | types.FunctionType):
         return None
     from leafwise._statics.portable import name_of  # noqa: PLC0415  # for few values

@@ -20,10 +20,7 @@ from leafwise.errors import StaticFinding, StaticFix, message_of
 
 
 def refused(path: str, value: Any) -> StaticFinding | None:
-    """Return why a value whose type is not in the table cannot be static, or None.
-
-    Hash and ``==`` are not called here: see `bad_hash`.
-    """
+    """Return why a value whose type is not in the table cannot be static, without hashing it."""
     kind = type(value)
     if is_a(value, type | enum.Enum | np.generic | np.dtype):
         return None
@@ -132,10 +129,7 @@ def of_argument(finding: StaticFinding) -> StaticFinding:
 def with_declaration(
     finding: StaticFinding, declaration: Callable[[str, str], str] | None
 ) -> StaticFinding:
-    """Return a finding that shows the new declaration of the field, where a fix changes it.
-
-    A fix for which there is no declaration is left out.
-    """
+    """Return a finding whose fixes show the new declaration, without those that have none."""
     name = field_of(finding.path)
 
     def written(fix: StaticFix) -> StaticFix | None:

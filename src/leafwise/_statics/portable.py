@@ -101,10 +101,7 @@ class PortableReader:
         self._containing: set[int] = set()
 
     def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:  # noqa: ARG002
-        """Return the JSON of `value` at `path`; opaque if it is nested too deeply.
-
-        The reader for digests adds what a key compares by content.
-        """
+        """Return the JSON of `value`, opaque if too deep; a subclass adds what is `by_content`."""
         try:
             return self._read(value, path)
         except RecursionError:

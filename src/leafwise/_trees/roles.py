@@ -93,10 +93,7 @@ def _parameters(cls: Any) -> frozenset[str]:
 
 @or_default(default=True)  # the user's own code
 def is_kept(instance: Any, name: str) -> bool:
-    """Return whether an attribute is in the aux_data: unflatten restores it, or aux_data changes.
-
-    Also True if the class raises for the object put in the attribute's place.
-    """
+    """Return whether aux_data has an attribute: unflatten restores it, or the aux_data changes."""
     if is_decorated(type(instance)):
         return name in field_names_of(instance).static
     registry = jax.tree_util.default_registry
@@ -111,10 +108,7 @@ def is_kept(instance: Any, name: str) -> bool:
 
 @or_default(default=True)  # the user's own code
 def _is_held(instance: Any, name: str) -> bool:
-    """Return whether an instance has an attribute itself, not only through its class.
-
-    Equinox ignores a default that the constructor did not assign.
-    """
+    """Return whether an instance has an attribute itself: equinox ignores defaults of a class."""
     if not hasattr(instance, name):
         return False
     if name in getattr(instance, "__dict__", {}):

@@ -141,11 +141,7 @@ def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def fits(saved: Json, target: Json) -> bool:
-    """Return whether a saved array can be restored where `target` stands.
-
-    A Python scalar and an array without dimensions fit if they are of the same kind; the target
-    decides which one is returned.
-    """
+    """Return whether a saved array can be restored as `target`, or a scalar of the same kind."""
     if "python" in saved or "python" in target:
         return _scalar_kind(saved) == _scalar_kind(target) is not None
     return dump(saved) == dump(target)

@@ -127,10 +127,7 @@ def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
 
 
 def _fields(instance: Any, described: Described) -> list[str]:
-    """Return the names of the children that are values of fields.
-
-    Others are the hash node of ``many_statics``, and equinox's sentinel for a field never set.
-    """
+    """Return the names of the children that are fields, not hash nodes or equinox's sentinels."""
     names = [path[1:] for path in described.arrays]
     cls = type(instance)
     if cls is not BoundMethod and isinstance(table_of(cls).owner, LazyOwner):
