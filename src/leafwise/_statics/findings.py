@@ -22,6 +22,8 @@ from leafwise.errors import StaticFinding, StaticFix, message_of
 def refused(path: str, value: Any) -> StaticFinding | None:
     """Return why a value whose type is not in the table cannot be static, without hashing it."""
     kind = type(value)
+    if is_a(value, np.void):  # writable through its items
+        return _freezable(path, value, "it can change in place")
     if is_a(value, type | enum.Enum | np.generic | np.dtype):
         return None
     if is_array(value):
@@ -88,11 +90,6 @@ def _bad_item(path: str, value: Any) -> StaticFinding | None:
         if finding is not None:
             return finding
     return None
-
-
-def unhashable(path: str, value: Any) -> StaticFinding:
-    """Return the finding for a value that can change in place."""
-    return _freezable(path, value, "it can change in place")
 
 
 def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:

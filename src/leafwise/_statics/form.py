@@ -59,9 +59,7 @@ class Opaque:
             return NotImplemented
         if self._value is other._value:
             return True
-        if self._hash != other._hash:
-            return False
-        return bool(self._value == other._value)
+        return self._hash == other._hash and bool(self._value == other._value)
 
 
 class OpaqueTreedef(Opaque):
@@ -263,8 +261,6 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value whose type is not in the table: reject it, or choose its reader."""
     cls = type(value)
     problem = findings.refused(path, value)
-    if problem is None and issubclass(cls, np.void):  # writable through its items
-        problem = findings.unhashable(path, value)
     if problem is not None:
         return _refuse(fold, problem)
     if issubclass(cls, type | enum.Enum):

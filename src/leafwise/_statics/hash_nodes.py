@@ -15,7 +15,7 @@ import enum
 import types
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
 from jax import export
@@ -46,8 +46,7 @@ def _make(number: int) -> HashNode:
         serialize_auxdata=lambda _: b"",
         deserialize_auxdata=lambda _: (),
     )
-    instance: HashNode = made()
-    return instance
+    return cast("HashNode", made())
 
 
 _POOL: Final = tuple(map(_make, range(COUNT)))

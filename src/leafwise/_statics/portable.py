@@ -134,10 +134,8 @@ class PortableReader:
             return self.member(value, path)
         if issubclass(cls, types.MethodType | BoundMethod):
             return self.method(value, path)
-        if typing.get_origin(value) in (
-            typing.Union,
-            types.UnionType,
-        ):  # equal in any order and either spelling
+        # Unions are equal in any order and either spelling.
+        if typing.get_origin(value) in (typing.Union, types.UnionType):
             members = [(f"[{member}]", member) for member in typing.get_args(value)]
             found = sorted(self._read_all(members, path), key=dump)
             return {"class": "typing:Union", "parts": found}
