@@ -23,9 +23,6 @@ _REGISTRY: Final = jax.tree_util.default_registry
 Statics = tuple[tuple[str, ...], tuple[Any, ...]]
 """The names of statics, and their values."""
 
-Data = dict[str, Any]
-"""Values by name; each name is the next step of a path, ``.n``."""
-
 
 class Node:
     """One node of a pytree, without the values of its leaves."""
@@ -43,11 +40,11 @@ class Node:
         children: list["Node | int"],
         start: int,
         stop: int,
-        data: Data | None = None,
+        data: dict[str, Any] | None = None,
     ) -> None:
         self.cls = cls
         self.aux = aux  # JAX compares it with `!=`
-        self.data: Data = {} if data is None else data
+        self.data = {} if data is None else data  # by the next step of a path
         self._names = None if statics is None else statics[0]
         self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
         self._keys = keys
@@ -189,7 +186,7 @@ def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
     return Node(cls, aux, statics, keys, children, start, stop, data)
 
 
-def _named_data(value: Any, aux: Any) -> Data | None:
+def _named_data(value: Any, aux: Any) -> dict[str, Any] | None:
     """Return statics by name if aux_data lists them after their names, as in flax.nnx.
 
     ``(("w",), ("act", "n"), ("tanh", 3))``: names of children, names of statics, the statics.

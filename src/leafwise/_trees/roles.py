@@ -10,7 +10,7 @@ import numpy as np
 
 from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
-from leafwise._classes.instance import rebuild
+from leafwise._classes.instance import field_values, rebuild
 from leafwise._classes.refusals import native_base
 from leafwise._classes.registry import declared_names, field_names, registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
@@ -167,9 +167,7 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     """
     cls = type(base)
     if is_decorated(cls):
-        names = field_names_of(base)
-        values = {field: getattr(base, field) for field in (*names.dynamic, *names.static)}
-        return rebuild(cls, values | {name: value})
+        return rebuild(cls, field_values(base) | {name: value})
     if isinstance(base, tuple):
         instance: Any = base
         return instance._replace(**{name: value})

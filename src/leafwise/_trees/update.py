@@ -73,8 +73,7 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
         {'layer': Layer(w=2.0)}
     """
     requests = requests_of(changes, "lw.update")
-    updated: T = _updated(tree, requests, (), tree) if requests else tree
-    return updated
+    return cast("T", _updated(tree, requests, (), tree)) if requests else tree
 
 
 def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) -> Any:
@@ -145,23 +144,19 @@ def replace(obj: T, /, **changes: Any) -> T:
         raise TypeError(
             f"replace() takes an instance of a pytree class or dataclass, got {got(obj)}"
         )
-    changed: T
     if is_decorated(cls):
         try:
-            changed = instance.replace(obj, **changes)
+            return cast("T", instance.replace(obj, **changes))
         except LeafwiseError as error:
             __tracebackhide__ = True
             raise error.without_own_frames()  # noqa: B904  # the same error
-        return changed
     check_names(obj, changes)
     # Calling the class with its fields runs nothing but the generated constructor.
     if type(cls).__call__ is type.__call__ and has_generated_init(cls):
-        changed = dataclasses.replace(cast("Any", obj), **changes)
-        return changed
+        return cast("T", dataclasses.replace(cast("Any", obj), **changes))
     parts = parts_of(obj)
     steps = {f".{name}": value for name, value in changes.items()}
-    changed = obj if parts is None else copy_with_parts(obj, parts, steps)
-    return changed
+    return obj if parts is None else cast("T", copy_with_parts(obj, parts, steps))
 
 
 # ----------------------------------------------------------- parts, and copies with some changed
