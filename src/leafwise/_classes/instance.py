@@ -333,7 +333,7 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     if is_a(value, type):
         name = value.__qualname__.rpartition("<locals>.")[2]
         return wl.TextDoc(value.__name__ if is_decorated(value) else name)
-    if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
+    if is_decorated(type(value)) and _has_own_text(value):
         return wl.TextDoc(repr(value))
     kind = "traced" if is_tracer(value) else None
     if is_a(value, jax.ShapeDtypeStruct):
@@ -397,7 +397,7 @@ def _rich(self: Any) -> Iterator[tuple[str, Any]] | None:
 def _fields(self: Any) -> Iterator[tuple[str, Any]]:
     for field in spec_of(type(self)).fields:
         if field.definition.repr:
-            value = getattr(self, field.name, _NOT_SET)
+            value = getattr(self, field.name, Verbatim("<not set>"))
             name = f"static {field.name}" if field.static else field.name
             yield name, value if field.static else _summary(value)
 
@@ -410,9 +410,6 @@ def _summary(value: Any) -> Any:
     if kind is dict:
         return {key: _summary(item) for key, item in value.items()}
     return kind(map(_summary, value)) if kind in {list, tuple} else value
-
-
-_NOT_SET: Final = Verbatim("<not set>")
 
 
 def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:

@@ -431,7 +431,6 @@ def written_default(cls: type, name: str, value: Any) -> str:
                 return shorten(Verbatim(ast.unparse(code)), _LONGEST)
     if hasattr(value, "tolist"):  # not a PRNG key
         module = "jnp" if isinstance(value, jax.Array) else "np"
-        return shorten(
-            Verbatim(f"{module}.array({value.tolist()}, {str(value.dtype)!r})"), _LONGEST
-        )
+        array = f"{module}.array({value.tolist()}, {str(value.dtype)!r})"
+        return shorten(Verbatim(array), _LONGEST)
     return _as_code(value)
