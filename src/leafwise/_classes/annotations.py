@@ -201,11 +201,8 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
 
 
 def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
-    """Return whether an annotation uses ``Static`` through a name that cannot be found.
-
-    Also through ``Statik``, or another name that leafwise lacks. Any other name may be imported
-    for type checkers only.
-    """
+    """Return whether an annotation uses ``Static`` through a name that cannot be found."""
+    # Or `Statik`, or another name that leafwise lacks; the rest may be for type checkers only.
     names = [*unknown, *re.findall(r"(\w+)\s*\[", annotation)]
     says = unknown and any(name.startswith("leafwise.") or _is_static(name) for name in names)
     return bool(says and not (has_mark(value) or has_buried_mark(value)))
@@ -232,16 +229,12 @@ def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> s
 def annotated_static(
     where: str, annotation: Any, scopes: list[Mapping[str, Any]], *, known: bool
 ) -> bool:
-    """Return whether the annotation of a parameter, ``step(n)``, makes it static.
-
-    Raises where ``Static`` has no effect or uses a name that cannot be found, unless the
-    parameter is `known` to be static from ``static_argnames``.
-    """
+    """Return whether a parameter's annotation, ``step(n)``, makes it static; raise if unclear."""
     name = where.rpartition("(")[2].rstrip(")")
     value, unknown = annotation, list[str]()
     if isinstance(annotation, str):
         value, unknown = _evaluate(annotation, scopes)
-    if known:
+    if known:  # to be static, from ``static_argnames``
         return has_mark(value)
     if _may_hide_mark(str(annotation), value, unknown):
         raise DefinitionError(_unfound(where, annotation, unknown, f"static_argnames={name!r}"))
@@ -439,11 +432,7 @@ def is_array(annotation: Any) -> bool:
 
 
 def is_text(annotation: Any) -> bool:
-    """Return whether values are text, enum members or dtypes (or None).
-
-    JAX cannot trace these, so such a field has to be static, unless the class is registered with
-    JAX, as by `jax.tree_util.register_static`.
-    """
+    """Return whether values are text, enum members or dtypes (or None), which JAX cannot trace."""
     return _all_members(annotation, _is_text_type)
 
 
@@ -465,7 +454,7 @@ def _is_text_type(kind: Any) -> bool:
 
 def _is_text_class(kind: Any) -> bool:
     is_text = isinstance(kind, type) and issubclass(kind, str | bytes | enum.Enum | np.dtype)
-    return is_text and not is_tree_node(kind)
+    return is_text and not is_tree_node(kind)  # as by `jax.tree_util.register_static`
 
 
 _CONTAINERS: Final = (tuple, list, set, frozenset)

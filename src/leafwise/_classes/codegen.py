@@ -97,10 +97,7 @@ def make_init(
     types: dict[str, Any],
     finish: Callable[[Any, type], None],
 ) -> Any:
-    """Return a constructor for a class that does not define one.
-
-    It calls `finish` where ``__post_init__`` sets, or may set, fields.
-    """
+    """Return a constructor that calls `finish` where ``__post_init__`` sets, or may set, fields."""
     cls = spec.cls
     self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
     namespace: dict[str, Any] = {
@@ -208,11 +205,9 @@ def _prepare_lines(
 
 
 def _dict_setter(spec: ClassSpec) -> Any:
-    """Return the function that sets an instance's ``__dict__``; None if some children are in slots.
-
-    Setting one dict is faster than one attribute at a time, by a third of an unflatten. It is
-    larger than the key-sharing dict of CPython, and reading from it is up to a quarter slower.
-    """
+    """Return what sets an instance's ``__dict__``; None if some children are in slots."""
+    # Setting one dict is faster than one attribute at a time, by a third of an unflatten. It is
+    # larger than the key-sharing dict of CPython, and reading from it is up to a quarter slower.
     found = [in_class(spec.cls, name) for name in (*spec.dynamic_names, KEY)]
     if any(hasattr(type(member), "__set__") for member in found):
         return None

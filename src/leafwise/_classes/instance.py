@@ -126,10 +126,7 @@ def _check_written(cls: Any, written: Any) -> None:
 
 
 def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] = ()) -> Any:
-    """Return an instance with these field values, without running its constructor.
-
-    `homes` maps fields that were pickled by name to ``module:qualname``, to import them from.
-    """
+    """Return an instance without running its constructor; `homes` are of values to import."""
     self: Any = object.__new__(cls)
     spec = spec_of(cls)
     for name, value in {**values, **{name: import_from(home) for name, home in homes}}.items():

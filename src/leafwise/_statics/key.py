@@ -323,12 +323,10 @@ class KeyTable:
     def set_owner(
         self, owner: StaticOwner, find_owner: Callable[[type], StaticOwner] | None = None
     ) -> None:
-        """Set the owner, when the class is registered.
-
-        `find_owner` finds it where the table is loaded before the class is registered, as when
-        cloudpickle sends a class by value with the table in its constructor's globals. It travels
-        with the table, so it is pickled by name.
-        """
+        """Set the owner, when the class is registered."""
+        # `find_owner` finds it where the table is loaded before the class is registered, as when
+        # cloudpickle sends a class by value with the table in its constructor's globals. It
+        # travels with the table, so it is pickled by name.
         self._owner = owner
         if find_owner is not None:
             self.find_owner = find_owner
@@ -488,11 +486,9 @@ def _raise_mutated(key: StaticKey, path: str, detail: str = "") -> NoReturn:
 
 
 def verify_content(key: StaticKey) -> None:
-    """Check at each flatten that the values that a key compares by content have not changed.
-
-    A function compared by identity has its own programs. One compared by content shares them with
-    equal functions, and must not be traced in their place once it has changed.
-    """
+    """Check at each flatten that the values that a key compares by content have not changed."""
+    # A function compared by identity has its own programs. One compared by content shares them
+    # with equal functions, and must not be traced in their place once it has changed.
     if not all(own.unchanged() for own, _ in key.guards):
         verify(key)
 

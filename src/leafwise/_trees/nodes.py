@@ -187,10 +187,8 @@ def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
 
 
 def _named_data(value: Any, aux: Any) -> dict[str, Any] | None:
-    """Return statics by name if aux_data lists them after their names, as in flax.nnx.
-
-    ``(("w",), ("act", "n"), ("tanh", 3))``: names of children, names of statics, the statics.
-    """
+    """Return statics by name if aux_data lists them after their names, as in flax.nnx."""
+    # `(("w",), ("act", "n"), ("tanh", 3))`: names of children, names of statics, the statics
     own: Any = getattr(value, "__dict__", {})
     parts = [part for part in aux if isinstance(part, tuple)] if isinstance(aux, tuple) else []
     for names, items in pairwise(parts):
@@ -215,12 +213,10 @@ def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequenc
 
 
 def _child_names(instance: Any, children: list[Any]) -> list[str]:
-    """Return the steps to children that were registered without names, if they can be found.
-
-    It flattens a copy, made without the constructor, with a new object in each attribute that is
-    a child, and finds these objects among its children. The names are those of one instance:
-    another of its class may have other attributes, or flatten them in another order.
-    """
+    """Return the steps to children that were registered without names, if they can be found."""
+    # A copy, made without the constructor, gets a new object in each attribute that is a child, to
+    # be found among its children. The names are those of one instance: another of its class may
+    # have other attributes, or flatten them in another order.
     cls: Any = type(instance)
     given, names = set(map(id, children)), {}
     try:

@@ -63,15 +63,12 @@ def undeclared(instance: Any) -> list[str]:
 
 
 def field_names_of(instance: Any) -> FieldNames:
-    """Return the names of the static and of the dynamic attributes of an instance.
-
-    An instance of a class that leafwise did not register is flattened: an attribute is dynamic
-    if an object in its place becomes a leaf.
-    """
+    """Return the names of the static and of the dynamic attributes of an instance."""
     cls = type(instance)
     known = field_names(cls)
     if known is not None:
         return FieldNames(*known)
+    # Another library flattens it: an attribute is dynamic if an object in its place is a leaf.
     names = [name for name in field_order(instance) if _is_held(instance, name)]
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))

@@ -187,11 +187,9 @@ def _promise(leaf: Any, sharding: Any) -> Any:
 def _spread(
     flat: FlatTree, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
 ) -> dict[int, Any]:
-    """Put leaves on devices of several processes; each process passes the whole of a leaf.
-
-    `jax.device_put` also compares such values, but it rejects keys, NaNs and arrays that are on
-    a device already, and its errors do not name the leaf.
-    """
+    """Put leaves on devices of several processes; each process passes the whole of a leaf."""
+    # `jax.device_put` also compares such values, but it rejects keys, NaNs and arrays that are on
+    # a device already, and its errors do not name the leaf.
     here = {
         place: leaf for place, leaf in leaves.items() if getattr(leaf, "is_fully_addressable", True)
     }

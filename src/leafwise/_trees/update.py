@@ -240,12 +240,10 @@ def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
 
 @per_class
 def _parameters(kind: Any) -> dict[str, str]:
-    """Return the parameters of a constructor that can run again, by field; else an empty dict.
-
-    It cannot run again if it was written by hand, since it may take anything; if it requires an
-    argument that is not a field, such as a `dataclasses.InitVar` without a default; or if a
-    metaclass does more than call it, as in equinox, which then runs ``__check_init__``.
-    """
+    """Return the parameters of a constructor that can run again, by field; else an empty dict."""
+    # It cannot run again if it was written by hand, since it may take anything; if it requires an
+    # argument that is not a field, such as a `dataclasses.InitVar` without a default; or if a
+    # metaclass does more than call it, as in equinox, which then runs `__check_init__`.
     fields = declared_fields(kind)
     if is_decorated(kind):
         generated = not spec_of(kind).has_own_init
@@ -263,7 +261,7 @@ def _parameters(kind: Any) -> dict[str, str]:
     # A wrapper takes `*args, **kwargs` for the constructor that it wraps.
     open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     required = [parameter for parameter in unknown if parameter.kind not in open_ended]
-    return takes if len(required) <= 1 else {}  # self is one
+    return takes if len(required) <= 1 else {}  # one required parameter is `self`
 
 
 def _with_children(
