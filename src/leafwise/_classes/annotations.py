@@ -35,11 +35,7 @@ annotationlib: Final[Any] = (
 
 
 def annotations_of(owner: Any) -> dict[str, Any]:
-    """Return the annotations in the body of a class, or those of a function.
-
-    An annotation that uses a name not defined yet is returned as a string, as with
-    ``from __future__ import annotations``.
-    """
+    """Return the annotations of a class body or a function; a string where a name comes later."""
     if annotationlib is None:
         return inspect.get_annotations(owner)
     form = annotationlib.Format
@@ -90,11 +86,8 @@ def signature_of(value: Any) -> inspect.Signature:
 
 
 def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
-    """Set the annotations of the generated constructor of a class.
-
-    From Python 3.14 on, those that are still strings are read from the class lazily, so that
-    `typing.get_type_hints` finds the names that are defined by then.
-    """
+    """Set the annotations of the generated constructor of a class."""
+    # Strings are read lazily, so that `typing.get_type_hints` finds the names defined by then.
     if annotationlib is None:
         init.__annotations__ = kinds
         return
@@ -181,10 +174,7 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
 
 
 def function_scopes(names: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
-    """Return the names that the annotations of a function can see, from the code that jits it.
-
-    Local names of that code count only if it is in the module where the function was defined.
-    """
+    """Return the names that a function's annotations can see: locals only of its own module."""
     scopes = caller_scopes(depth + 1)
     first: Any = scopes[0]
     return [*scopes, names] if first.frame.f_globals is names else [names]
@@ -200,10 +190,7 @@ def scopes_of(cls: type) -> list[Mapping[str, Any]]:
 
 
 def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any]]) -> Any:
-    """Return the annotation of a field, evaluated if it is a string.
-
-    Names that cannot be found (imported for type checkers only) become placeholders.
-    """
+    """Return a field's annotation, evaluated; names for type checkers only are placeholders."""
     if not isinstance(annotation, str):
         return annotation
     value, unknown = _evaluate_in(cls, annotation, scopes)
@@ -214,11 +201,8 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
 
 
 def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
-    """Return whether an annotation uses ``Static`` through a name that cannot be found.
-
-    Also through ``Statik``, or another name that leafwise lacks. Any other name may be imported
-    for type checkers only.
-    """
+    """Return whether an annotation uses ``Static`` through a name that cannot be found."""
+    # Or `Statik`, or another name that leafwise lacks; the rest may be for type checkers only.
     names = [*unknown, *re.findall(r"(\w+)\s*\[", annotation)]
     says = unknown and any(name.startswith("leafwise.") or _is_static(name) for name in names)
     return bool(says and not (has_mark(value) or has_buried_mark(value)))
@@ -245,16 +229,12 @@ def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> s
 def annotated_static(
     where: str, annotation: Any, scopes: list[Mapping[str, Any]], *, known: bool
 ) -> bool:
-    """Return whether the annotation of a parameter, ``step(n)``, makes it static.
-
-    Raises where ``Static`` has no effect or uses a name that cannot be found, unless the
-    parameter is `known` to be static from ``static_argnames``.
-    """
+    """Return whether a parameter's annotation, ``step(n)``, makes it static; raise if unclear."""
     name = where.rpartition("(")[2].rstrip(")")
     value, unknown = annotation, list[str]()
     if isinstance(annotation, str):
         value, unknown = _evaluate(annotation, scopes)
-    if known:
+    if known:  # to be static, from ``static_argnames``
         return has_mark(value)
     if _may_hide_mark(str(annotation), value, unknown):
         raise DefinitionError(_unfound(where, annotation, unknown, f"static_argnames={name!r}"))
@@ -350,10 +330,7 @@ def _value_of(alias: Any) -> Any:
 
 
 def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
-    """Yield an annotation, then what ``Final``, ``Annotated`` and aliases in it wrap.
-
-    The aliases met are appended to `above`, because some contain themselves.
-    """
+    """Yield an annotation and what it wraps; aliases, which may be cyclic, are added to `above`."""
     while True:
         yield annotation
         if typing.get_origin(annotation) is Final:
@@ -455,11 +432,7 @@ def is_array(annotation: Any) -> bool:
 
 
 def is_text(annotation: Any) -> bool:
-    """Return whether values are text, enum members or dtypes (or None).
-
-    JAX cannot trace these, so such a field has to be static, unless the class is registered with
-    JAX, as by `jax.tree_util.register_static`.
-    """
+    """Return whether values are text, enum members or dtypes (or None), which JAX cannot trace."""
     return _all_members(annotation, _is_text_type)
 
 
@@ -481,7 +454,7 @@ def _is_text_type(kind: Any) -> bool:
 
 def _is_text_class(kind: Any) -> bool:
     is_text = isinstance(kind, type) and issubclass(kind, str | bytes | enum.Enum | np.dtype)
-    return is_text and not is_tree_node(kind)
+    return is_text and not is_tree_node(kind)  # as by `jax.tree_util.register_static`
 
 
 _CONTAINERS: Final = (tuple, list, set, frozenset)

@@ -97,10 +97,7 @@ def make_init(
     types: dict[str, Any],
     finish: Callable[[Any, type], None],
 ) -> Any:
-    """Return a constructor for a class that does not define one.
-
-    It calls `finish` where ``__post_init__`` sets, or may set, fields.
-    """
+    """Return a constructor that calls `finish` where ``__post_init__`` sets, or may set, fields."""
     cls = spec.cls
     self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
     namespace: dict[str, Any] = {
@@ -208,11 +205,9 @@ def _prepare_lines(
 
 
 def _dict_setter(spec: ClassSpec) -> Any:
-    """Return the function that sets an instance's ``__dict__``; None if some children are in slots.
-
-    Setting one dict is faster than one attribute at a time, by a third of an unflatten. It is
-    larger than the key-sharing dict of CPython, and reading from it is up to a quarter slower.
-    """
+    """Return what sets an instance's ``__dict__``; None if some children are in slots."""
+    # Setting one dict is faster than one attribute at a time, by a third of an unflatten. It is
+    # larger than the key-sharing dict of CPython, and reading from it is up to a quarter slower.
     found = [in_class(spec.cls, name) for name in (*spec.dynamic_names, KEY)]
     if any(hasattr(type(member), "__set__") for member in found):
         return None
@@ -334,10 +329,7 @@ def _setter(name: str) -> Callable[[Any, Any], None]:
 
 
 def _key_of_self(cls: type) -> str:
-    """Return the code that reads the key, without calling ``__getattr__`` while it is not set.
-
-    The ``__getattr__`` of a wrapper would return the key of the wrapped instance.
-    """
+    """Return code that reads the key; a wrapper's ``__getattr__`` would return another's key."""
     return f"_lw_get(self, {KEY!r})" if hasattr(cls, "__getattr__") else f"self.{KEY}"
 
 
@@ -356,10 +348,7 @@ _BY_NAME: Final = "get_by_name"
 
 
 def read_by_name(static: property, name: str) -> None:
-    """Make a static property look its field up by name, as its index differs in subclass keys.
-
-    ``super()`` needs this. It is a little slower, so only the properties that need it do it.
-    """
+    """Make a static property find its field by name: in a subclass's key the index differs."""
     getter: Any = static.fget
     if getter.__code__.co_name == _BY_NAME:
         return

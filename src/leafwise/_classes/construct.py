@@ -225,8 +225,7 @@ def store_key(spec: ClassSpec, self: Any) -> None:
 def current_key(spec: ClassSpec, self: Any) -> StaticKey:
     """Return the key of an instance, which may still be under construction."""
     if is_constructed(self):
-        key: StaticKey = getattr(self, KEY)
-        return key
+        return cast("StaticKey", getattr(self, KEY))
     return key_of(spec.table, tuple(getattr(self, name) for name in spec.static_names))
 
 

@@ -111,10 +111,6 @@ class StaticFieldArguments(FieldArguments, total=False):
     compare_by: By
 
 
-_ELSEWHERE: Final = {"factory": "default_factory", "eq": "compare"}
-"""Our options that attrs spells differently."""
-
-
 def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> None:
     """Raise, with the fix, if a field is declared with the options of another library."""
     fixes = [f"`default={_code(value)}`" for value in defaults]
@@ -122,7 +118,8 @@ def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> N
         if name in arguments:
             function = f"lw.{'static_' * (bool(arguments[name]) is static)}field"
             fixes.append(f"`{function}`, without `{name}=`")
-    fixes += [f"`{ours}=` for `{name}=`" for name, ours in _ELSEWHERE.items() if name in arguments]
+    of_attrs = {"factory": "default_factory", "eq": "compare"}
+    fixes += [f"`{ours}=` for `{name}=`" for name, ours in of_attrs.items() if name in arguments]
     if fixes:
         options = ", ".join([*map(_code, defaults), *arguments])
         raise DefinitionError(
@@ -157,11 +154,9 @@ def _declare(
 def _takes_one(function: Any) -> bool:
     """Return whether a function can be called with one value; a validator of attrs takes three."""
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError, NameError):  # a builtin; an annotation that comes later
+        inspect.signature(function).bind(None)
+    except (ValueError, NameError):  # a builtin; an annotation that comes later
         return callable(function)
-    try:
-        signature.bind(None)
     except TypeError:
         return False
     return True

@@ -43,10 +43,6 @@ class LazyOwner:
 
     @property
     def static_names(self) -> tuple[str, ...]:
-        return self._names  # a plain property, as `StaticOwner` requires
-
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
         return tuple(self._options)
 
     @cached_property
@@ -91,8 +87,7 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
 
 def verify_sealed_content(instance: object) -> None:
     """Raise if statics compared by content have changed since the instance's key was made."""
-    key = key_in(instance)
-    if key is not None:
+    if (key := key_in(instance)) is not None:
         verify_content(key)
 
 

@@ -126,10 +126,7 @@ def _check_written(cls: Any, written: Any) -> None:
 
 
 def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] = ()) -> Any:
-    """Return an instance with these field values, without running its constructor.
-
-    `homes` maps fields that were pickled by name to ``module:qualname``, to import them from.
-    """
+    """Return an instance without running its constructor; `homes` are of values to import."""
     self: Any = object.__new__(cls)
     spec = spec_of(cls)
     for name, value in {**values, **{name: import_from(home) for name, home in homes}}.items():
@@ -183,10 +180,7 @@ def reduce_instance(self: Any) -> tuple[Any, ...]:
 
 
 def _home_of(value: Any) -> str | None:
-    """Return the ``module:qualname`` of a callable object such as `jax.nn.relu`, or None.
-
-    Pickle writes only functions and classes by name, and everything else by its contents.
-    """
+    """Return the ``module:qualname`` of a callable that pickle would write by its contents."""
     if not callable(value) or isinstance(value, type | types.FunctionType):
         return None
     from leafwise._statics.portable import name_of  # noqa: PLC0415  # for few values
@@ -336,7 +330,7 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     if is_a(value, type):
         name = value.__qualname__.rpartition("<locals>.")[2]
         return wl.TextDoc(value.__name__ if is_decorated(value) else name)
-    if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
+    if is_decorated(type(value)) and _has_own_text(value):
         return wl.TextDoc(repr(value))
     kind = "traced" if is_tracer(value) else None
     if is_a(value, jax.ShapeDtypeStruct):
@@ -400,7 +394,7 @@ def _rich(self: Any) -> Iterator[tuple[str, Any]] | None:
 def _fields(self: Any) -> Iterator[tuple[str, Any]]:
     for field in spec_of(type(self)).fields:
         if field.definition.repr:
-            value = getattr(self, field.name, _NOT_SET)
+            value = getattr(self, field.name, Verbatim("<not set>"))
             name = f"static {field.name}" if field.static else field.name
             yield name, value if field.static else _summary(value)
 
@@ -413,9 +407,6 @@ def _summary(value: Any) -> Any:
     if kind is dict:
         return {key: _summary(item) for key, item in value.items()}
     return kind(map(_summary, value)) if kind in {list, tuple} else value
-
-
-_NOT_SET: Final = Verbatim("<not set>")
 
 
 def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:

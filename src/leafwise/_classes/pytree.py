@@ -16,7 +16,7 @@ from leafwise._classes.construct import PENDING, WRITTEN, Unset, guard_subclasse
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class, check_defaults
 from leafwise._classes.registry import install, mark_redefined, register_class, spec_of
-from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
+from leafwise._classes.spec import MARK, ClassSpec, is_decorated, resolve_fields
 from leafwise._objects.code import contents
 from leafwise._objects.methods import bind_methods
 from leafwise._statics.key import KEY
@@ -162,7 +162,11 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         raise DefinitionError(
             f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
         )
-    result: Any = _with_room_for_key(cls, fields, options)
+    if options.slots and "__slots__" in cls.__dict__:
+        raise TypeError(f"{cls.__name__} already specifies __slots__")
+    result: Any = cls
+    if options.slots or not cls.__dictoffset__:  # the key needs a slot or a `__dict__`
+        result = _with_slots(cls, [f.name for f in fields if options.slots and not f.static])
     _attach_methods(result, options, own)
     spec = ClassSpec(
         result,
@@ -180,15 +184,6 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     mark_redefined(result)
     install(spec)  # last, so that JAX never holds a class that could not be finished
     return result
-
-
-def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: PytreeOptions) -> Any:
-    """Return the class, or a copy with slots if asked for or if it has no ``__dict__``."""
-    if options.slots:
-        if "__slots__" in cls.__dict__:
-            raise TypeError(f"{cls.__name__} already specifies __slots__")
-        return _with_slots(cls, [f.name for f in fields if not f.static])
-    return cls if cls.__dictoffset__ else _with_slots(cls, [])
 
 
 def _with_slots(cls: type, fields: list[str]) -> Any:

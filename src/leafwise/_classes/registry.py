@@ -47,10 +47,7 @@ def install(spec: ClassSpec) -> None:
 
 
 def mark_redefined(cls: type) -> None:
-    """Rename the class that a new definition of its name is about to replace.
-
-    JAX prints the type itself where two types differ. The classes of a factory keep their name.
-    """
+    """Rename the class that a new definition replaces, as JAX prints types that differ."""
     older = find_by_name(cls.__module__, cls.__qualname__)
     if isinstance(older, type) and is_decorated(older) and is_redefinition(older, cls):
         older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"

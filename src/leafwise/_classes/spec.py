@@ -170,10 +170,7 @@ _LONGEST: Final = 60
 
 
 def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpec, ...]:
-    """Return the fields of a class that has just become a dataclass.
-
-    A field that an annotation makes static gets the static metadata, in a copy.
-    """
+    """Return the fields of a new dataclass; static ones get the static metadata, in a copy."""
     problems: list[str] = []
     fields: list[FieldSpec] = []
     written = written_annotations(cls)
@@ -217,11 +214,8 @@ def refuse_late_statics(cls: type, late: list[str]) -> None:
 
 
 def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the type that a generated constructor takes for each field and `InitVar`.
-
-    They are evaluated here because run-time type checkers, which read them from the
-    constructor, would evaluate strings in the wrong namespace.
-    """
+    """Return the type that a generated constructor takes for each field and `InitVar`."""
+    # Evaluated here: run-time type checkers would evaluate strings in the wrong namespace.
     types: dict[str, Any] = {}
     written: dict[str, tuple[type, Any]] = {}
     for name, definition in typing.cast("Any", cls).__dataclass_fields__.items():
@@ -294,10 +288,7 @@ def _resolve_static(
 
 
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
-    """Warn about a default that is or contains a function, in a field dynamic by default.
-
-    JAX rejects such an argument at the first call; `equinox.filter_jit` does not.
-    """
+    """Warn about a default that is or contains a function, in a field dynamic by default."""
     value: Any = definition.default
     name = definition.name
     is_method = any(getattr(base, name, None) is value for base in cls.__mro__[1:])
@@ -440,7 +431,6 @@ def written_default(cls: type, name: str, value: Any) -> str:
                 return shorten(Verbatim(ast.unparse(code)), _LONGEST)
     if hasattr(value, "tolist"):  # not a PRNG key
         module = "jnp" if isinstance(value, jax.Array) else "np"
-        return shorten(
-            Verbatim(f"{module}.array({value.tolist()}, {str(value.dtype)!r})"), _LONGEST
-        )
+        array = f"{module}.array({value.tolist()}, {str(value.dtype)!r})"
+        return shorten(Verbatim(array), _LONGEST)
     return _as_code(value)

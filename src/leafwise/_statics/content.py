@@ -245,13 +245,11 @@ def _read_array(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     return _refuse(fold, value, path, reason)
 
 
-def _names_and_values(value: Any) -> list[Any]:
-    found = own_attributes(value)
-    return [*found, *found.values()]
+def _names_and_values(value: Any) -> tuple[Any, ...]:
+    return _items(own_attributes(value))
 
 
 def _read_object(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read an object by its class and its attributes."""
     cls = type(value)
     _read_classes(fold, cls, path)
     if not _held(fold, value, path):

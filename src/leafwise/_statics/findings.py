@@ -20,11 +20,10 @@ from leafwise.errors import StaticFinding, StaticFix, message_of
 
 
 def refused(path: str, value: Any) -> StaticFinding | None:
-    """Return why a value whose type is not in the table cannot be static, or None.
-
-    Hash and ``==`` are not called here: see `bad_hash`.
-    """
+    """Return why a value whose type is not in the table cannot be static, without hashing it."""
     kind = type(value)
+    if is_a(value, np.void):  # writable through its items
+        return _freezable(path, value, "it can change in place")
     if is_a(value, type | enum.Enum | np.generic | np.dtype):
         return None
     if is_array(value):
@@ -93,11 +92,6 @@ def _bad_item(path: str, value: Any) -> StaticFinding | None:
     return None
 
 
-def unhashable(path: str, value: Any) -> StaticFinding:
-    """Return the finding for a value that can change in place."""
-    return _freezable(path, value, "it can change in place")
-
-
 def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:
     """Return the finding for a value that cannot be read: its code raises, or it is too deep."""
     cause = f"{type(error).__name__}: {message_of(error)}"
@@ -132,10 +126,7 @@ def of_argument(finding: StaticFinding) -> StaticFinding:
 def with_declaration(
     finding: StaticFinding, declaration: Callable[[str, str], str] | None
 ) -> StaticFinding:
-    """Return a finding that shows the new declaration of the field, where a fix changes it.
-
-    A fix for which there is no declaration is left out.
-    """
+    """Return a finding whose fixes show the new declaration, without those that have none."""
     name = field_of(finding.path)
 
     def written(fix: StaticFix) -> StaticFix | None:

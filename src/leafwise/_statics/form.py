@@ -43,10 +43,7 @@ from leafwise.errors import StaticFinding, StaticMutatedError
 
 
 class Opaque:
-    """An object in a form that compares by its own ``==``.
-
-    Its type precedes it in the form, so only objects of one type are compared.
-    """
+    """An object in a form, after its type, that compares by its own ``==``."""
 
     __slots__ = ("_hash", "_value")
 
@@ -62,16 +59,11 @@ class Opaque:
             return NotImplemented
         if self._value is other._value:
             return True
-        if self._hash != other._hash:
-            return False
-        return bool(self._value == other._value)
+        return self._hash == other._hash and bool(self._value == other._value)
 
 
 class OpaqueTreedef(Opaque):
-    """A treedef whose aux_data is compared by form, where JAX compares it by ``==``.
-
-    Forms are computed only if two treedefs are equal but not identical, which is rare.
-    """
+    """A treedef whose aux_data is compared by form, if JAX's ``==`` finds it equal."""
 
     __slots__ = ("_aux_form",)
     __hash__ = Opaque.__hash__
@@ -140,11 +132,7 @@ def _compare_digest(fold: Fold, value: Any, path: str, start: int) -> None:
 
 
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the form of plain values, as a `Fold` would make it, but faster.
-
-    None unless all are plain: numbers, strings, None, and tuples of these, which are never rejected
-    and cannot change.
-    """
+    """Return the form of numbers, strings, None and tuples of these, or None; fast."""
     form: list[Any] = [start]
     for value in values:
         tokens = _plain_tokens(value, _DEEPEST)
@@ -273,8 +261,6 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value whose type is not in the table: reject it, or choose its reader."""
     cls = type(value)
     problem = findings.refused(path, value)
-    if problem is None and issubclass(cls, np.void):  # writable through its items
-        problem = findings.unhashable(path, value)
     if problem is not None:
         return _refuse(fold, problem)
     if issubclass(cls, type | enum.Enum):

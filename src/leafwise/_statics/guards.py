@@ -9,10 +9,7 @@ from leafwise._objects.code import contents
 
 
 class Guards:
-    """The parts of some objects at the time when they were read.
-
-    They are compared by identity, so parts that count as changed may still be equal.
-    """
+    """The parts of some objects when they were read; one that is another object has changed."""
 
     __slots__ = ("_cells", "_in_cells", "_others")
 

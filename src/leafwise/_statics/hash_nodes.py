@@ -15,7 +15,7 @@ import enum
 import types
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
 from jax import export
@@ -46,8 +46,7 @@ def _make(number: int) -> HashNode:
         serialize_auxdata=lambda _: b"",
         deserialize_auxdata=lambda _: (),
     )
-    instance: HashNode = made()
-    return instance
+    return cast("HashNode", made())
 
 
 _POOL: Final = tuple(map(_make, range(COUNT)))
@@ -61,11 +60,9 @@ def hash_node_of(values: tuple[Any, ...]) -> HashNode:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Yield what distinguishes a value, without ids and hashes, which differ between processes.
-
-    For an object with its own ``==``, that is only its type, since what it compares is unknown;
-    also for a set, since the order of its members differs between processes.
-    """
+    """Yield what distinguishes a value, without ids and hashes, which differ between processes."""
+    # For an object with its own `==`, that is only its type, since what it compares is unknown;
+    # also for a set, since the order of its members differs between processes.
     cls, kind = type(value), kind_of(value)
     yield cls.__qualname__.encode()
     if issubclass(cls, enum.Enum):

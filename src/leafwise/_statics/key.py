@@ -12,7 +12,6 @@ of plain values, so that short-lived instances do not create it again and again.
 
 import dataclasses
 import functools
-import typing
 import weakref
 from collections import deque
 from collections.abc import Callable, Container, Sequence
@@ -29,11 +28,7 @@ from leafwise._statics.account import Account
 from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, Digest, plain_form
 from leafwise._statics.reached import change_between, reached
-from leafwise.errors import (
-    DefinitionError,
-    StaticFieldError,
-    StaticMutatedError,
-)
+from leafwise.errors import DefinitionError, StaticFieldError, StaticMutatedError
 
 if TYPE_CHECKING:
     from leafwise._statics.guards import Guards
@@ -113,8 +108,9 @@ def _forget_dead() -> None:
         _DEAD.popleft()  # afterwards: a signal handler may raise
 
 
-def no_key() -> None:
-    """Stand in for a weak reference to the last key before there is one; always returns None."""
+def no_key() -> "StaticKey | None":
+    """Stand in for the weak reference to a key before there is one."""
+    return None
 
 
 def intern(
@@ -327,12 +323,10 @@ class KeyTable:
     def set_owner(
         self, owner: StaticOwner, find_owner: Callable[[type], StaticOwner] | None = None
     ) -> None:
-        """Set the owner, when the class is registered.
-
-        `find_owner` finds it where the table is loaded before the class is registered, as when
-        cloudpickle sends a class by value with the table in its constructor's globals. It travels
-        with the table, so it is pickled by name.
-        """
+        """Set the owner, when the class is registered."""
+        # `find_owner` finds it where the table is loaded before the class is registered, as when
+        # cloudpickle sends a class by value with the table in its constructor's globals. It
+        # travels with the table, so it is pickled by name.
         self._owner = owner
         if find_owner is not None:
             self.find_owner = find_owner
@@ -401,10 +395,10 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
         StaticMutatedError: A value changed in place since a key was made from it.
     """
     ids = tuple(map(id, values))
-    entry = table.known.get(ids)
-    known = entry() if entry is not None else None
+    entry = table.known.get(ids, no_key)
+    known = entry()
     if known is not None and known.fixed:
-        table.last = typing.cast("KeyEntry", entry)
+        table.last = entry
         return known
     if known is not None and known.guards and known.rest_fixed and known.unchanged():
         return known
@@ -434,8 +428,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
         key = _with_reached(own, canon)
     with LOCK:
         # Another thread may have made the key of the same objects meanwhile.
-        entry = table.known.get(ids)
-        other = entry() if entry is not None else None
+        other = table.known.get(ids, no_key)()
         if other is not None and other.form == key.form:
             return other
         table.add(key, ids)
@@ -446,14 +439,12 @@ def _plain_key(
     table: KeyTable, values: tuple[Any, ...], ids: tuple[int, ...], form: tuple[Any, ...]
 ) -> StaticKey:
     """Return the key of plain values, which are never rejected and cannot change."""
-    entry = table.plain.get(form)
-    found = entry() if entry is not None else None
+    found = table.plain.get(form, no_key)()
     if found is not None:
         return found
     made = StaticKey(table.owner, values, form, None)
     with LOCK:
-        entry = table.plain.get(form)
-        found = entry() if entry is not None else None
+        found = table.plain.get(form, no_key)()
         if found is not None:
             return found
         table.add(made, ids, form)
@@ -495,11 +486,9 @@ def _raise_mutated(key: StaticKey, path: str, detail: str = "") -> NoReturn:
 
 
 def verify_content(key: StaticKey) -> None:
-    """Check at each flatten that the values that a key compares by content have not changed.
-
-    A function compared by identity has its own programs. One compared by content shares them with
-    equal functions, and must not be traced in their place once it has changed.
-    """
+    """Check at each flatten that the values that a key compares by content have not changed."""
+    # A function compared by identity has its own programs. One compared by content shares them
+    # with equal functions, and must not be traced in their place once it has changed.
     if not all(own.unchanged() for own, _ in key.guards):
         verify(key)
 

@@ -101,10 +101,7 @@ class PortableReader:
         self._containing: set[int] = set()
 
     def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:  # noqa: ARG002
-        """Return the JSON of `value` at `path`; opaque if it is nested too deeply.
-
-        The reader for digests adds what a key compares by content.
-        """
+        """Return the JSON of `value`, opaque if too deep; a subclass adds what is `by_content`."""
         try:
             return self._read(value, path)
         except RecursionError:
@@ -137,10 +134,8 @@ class PortableReader:
             return self.member(value, path)
         if issubclass(cls, types.MethodType | BoundMethod):
             return self.method(value, path)
-        if typing.get_origin(value) in (
-            typing.Union,
-            types.UnionType,
-        ):  # equal in any order and either spelling
+        # Unions are equal in any order and either spelling.
+        if typing.get_origin(value) in (typing.Union, types.UnionType):
             members = [(f"[{member}]", member) for member in typing.get_args(value)]
             found = sorted(self._read_all(members, path), key=dump)
             return {"class": "typing:Union", "parts": found}

@@ -4,7 +4,7 @@ import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import jax
 
@@ -63,10 +63,8 @@ def combine(tree: T, *trees: T) -> T:
             break
         leaves = [new if one is None else one for one, new in zip(leaves, more, strict=True)]
     else:
-        joined: T = structure.unflatten(leaves)
-        return joined
-    merged: T = _merge(every, (), tree)
-    return merged
+        return cast("T", structure.unflatten(leaves))
+    return cast("T", _merge(every, (), tree))
 
 
 def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
@@ -174,8 +172,7 @@ def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NO_PATHS, 
     """
     requests = [Request(name, (f".{name}",), value) for name, value in fields.items()]
     requests += requests_of(paths, "lw.axes")
-    made: T = _axes(tree, requests, (), tree, default)
-    return made
+    return cast("T", _axes(tree, requests, (), tree, default))
 
 
 def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, default: Any) -> Any:
@@ -185,25 +182,21 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     if path and not requests:
         return default
     opened = open_node(value)
-    if opened is None and not requests:
+    group = functools.partial(group_by_part, requests, path, value, tree=tree, paths=_paths(tree))
+    if opened is None:
+        group(None)  # raises for any request
         return default
-    node, children = opened if opened is not None else (None, ())
-    steps, statics = ((), ()) if node is None else (node.steps, node.names)
-    there = None if node is None else steps
+    node, children = opened
     try:
-        places = group_by_part(
-            requests, path, value, there, tree=tree, paths=_paths(tree), statics=statics
-        )
+        places = group(node.steps, statics=node.names)
     except PathError:
-        if node is not None and default is None:  # no name would help
+        if default is None:  # no name would help
             _same_node(value, node, [None] * len(children), path, tree)
         raise
     made = [
-        _axes(child, places.get(place, ()), (*path, steps[place]), tree, default)
+        _axes(child, places.get(place, ()), (*path, node.steps[place]), tree, default)
         for place, child in enumerate(children)
     ]
-    if node is None:
-        return unflatten_one(value, made)
     return _same_node(value, node, made, path, tree)
 
 

@@ -37,7 +37,6 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(pair: StaticPair) -> Verdict:
-    """Return how two statics compare."""
     one, other, how, _ = pair
     equal = _is_equal(pair)
     if equal is None:

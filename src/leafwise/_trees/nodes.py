@@ -23,9 +23,6 @@ _REGISTRY: Final = jax.tree_util.default_registry
 Statics = tuple[tuple[str, ...], tuple[Any, ...]]
 """The names of statics, and their values."""
 
-Data = dict[str, Any]
-"""Values by name; each name is the next step of a path, ``.n``."""
-
 
 class Node:
     """One node of a pytree, without the values of its leaves."""
@@ -43,11 +40,11 @@ class Node:
         children: list["Node | int"],
         start: int,
         stop: int,
-        data: Data | None = None,
+        data: dict[str, Any] | None = None,
     ) -> None:
         self.cls = cls
         self.aux = aux  # JAX compares it with `!=`
-        self.data: Data = {} if data is None else data
+        self.data = {} if data is None else data  # by the next step of a path
         self._names = None if statics is None else statics[0]
         self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
         self._keys = keys
@@ -189,11 +186,9 @@ def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
     return Node(cls, aux, statics, keys, children, start, stop, data)
 
 
-def _named_data(value: Any, aux: Any) -> Data | None:
-    """Return statics by name if aux_data lists them after their names, as in flax.nnx.
-
-    ``(("w",), ("act", "n"), ("tanh", 3))``: names of children, names of statics, the statics.
-    """
+def _named_data(value: Any, aux: Any) -> dict[str, Any] | None:
+    """Return statics by name if aux_data lists them after their names, as in flax.nnx."""
+    # `(("w",), ("act", "n"), ("tanh", 3))`: names of children, names of statics, the statics
     own: Any = getattr(value, "__dict__", {})
     parts = [part for part in aux if isinstance(part, tuple)] if isinstance(aux, tuple) else []
     for names, items in pairwise(parts):
@@ -218,12 +213,10 @@ def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequenc
 
 
 def _child_names(instance: Any, children: list[Any]) -> list[str]:
-    """Return the steps to children that were registered without names, if they can be found.
-
-    It flattens a copy, made without the constructor, with a new object in each attribute that is
-    a child, and finds these objects among its children. The names are those of one instance:
-    another of its class may have other attributes, or flatten them in another order.
-    """
+    """Return the steps to children that were registered without names, if they can be found."""
+    # A copy, made without the constructor, gets a new object in each attribute that is a child, to
+    # be found among its children. The names are those of one instance: another of its class may
+    # have other attributes, or flatten them in another order.
     cls: Any = type(instance)
     given, names = set(map(id, children)), {}
     try:

@@ -10,7 +10,7 @@ import numpy as np
 
 from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
-from leafwise._classes.instance import rebuild
+from leafwise._classes.instance import field_values, rebuild
 from leafwise._classes.refusals import native_base
 from leafwise._classes.registry import declared_names, field_names, registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
@@ -63,15 +63,12 @@ def undeclared(instance: Any) -> list[str]:
 
 
 def field_names_of(instance: Any) -> FieldNames:
-    """Return the names of the static and of the dynamic attributes of an instance.
-
-    An instance of a class that leafwise did not register is flattened: an attribute is dynamic
-    if an object in its place becomes a leaf.
-    """
+    """Return the names of the static and of the dynamic attributes of an instance."""
     cls = type(instance)
     known = field_names(cls)
     if known is not None:
         return FieldNames(*known)
+    # Another library flattens it: an attribute is dynamic if an object in its place is a leaf.
     names = [name for name in field_order(instance) if _is_held(instance, name)]
     held = [getattr(instance, name) for name in names]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name, held))
@@ -93,10 +90,7 @@ def _parameters(cls: Any) -> frozenset[str]:
 
 @or_default(default=True)  # the user's own code
 def is_kept(instance: Any, name: str) -> bool:
-    """Return whether an attribute is in the aux_data: unflatten restores it, or aux_data changes.
-
-    Also True if the class raises for the object put in the attribute's place.
-    """
+    """Return whether aux_data has an attribute: unflatten restores it, or the aux_data changes."""
     if is_decorated(type(instance)):
         return name in field_names_of(instance).static
     registry = jax.tree_util.default_registry
@@ -111,10 +105,7 @@ def is_kept(instance: Any, name: str) -> bool:
 
 @or_default(default=True)  # the user's own code
 def _is_held(instance: Any, name: str) -> bool:
-    """Return whether an instance has an attribute itself, not only through its class.
-
-    Equinox ignores a default that the constructor did not assign.
-    """
+    """Return whether an instance has an attribute itself: equinox ignores defaults of a class."""
     if not hasattr(instance, name):
         return False
     if name in getattr(instance, "__dict__", {}):
@@ -173,9 +164,7 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     """
     cls = type(base)
     if is_decorated(cls):
-        names = field_names_of(base)
-        values = {field: getattr(base, field) for field in (*names.dynamic, *names.static)}
-        return rebuild(cls, values | {name: value})
+        return rebuild(cls, field_values(base) | {name: value})
     if isinstance(base, tuple):
         instance: Any = base
         return instance._replace(**{name: value})

@@ -5,11 +5,12 @@
 
 import dataclasses
 import difflib
+import functools
 import operator
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -312,10 +313,7 @@ def select(*conditions: Any, **metadata: Any) -> Selection:
     found += [ByMetadata(key, value) for key, value in metadata.items()]
     if not found:
         raise TypeError("select() takes a path, a class, a function, metadata, or several of them")
-    every = found[0]
-    for each in found[1:]:
-        every = Joined(every, each, both=True)
-    return every
+    return functools.reduce(operator.and_, found)
 
 
 def _condition(selector: Any) -> Selection:
@@ -357,8 +355,7 @@ def mask(tree: T, where: Any) -> T:
         {'b': False, 'w': True}
     """
     flat = FlatTree(tree)
-    flags: T = flat.treedef.unflatten(_condition(where).select(flat))
-    return flags
+    return cast("T", flat.treedef.unflatten(_condition(where).select(flat)))
 
 
 def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
@@ -401,8 +398,8 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
             f"{flat.name_of(left[0])} has no label: none of {shorten(list(groups))} selects it\n"
             f'  fix: labels(tree, groups, default="...")'
         )
-    result: T = flat.treedef.unflatten([default if label is MISSING else label for label in marks])
-    return result
+    found = [default if label is MISSING else label for label in marks]
+    return cast("T", flat.treedef.unflatten(found))
 
 
 def partition(tree: T, where: Any) -> tuple[T, T]:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +30,7 @@ Rules: TypeAlias = Mapping[str, _MeshAxes] | Iterable[tuple[str, _MeshAxes]]
 
 _Rules: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 _NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
-_make_spec: Any = PartitionSpec  # its constructor is not annotated
-_WHOLE: Final[PartitionSpec] = _make_spec()
+_WHOLE: Final[PartitionSpec] = cast("Any", PartitionSpec)()  # whose constructor is not annotated
 
 
 def shardings(
@@ -113,8 +112,7 @@ def shardings(
             problems.setdefault((where, str(error)), []).append(flat.name_of(place))
     if problems:
         raise TreeError("\n".join(_format_problem(*item) for item in problems.items()))
-    places: T = flat.treedef.unflatten(leaves)
-    return places
+    return cast("T", flat.treedef.unflatten(leaves))
 
 
 def shard(
@@ -166,11 +164,11 @@ def shard(
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
     if far:
         arrays |= _spread(flat, far, wanted, timeout)
-    placed: T = flat.treedef.unflatten(
+    placed = (
         arrays[place] if place in arrays else _promise(leaf, wanted[place])
         for place, leaf in enumerate(flat.leaves)
     )
-    return placed
+    return cast("T", flat.treedef.unflatten(placed))
 
 
 def _promise(leaf: Any, sharding: Any) -> Any:
@@ -189,11 +187,9 @@ def _promise(leaf: Any, sharding: Any) -> Any:
 def _spread(
     flat: FlatTree, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
 ) -> dict[int, Any]:
-    """Put leaves on devices of several processes; each process passes the whole of a leaf.
-
-    `jax.device_put` also compares such values, but it rejects keys, NaNs and arrays that are on
-    a device already, and its errors do not name the leaf.
-    """
+    """Put leaves on devices of several processes; each process passes the whole of a leaf."""
+    # `jax.device_put` also compares such values, but it rejects keys, NaNs and arrays that are on
+    # a device already, and its errors do not name the leaf.
     here = {
         place: leaf for place, leaf in leaves.items() if getattr(leaf, "is_fully_addressable", True)
     }
@@ -276,7 +272,6 @@ class _Declaration(NamedTuple):
     spec: Any
 
     def part(self, step: str) -> "_Declaration":
-        """Return the declaration for one part of the value."""
         if isinstance(self.spec, PartitionSpec | Sharding):
             return self
         node = open_node(self.spec)

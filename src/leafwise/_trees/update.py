@@ -73,8 +73,7 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
         {'layer': Layer(w=2.0)}
     """
     requests = requests_of(changes, "lw.update")
-    updated: T = _updated(tree, requests, (), tree) if requests else tree
-    return updated
+    return cast("T", _updated(tree, requests, (), tree)) if requests else tree
 
 
 def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) -> Any:
@@ -145,23 +144,19 @@ def replace(obj: T, /, **changes: Any) -> T:
         raise TypeError(
             f"replace() takes an instance of a pytree class or dataclass, got {got(obj)}"
         )
-    changed: T
     if is_decorated(cls):
         try:
-            changed = instance.replace(obj, **changes)
+            return cast("T", instance.replace(obj, **changes))
         except LeafwiseError as error:
             __tracebackhide__ = True
             raise error.without_own_frames()  # noqa: B904  # the same error
-        return changed
     check_names(obj, changes)
     # Calling the class with its fields runs nothing but the generated constructor.
     if type(cls).__call__ is type.__call__ and has_generated_init(cls):
-        changed = dataclasses.replace(cast("Any", obj), **changes)
-        return changed
+        return cast("T", dataclasses.replace(cast("Any", obj), **changes))
     parts = parts_of(obj)
     steps = {f".{name}": value for name, value in changes.items()}
-    changed = obj if parts is None else copy_with_parts(obj, parts, steps)
-    return changed
+    return obj if parts is None else cast("T", copy_with_parts(obj, parts, steps))
 
 
 # ----------------------------------------------------------- parts, and copies with some changed
@@ -245,12 +240,10 @@ def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
 
 @per_class
 def _parameters(kind: Any) -> dict[str, str]:
-    """Return the parameters of a constructor that can run again, by field; else an empty dict.
-
-    It cannot run again if it was written by hand, since it may take anything; if it requires an
-    argument that is not a field, such as a `dataclasses.InitVar` without a default; or if a
-    metaclass does more than call it, as in equinox, which then runs ``__check_init__``.
-    """
+    """Return the parameters of a constructor that can run again, by field; else an empty dict."""
+    # It cannot run again if it was written by hand, since it may take anything; if it requires an
+    # argument that is not a field, such as a `dataclasses.InitVar` without a default; or if a
+    # metaclass does more than call it, as in equinox, which then runs `__check_init__`.
     fields = declared_fields(kind)
     if is_decorated(kind):
         generated = not spec_of(kind).has_own_init
@@ -268,7 +261,7 @@ def _parameters(kind: Any) -> dict[str, str]:
     # A wrapper takes `*args, **kwargs` for the constructor that it wraps.
     open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     required = [parameter for parameter in unknown if parameter.kind not in open_ended]
-    return takes if len(required) <= 1 else {}  # self is one
+    return takes if len(required) <= 1 else {}  # one required parameter is `self`
 
 
 def _with_children(

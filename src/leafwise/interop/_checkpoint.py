@@ -9,7 +9,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,9 +38,6 @@ _SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
 Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes the wanted sharding, or None, by saved path; returns the arrays by saved path."""
 
-Agree: TypeAlias = Callable[[CheckpointError | None], None]
-"""Shares with other processes whether the saved tree fits the target in this one."""
-
 
 @contextlib.contextmanager
 def reading(where: object) -> Generator[None, None, None]:
@@ -56,11 +53,7 @@ def reading(where: object) -> Generator[None, None, None]:
         ) from error
 
 
-# ------------------------------------------------------------------------ describing
-
-
 def to_json(tree: Record) -> dict[str, Json]:
-    """Return the JSON that a checkpoint stores."""
     return {"version": VERSION, "tree": tree}
 
 
@@ -72,8 +65,7 @@ def from_json(content: Json, where: str) -> Record:
             f"  got: {got(content)}\n  fix: install the leafwise that wrote it, or a newer one"
         )
     with reading(where):
-        tree: Record = content["tree"]
-    return tree
+        return cast("Record", content["tree"])
 
 
 def describe_tree(tree: Any) -> Described:
@@ -141,11 +133,7 @@ def stored(entry: Json) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def fits(saved: Json, target: Json) -> bool:
-    """Return whether a saved array can be restored where `target` stands.
-
-    A Python scalar and an array without dimensions fit if they are of the same kind; the target
-    decides which one is returned.
-    """
+    """Return whether a saved array can be restored as `target`, or a scalar of the same kind."""
     if "python" in saved or "python" in target:
         return _scalar_kind(saved) == _scalar_kind(target) is not None
     return dump(saved) == dump(target)
@@ -158,9 +146,6 @@ def _scalar_kind(entry: Json) -> type[np.generic] | None:
     _, dtype = stored(entry)
     kinds = (np.bool_, np.integer, np.floating, np.complexfloating)
     return next(kind for kind in kinds if jnp.issubdtype(dtype, kind))
-
-
-# ------------------------------------------------------------------------ saving
 
 
 def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
@@ -200,9 +185,6 @@ def _plain(leaf: Any) -> Any:
     return np.asarray(leaf)
 
 
-# ------------------------------------------------------------------------ restoring
-
-
 def unpack(
     target: T,
     saved: Record,
@@ -210,9 +192,9 @@ def unpack(
     read: Read,
     renamed: Mapping[str, str] | None,
     *,
-    agree: Agree = lambda _: None,
+    agree: Callable[[CheckpointError | None], None] = lambda _: None,
 ) -> T:
-    """Return a tree like the target, with the arrays that were saved at `where`."""
+    """Return a target with arrays saved at `where`; `agree` asks if it fits in all processes."""
     described = describe_tree(target)
     _refuse_problems(described)
     with reading(where):  # if the file is damaged, the record may be any JSON
@@ -233,8 +215,7 @@ def unpack(
         else _restore(values[old_paths[path]], record[path]["array"], leaf, described.root + path)
         for path, leaf in zip(described.leaf_paths, described.leaves, strict=True)
     ]
-    restored: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
-    return restored
+    return cast("T", jax.tree.unflatten(jax.tree.structure(target), leaves))
 
 
 _FIX: Final = (
@@ -312,5 +293,4 @@ def _placed(value: Any, leaf: Any) -> jax.Array:
     if isinstance(value, jax.Array) and sharding == value.sharding and value.committed:
         return value
     across = sharding is not None and not sharding.is_fully_addressable
-    placed: jax.Array = (put if across else jax.device_put)(value, sharding)
-    return placed
+    return cast("jax.Array", (put if across else jax.device_put)(value, sharding))

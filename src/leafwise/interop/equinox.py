@@ -162,15 +162,13 @@ def _seal_before_checks(cls: Any) -> None:
 
 def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     """Return the static fields whose values are kept on instances, except the key's own."""
-    kept = [field for field in dataclasses.fields(cls) if not _is_hidden(cls, field.name)]
+    members = [inspect.getattr_static(cls, each.name, None) for each in dataclasses.fields(cls)]
+    pairs = zip(dataclasses.fields(cls), members, strict=True)
+    kept = [field for field, member in pairs if not hasattr(type(member), "__set__")]
     static = [field for field in kept if field.metadata.get("static", False)]
     _check_flattened(cls, [field.name for field in kept if field not in static])
     notify_registered(cls)  # not in `__init_subclass__`, which runs before it is a pytree
     return tuple(field for field in static if field.name != KEY)
-
-
-def _is_hidden(cls: type, name: str) -> bool:
-    return hasattr(type(inspect.getattr_static(cls, name, None)), "__set__")
 
 
 def _check_flattened(cls: Any, dynamic: list[str]) -> None:

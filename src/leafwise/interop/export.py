@@ -115,11 +115,7 @@ def _read(cls: type, text: bytes) -> StaticKey:
 
 
 def rebuild_static(written: Json, path: str) -> Any:
-    """Return the static value at `path` from the JSON that was written.
-
-    Raises:
-        PortableError: It has a name that does not exist here, or cannot be rebuilt from JSON.
-    """
+    """Return the static value at `path` from its JSON; raise `PortableError` if that fails."""
     reader = PortableReader()
     try:
         value = _rebuilt(written, path)

@@ -9,7 +9,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -139,8 +139,7 @@ def restore(
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
-    absolute: Path = epath.Path(path).expanduser().absolute()
-    return absolute
+    return cast("Path", epath.Path(path).expanduser().absolute())
 
 
 def _read_arrays(

@@ -1,7 +1,9 @@
 """Pytree classes in flax: state dicts, and attributes of `flax.nnx` modules."""
 
 import dataclasses
+import functools
 import json
+import operator
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
@@ -115,10 +117,7 @@ def _has_children(cls: type) -> bool:
 
 def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
     """Return all children by name, the treedef, and the description of only this instance."""
-
-    def is_child(node: object) -> bool:
-        return node is not instance
-
+    is_child = functools.partial(operator.is_not, instance)
     pairs, structure = jax.tree_util.tree_flatten_with_path(instance, is_leaf=is_child)
     # Any leaf would do: only the paths of the children are read.
     alone = jax.tree.unflatten(structure, [0.0] * len(pairs))
@@ -127,10 +126,7 @@ def _one_level(instance: Any) -> tuple[dict[str, Any], Any, Described]:
 
 
 def _fields(instance: Any, described: Described) -> list[str]:
-    """Return the names of the children that are values of fields.
-
-    Others are the hash node of ``many_statics``, and equinox's sentinel for a field never set.
-    """
+    """Return the names of the children that are fields, not hash nodes or equinox's sentinels."""
     names = [path[1:] for path in described.arrays]
     cls = type(instance)
     if cls is not BoundMethod and isinstance(table_of(cls).owner, LazyOwner):
