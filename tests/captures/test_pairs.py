@@ -1,12 +1,17 @@
 """Two captures that agree in all but identity: neither is taken for the other, in either order."""
 
+import dataclasses
 import functools
+import gc
 import types
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import attrs
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -197,3 +202,64 @@ def test_another_one_in_its_place_is_seen(kind: str, is_freed: bool) -> None:
 
 
 RETRACING: Any = functools.partial(lw.jit, on_stale="retrace")
+
+DEFINITIONS = {
+    "pytree": "@lw.pytree\nclass P:\n    w: Any\n    k: float = {}\n",
+    "attrs": "@attrs.define\nclass P:\n    w: Any\n    k: float = attrs.Factory(lambda: {})\n",
+    "dataclass": "@dataclasses.dataclass\nclass P:\n    w: Any\n    k: float = {}\n",
+    "namedtuple": "class P(NamedTuple):\n    w: Any\n    k: float = {}\n",
+}
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS)
+def test_an_unchanged_cell_run_again_costs_no_trace(definition: str) -> None:
+    """A class of which a library generates code is the same, unless a default of it changed."""
+    source = definition + "    def go(self): return self.w * self.k\n"
+    space: dict[str, Any] = {"__name__": "__main__", "Any": Any, "NamedTuple": NamedTuple}
+    space |= {"lw": lw, "attrs": attrs, "dataclasses": dataclasses}
+    jitted = RETRACING(lambda x: space["P"](x).go())
+    for default in (2.0, 2.0, 3.0, 3.0):
+        exec(compile(source.format(default), "cell.py", "exec"), space)  # noqa: S102
+        assert jitted(1.0) == default
+    assert len(jitted.traces) == 2
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    k: float
+
+    def go(self, x: Any) -> Any:
+        return x * self.k
+
+
+@pytest.mark.parametrize("is_method", [False, True])
+def test_two_objects_without_weak_references(is_method: bool) -> None:
+    """An attribute of each is seen, in a method that is jitted or called."""
+    one, other = Slotted(2.0), Slotted(2.0)
+    calls = [RETRACING(it.go if is_method else lambda x, it=it: it.go(x)) for it in (one, other)]
+    assert [call(1.0) for call in calls] == [2.0, 2.0]
+    other.k = 3.0
+    assert [call(1.0) for call in reversed(calls)] == [3.0, 2.0]
+
+
+def test_an_array_in_a_tuple_is_changed_in_place() -> None:
+    """A tuple that holds an array is not taken as a whole."""
+    pairs = [(np.ones(1, np.float32), 2.0) for _ in range(2)]
+    calls = [RETRACING(lambda x, it=it: x * sum(np.sum(each) for each in it)) for it in pairs]
+    assert [call(1.0) for call in calls] == [3.0, 3.0]
+    pairs[1][0][0] = 5.0
+    assert [call(1.0) for call in reversed(calls)] == [7.0, 3.0]
+
+
+def test_what_is_known_by_its_address_dies_with_its_function() -> None:
+    """A dict of 40 arrays is kept alive by the function that captures it, and by nothing else."""
+
+    def train() -> Any:
+        weights = {n: jnp.ones(9) for n in range(40)}
+        jit(lambda x: x * sum(map(sum, weights.values())))(1.0)
+        return weakref.ref(weights[0])
+
+    found = [train(), train()]
+    jax.clear_caches()
+    gc.collect()
+    assert [find() for find in found] == [None, None]

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
+from jax.core import Tracer
+
 from leafwise._objects.attributes import (
     HIDDEN,
     Member,
@@ -25,6 +27,8 @@ from leafwise._objects.attributes import (
     keeps_in_dict,
     member_of,
     of_partial,
+    own_attributes,
+    slots_of,
 )
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import contents
@@ -48,7 +52,7 @@ class BoundIn(StrEnum):
 class Place:
     """A variable outside a function's arguments, and the steps from there to a value.
 
-    It keeps nothing alive except the globals of a module.
+    It keeps nothing alive except the globals of a module, and an object without a weak reference.
     """
 
     holder: BoundIn
@@ -60,6 +64,8 @@ class Place:
     steps: tuple[str | Item, ...] = ()
     is_member: bool = False
     """Whether it is a function that runs without being named: a property, a method of a class."""
+    keeps_owner: bool = False
+    """Whether it keeps its owner alive, an object without a weak reference."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -145,12 +151,15 @@ def partial_place(partial: Any, name: str | int) -> Place:
 
 
 def object_place(name: str, value: Any) -> Place | None:
-    """Return the place of an object passed to a function; None without a weak reference."""
+    """Return the place of an object passed to a function; None for a tuple and the like."""
+    root = "object", id(value)
     try:
-        find = weakref.ref(value)
-    except TypeError:
-        return None
-    return Place(BoundIn.ATTRIBUTE, find, name, ("object", id(value)), name)
+        return Place(BoundIn.ATTRIBUTE, weakref.ref(value), name, root, name)
+    except TypeError:  # `@dataclass(slots=True)`: kept alive, so that its id stays its own
+        held = own_attributes(value).values() if slots_of(type(value)) else ()
+        if not held or any(is_a(item, Tracer) for item in held):
+            return None
+        return Place(BoundIn.ATTRIBUTE, lambda: value, name, root, name, keeps_owner=True)
 
 
 def class_place(cls: type, name: str) -> Place:

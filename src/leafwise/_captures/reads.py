@@ -381,7 +381,8 @@ class Current:
         read, value, fold = self.captured[key].read, self.values[key], self._folds[key]
         terms: list[str] = []
         at = self._names.expression(read.place, value, terms)
-        if read.itself and (is_plain_object(type(value)) or never_changes(type(value))):
+        kind = type(value)
+        if read.itself and (is_plain_object(kind) or never_changes(kind)):
             # What its methods read is a capture of its own.
             fold.nodes[()] = PartNode(value, CheckedBy.SAME)
         return [*terms, *terms_of(fold, at, self._names)]

@@ -29,8 +29,9 @@ from leafwise._objects.names import names_stored
 
 
 class Observation:
-    """The reads of the functions in a trace, with the values at its end, none kept alive.
+    """The reads of the functions in a trace, with the values at its end.
 
+    Only what has no weak reference is kept alive.
     Without a number, what JAX reused from earlier traces was read with the values of those.
     """
 
@@ -51,6 +52,13 @@ class Observation:
         codes = [(code, ()) for each in self.reads.values() for code in each.readers]
         for code, inside in (*codes, *((run.code, run.inside) for run in runs)):
             self._around.setdefault(id(code), {source_of(code)}).update(inside)
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether it keeps an object alive that may be large."""
+        tokens = [token for each in self.captured.values() for token in each.account.values()]
+        owners = [read.place for read in self.reads.values() if read.place.keeps_owner]
+        return bool(owners) or any(token.keeps_alive for token in tokens)
 
     def read_in(self, source: Source) -> list[Captured]:
         """Return the captures of the functions at `source` in this trace, and of code inside them.
@@ -84,7 +92,8 @@ class _Numbers:
     def renew(self) -> None:
         """Start a new number, so that nothing traced so far is reused."""
         with _LOCK:
-            self.latest, self.observations = new_number(), dict[int, Observation]()
+            self.latest = new_number()
+            self.observations = dict[int, Callable[[], Observation | None]]()
 
 
 _YES_OR_NO: Final = (lambda: True), (lambda: False)
@@ -106,9 +115,9 @@ def numbered() -> Generator[int, None, None]:
     """Trace a body in this block; yield its number."""
     thread = threading.get_ident()
     with _LOCK:
-        known = list(_NUMBERS.observations.values())
-        is_alone = _NUMBERS.threads.keys() <= {thread}
-        if not is_alone or len(known) > _MOST_READ or not all(o.is_unchanged() for o in known):
+        known = [find() for find in list(_NUMBERS.observations.values())]
+        is_alone = _NUMBERS.threads.keys() <= {thread} and len(known) <= _MOST_READ
+        if not is_alone or not all(each is not None and each.is_unchanged() for each in known):
             _NUMBERS.renew()
         number = _NUMBERS.latest
         _NUMBERS.threads[thread] += 1
@@ -125,9 +134,11 @@ def note(number: int | None, observation: Observation) -> None:
     key = id(observation)
     with _LOCK:
         _NOTED.pop(key, None)  # the latest last
-        _NOTED[key] = weakref.ref(observation, functools.partial(_NOTED.pop, key))
+        _NOTED[key] = find = weakref.ref(observation, functools.partial(_NOTED.pop, key))
         if number == _NUMBERS.latest and observation.reads:
-            _NUMBERS.observations[key] = observation
+            # What it knows by address must not live longer than the function.
+            is_held = not observation.keeps_alive
+            _NUMBERS.observations[key] = (lambda: observation) if is_held else find
 
 
 def read_before(reused: Iterable[Source]) -> list[Captured]:

@@ -157,10 +157,13 @@ _MACHINERY: Final = frozenset(
 
 def is_users_file(file: str) -> bool:
     """Return whether a file is the user's own: neither installed nor generated for a class."""
-    return not (is_installed_file(file) or file.startswith(_GENERATED))
+    is_named = file != "<string>"
+    return is_named and not (is_installed_file(file) or is_generated_file(file))
 
 
-_GENERATED: Final = ("<string>", "<attrs ", "<generated_", "<leafwise ", "<__array_function__")
+def is_generated_file(file: str) -> bool:
+    """Return whether the name of a file says that a library generated the code for a class."""
+    return file.startswith(("<attrs ", "<generated_", "<leafwise ", "<__array_function__"))
 
 
 @functools.lru_cache(maxsize=4096)

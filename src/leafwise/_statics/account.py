@@ -40,7 +40,8 @@ from leafwise._objects.attributes import (
     stored_attributes,
     wrapped_by,
 )
-from leafwise._objects.classes import is_a, is_tree_node, module_of, per_class
+from leafwise._objects.call_site import is_generated_file
+from leafwise._objects.classes import declared_fields, is_a, is_tree_node, module_of, per_class
 from leafwise._objects.code import (
     contents,
     facts_of,
@@ -55,6 +56,7 @@ from leafwise._objects.stand_ins import MISSING, ById, Verbatim
 from leafwise._objects.text import describe_array, shorten
 from leafwise._statics import findings
 from leafwise._statics.fold import Fold, Policy, Reader
+from leafwise._statics.form import OpaqueTreedef
 
 _DEEPEST: Final = 100
 _SHOWN: Final = 8  # numbers of an array
@@ -130,6 +132,11 @@ class PartToken:
     def is_by_identity(self) -> bool:
         """Whether the part is known by identity alone."""
         return isinstance(self.key, WeakId) and not self.is_exact
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the token keeps an object alive that may be large."""
+        return isinstance(self.key, WeakId) and not self.key.is_weak
 
     @property
     def text(self) -> str:
@@ -313,7 +320,9 @@ def _merge(fold: AccountFold, path: Path, start: int) -> None:
     """Make one token of a value that never changes, or holds only such values, and of its parts."""
     node, tokens = fold.nodes[path], fold.tokens[start:]
     value, name = node.value, kind_of(node.value).name
-    is_small = len(tokens) == 1 + len(node.parts) and all(part.is_exact for part in tokens[1:])
+    inside = [part.shown for part in tokens[1:] if part.is_exact]
+    is_small = len(inside) == len(node.parts) == len(tokens) - 1
+    is_small &= not any(isinstance(item, np.ndarray) for item in inside)  # which may change
     key = tuple(part.key for part in tokens)
     if name in _NEVER_CHANGE or (type(value) is tuple and is_small):  # range(3); (1, "a")
         fold.back_to(start)
@@ -352,6 +361,11 @@ def _by_equality(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
     return PartToken((type(value), value), value), PartNode(value, CheckedBy.EXACT)
 
 
+def _treedef(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
+    key = OpaqueTreedef(value, hash(value))
+    return PartToken((key,), value), PartNode(value, CheckedBy.EXACT)
+
+
 def _enum(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
     return PartToken((_class_of(value)[0], value.name), value), PartNode(value, CheckedBy.EXACT)
 
@@ -381,6 +395,10 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
         fold.take(len(value) if table.name in SIZED else 0, fold.scope.most_items)
     content, parts = table.read(value)
     kind, text = _class_of(value)
+    if table.name in SIZED:
+        text = Verbatim(f"<{text[1:-1]} of {content[0]}>")
+    elif table.name == "array" and fold.scope.is_detailed:
+        text = Verbatim(shorten(value, 60))
     key: tuple[Any, ...] = kind, *content
     keys: list[Any] = []
     if table.name in _MAPPINGS:  # another key is a change of the dict
@@ -408,7 +426,8 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
     Two modules may have the same helper with settings of their own, so its globals count.
     """
     code, facts, choice = value.__code__, facts_of(value.__code__), registry_of(value)
-    if facts.installed and not choice and "<locals>" not in code.co_qualname:
+    is_made = "<locals>" in code.co_qualname or is_generated_file(code.co_filename)
+    if facts.installed and not (choice or is_made):
         return _light(value)
     fold.take()
     cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
@@ -421,7 +440,7 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
         *[(Held(f".__closure__[{name!r}]", name), item) for name, item in held.items()],
     ]
     if not fold.scope.is_detailed:
-        key: tuple[Any, ...] = types.FunctionType, facts.form, ById(value.__globals__)
+        key: tuple[Any, ...] = types.FunctionType, facts.form, _globals_of(value)
         return PartToken(key, FUNCTION), PartNode(value, CheckedBy.FUNCTION, parts)
     # Where parts are named one by one, equal code in another module is the same function.
     unseen = DISPATCH if choice else ()
@@ -429,6 +448,14 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
     parts += [(f".{name}", item) for name, item in own.items()]
     token = PartToken((types.FunctionType, facts.form, *own), FUNCTION)
     return token, PartNode(value, CheckedBy.FUNCTION, parts)
+
+
+def _globals_of(function: types.FunctionType) -> ById | None:
+    """Return the globals of a function, unless a library has made them for it alone."""
+    space = function.__globals__
+    is_own = str(space.get("__name__")).startswith("namedtuple_")
+    is_own |= is_generated_file(function.__code__.co_filename)
+    return None if is_own else ById(space)
 
 
 def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
@@ -462,7 +489,9 @@ def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
     held = vars(value)
     functions = [(name, behind) for name in list(held) if (behind := functions_behind(held[name]))]
     members = [function for _, behind in functions for function in behind]
-    made_of = fold.summary(value, (*value.__bases__, *members))
+    fields = declared_fields(value)  # whose defaults generated code has elsewhere
+    defaults = [getattr(field, name, None) for field in fields for name in _DEFAULTS]
+    made_of = fold.summary(value, (*value.__bases__, *members, *defaults))
     data = [name for name in sorted(fold.words & held.keys()) if not is_descriptor(held[name])]
     key = value.__module__, value.__qualname__, *[name for name, _ in functions], *made_of
     token = PartToken(key, Verbatim(f"<{value.__qualname__}>"))
@@ -567,7 +596,9 @@ _BY_CLASS: Final[tuple[tuple[Any, _EntryReader], ...]] = (
     (types.ModuleType, _module),  # settings
     (type, _class),  # Net
     (types.FunctionType, _function),  # def act(x): ...
+    (jax.tree_util.PyTreeDef, _treedef),
 )
+_DEFAULTS: Final = ("default", "default_factory")
 _OBJECTS: Final = ("object", "record", "mapping")
 _MAPPINGS: Final = ("dict", "mapping")
 SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", *_MAPPINGS})

@@ -13,7 +13,7 @@ from typing import Final
 from leafwise._objects.attributes import MACHINERY
 from leafwise._objects.parts import Part
 from leafwise._objects.stand_ins import Verbatim
-from leafwise._objects.text import shorten_both
+from leafwise._objects.text import shorten, shorten_both
 from leafwise._statics.account import Account, AccountFold, PartToken, Scope
 from leafwise._statics.findings import field_of
 
@@ -58,11 +58,16 @@ def change_between(
 ) -> tuple[str, str] | None:
     """Return the path and description of the first difference outside `passed` fields, or None."""
     for path, was in before.items():
-        token, way = now.get(path, _GONE), "".join(map(str, path))
-        if token != was and not (passed and field_of(way) in passed):
-            shown, found = shorten_both(was.shown, token.shown, 60)
-            return way, f"{way} was {shown}, now {'another ' * (shown == found)}{found}"
+        token, way = now.get(path, _ABSENT), "".join(map(str, path))
+        if token == was or (passed and field_of(way) in passed):
+            continue
+        added = (one for one in now if one not in before and one[:-1] == path)
+        if (new := next(added, None)) is not None:  # an item or an attribute
+            way = "".join(map(str, new))
+            return way, f"{way} was absent, now {shorten(now[new].shown, 60)}"
+        shown, found = shorten_both(was.shown, token.shown, 60)
+        return way, f"{way} was {shown}, now {'another ' * (shown == found)}{found}"
     return None
 
 
-_GONE: Final = PartToken(None, Verbatim("gone"))
+_ABSENT: Final = PartToken(None, Verbatim("absent"))
