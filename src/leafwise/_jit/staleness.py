@@ -416,7 +416,7 @@ def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[
     site, stale = site_of(inspect.currentframe()), dict[Any, StaleCapture]()
     old = {} if program.observation is None else program.observation.captured
     pairs = {key: (old[key], current.captured[key]) for key in _changes(program, current)}
-    paths = {key: value_change(*pair).path for key, pair in pairs.items()}
+    paths = {key: value_change(*pair)[0] for key, pair in pairs.items()}
     tokens = {key: [each.account.get(paths[key]) for each in pair] for key, pair in pairs.items()}
     whole = [(now.name, tokens[key]) for key, (_, now) in pairs.items() if not paths[key]]
     for key, (was, now) in pairs.items():
