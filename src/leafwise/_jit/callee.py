@@ -12,12 +12,7 @@ import jax
 
 from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
-from leafwise._compare.signature import (
-    Signature,
-    StaticArguments,
-    labels_of,
-    record,
-)
+from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import ArgumentOwner, KeyTable, StaticKey, argument_value, key_of, verify
@@ -87,10 +82,8 @@ class Callee:
     @property
     def options(self) -> tuple[Any, ...]:
         """Everything but the function."""
-        return (
-            *(self.statics, self.placed, self.sharded),
-            *(self.marked, self.timeout, self.observed),
-        )
+        where = self.statics, self.placed, self.sharded
+        return *where, self.marked, self.timeout, self.observed
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -146,22 +139,16 @@ _DEEPEST: Final = 20
 def innermost(value: Any) -> Any:
     """Return the function whose code finally runs when `value` is called."""
     for _ in range(_DEEPEST):
-        inner = _wrapped(value)
-        if inner is None:
+        kind = type(value)  # an object may deceive `isinstance`, or raise
+        if issubclass(kind, functools.partial):
+            value = value.func
+        elif issubclass(kind, types.MethodType) or is_bound_method(value):
+            value = value.__func__
+        elif (inner := wrapped_by(value)) is not None:
+            value = inner
+        else:
             break
-        value = inner
-    if type(value) is types.FunctionType:
-        return value
-    return in_class(type(value), "__call__")
-
-
-def _wrapped(value: Any) -> Any:
-    kind = type(value)  # an object may deceive `isinstance`, or raise
-    if issubclass(kind, functools.partial):
-        return value.func
-    if issubclass(kind, types.MethodType) or is_bound_method(value):
-        return value.__func__
-    return wrapped_by(value)
+    return value if type(value) is types.FunctionType else in_class(type(value), "__call__")
 
 
 def capturing_function(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:

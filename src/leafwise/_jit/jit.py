@@ -269,11 +269,11 @@ R = TypeVar("R")
 class TracedBody:
     """The function passed to `jax.jit`: JAX needs one object to trace and to compare."""
 
-    __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
+    __slots__ = ("__dict__", "__weakref__", "callee", "first", "program_log")
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
-        self._first: TracedBody | None = None
+        self.first: TracedBody | None = None  # an equal body with the same log, kept alive
         self.program_log = ProgramLog(callee)
         fun = callee.fun
         for name in functools.WRAPPER_ASSIGNMENTS:
@@ -288,10 +288,6 @@ class TracedBody:
     def __wrapped__(self) -> Callable[..., Any]:
         """The user's function, for `inspect` and for JAX's messages."""
         return self.callee.fun
-
-    def share(self, first: "TracedBody") -> None:
-        """Share the log of an equal body, which is kept alive from here on."""
-        self._first, self.program_log = first, first.program_log
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
@@ -397,7 +393,7 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
         with contextlib.suppress(Exception):  # a user-defined `==` or hash
             first = _FIRST.setdefault(body, weakref.ref(body))()
             if first is not None and first is not body:
-                body.share(first)
+                body.first, body.program_log = first, first.program_log
         return body
     try:
         find = weakref.ref(fun)
@@ -565,14 +561,10 @@ def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:
     for name in ("static_argnums", "donate_argnums"):
         numbers = options.get(name)
         if isinstance(numbers, int):
-            shifted[name] = _shifted(numbers)
+            shifted[name] = numbers + (numbers >= 0)
         elif isinstance(numbers, Iterable):
-            shifted[name] = tuple(map(_shifted, cast("Iterable[int]", numbers)))
+            shifted[name] = tuple(n + (n >= 0) for n in cast("Iterable[int]", numbers))
     shardings = options.get("in_shardings")
     if isinstance(shardings, tuple | list):
         shifted["in_shardings"] = (None, *cast("Iterable[Any]", shardings))
     return shifted
-
-
-def _shifted(number: int) -> int:
-    return number + 1 if number >= 0 else number

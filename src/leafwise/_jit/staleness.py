@@ -94,7 +94,9 @@ def observe(
         around = [run for other in observer.around for run in other.so_far()] if missing else []
         runs += (run for run in around if missing & {source_of(run.code), *run.inside})
         earlier = read_before(missing)
-        reads: Observation = log.observe(Observation(runs, log.callee.fun, earlier, number))
+        reads = Observation(runs, log.callee.fun, earlier, number)
+        known = [trace.observation for trace in log.traced()[-1:] if trace.observation is not None]
+        reads = next((latest for latest in known if latest.captured == reads.captured), reads)
     except Exception:  # noqa: BLE001  # a check must not break a correct program
         return None
     is_apart = all(guard.action is not StaleAction.IGNORE for guard in list(log.guards))
@@ -380,9 +382,8 @@ class Guard:
         if change is None:
             return state
         if block.action is not StaleAction.RETRACE:
-            what = self.name, "program", change.line, change.before, change.after
-            capture = StaleCapture(self.name, "", *what, site_of(inspect.currentframe()))
-            self._deliver({("program", change.line): capture}, args)
+            what = self.name, "program", *change, site_of(inspect.currentframe())
+            self._deliver({("program", change[0]): StaleCapture(self.name, "", *what)}, args)
         if block.action is StaleAction.IGNORE:
             return state
         return self._log.new_state(self.current().captured)
