@@ -6,21 +6,11 @@ import inspect
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    cast,
-    overload,
-)
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import jax
 
+from leafwise._captures.captures import Captures, captures, captures_of
 from leafwise._captures.observe import observing
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Explanation, Outcome
@@ -46,10 +36,6 @@ from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
 from leafwise._objects.text import got
-
-if TYPE_CHECKING:
-    from leafwise._captures.captures import Captures
-
 
 exclude_file(__file__)  # errors in a function show the same frames as under `jax.jit`
 
@@ -87,7 +73,7 @@ class JitFunction(Protocol[P, R_co]):
     __name__: str
 
     @property
-    def captures(self) -> "Captures":
+    def captures(self) -> Captures:
         """The captures that the traces so far have read; before the first, those in the code."""
         ...
 
@@ -223,9 +209,7 @@ class StaleCheckedFunction(JittedFunction):
         return self._programs(Outcome.RECOMPILE)
 
     @property
-    def captures(self) -> "Captures":
-        from leafwise._captures.captures import captures, captures_of  # noqa: PLC0415  # few ask
-
+    def captures(self) -> Captures:
         observed = self._leafwise_guard.reads()
         return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
 

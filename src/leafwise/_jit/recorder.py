@@ -312,10 +312,7 @@ def _report_nested() -> None:
 
 
 def _event(
-    raw: RawEvent,
-    work: Work,
-    log: ProgramLog | None,
-    program: ProgramEntry | None,
+    raw: RawEvent, work: Work, log: ProgramLog | None, program: ProgramEntry | None
 ) -> Event:
     thread = threading.current_thread()
     call, fun = work.call, log.callee.find() if log is not None else None

@@ -171,8 +171,6 @@ class Guard:
         """Return the current values of these places."""
         return Current(self.reads())
 
-    # What a call runs.
-
     def block_changed(self) -> None:
         """Compare everything at the next call, if there is anything to check."""
         self._install(self._next_call())
@@ -256,8 +254,6 @@ class Guard:
             return self._call_exactly(block, state, args, kwargs)
         return _in_state(self.made, state)(*args, **kwargs)
 
-    # The states of the captures.
-
     def _find_state(self, current: Current) -> int | None:
         """Return the latest state that matches the current captures, or None."""
         if self.action is StaleAction.IGNORE:
@@ -290,8 +286,6 @@ class Guard:
         state = self._enter(self.current())
         with with_number(state) if state else contextlib.nullcontext():
             yield
-
-    # Reports.
 
     def _deliver(self, found: dict[Any, StaleCapture], args: Any) -> None:
         """Raise, warn about or record stale captures."""
@@ -347,8 +341,6 @@ class Guard:
             return dataclasses.replace(found, outcome=Outcome.RETRACE, reasons=reasons)
         unsound = *found.unsound, *_reasons(stale, found.outcome)
         return dataclasses.replace(found, unsound=unsound)
-
-    # The exact level.
 
     def _call_exactly(self, block: CaptureChecks, state: int, args: Any, kwargs: Any) -> Any:
         """Run a call in a block that compares each program with a fresh trace."""
