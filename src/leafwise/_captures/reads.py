@@ -84,7 +84,6 @@ class Read:
 
     @property
     def reader(self) -> str:
-        """The name of the function that reads it."""
         return "" if self.code is None else self.code.co_qualname
 
     @property
@@ -345,12 +344,7 @@ class Captured(Traced):
 
 
 class Current:
-    """The current values of places, without those whose owner was garbage-collected.
-
-    Attributes:
-        captured: The captures by the keys of their places.
-        values: The values by the same keys.
-    """
+    """The current values of places, by key, without those whose owner was garbage-collected."""
 
     def __init__(self, reads: Iterable[Read], *, is_weak: bool = False) -> None:
         found = [(read, DEAD if read.is_fixed else read.place.read()) for read in reads]
@@ -416,12 +410,10 @@ def changed(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Any]:
 
 
 def differing(was: Account, now: Account) -> list[Path]:
-    """Return the paths of the parts that differ."""
     return [path for path in {**was, **now} if was.get(path) != now.get(path)]
 
 
 def _texts(path: Path, was: Account, now: Account) -> tuple[str, str]:
-    """Return the text of a part before and after."""
     before, after = (each[path].text if path in each else "nothing" for each in (was, now))
     return before, after
 

@@ -41,8 +41,6 @@ class MissingError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-    """The processes of this program."""
-
     index: int
     count: int
     client: Any

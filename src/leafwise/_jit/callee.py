@@ -38,9 +38,8 @@ class StaticParameters:
     def arguments(self) -> StaticArguments:
         """Their positions and names, as `jax.jit` takes them."""
         places = (each.place for each in self.marked if each.place is not None)
-        return StaticArguments(
-            tuple(places), tuple(sorted(n.name for n in self.marked if n.by_name))
-        )
+        names = sorted(each.name for each in self.marked if each.by_name)
+        return StaticArguments(tuple(places), tuple(names))
 
     def key(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -81,13 +80,11 @@ class Callee:
 
     @property
     def options(self) -> tuple[Any, ...]:
-        """Everything but the function."""
         where = self.statics, self.placed, self.sharded
         return *where, self.marked, self.timeout, self.observed
 
     @property
     def fun(self) -> Callable[..., Any]:
-        """The function."""
         fun = self.find()
         if fun is None:
             raise ReferenceError(f"the function {self.name} no longer exists")
@@ -264,14 +261,17 @@ def _key(table: KeyTable, value: Any) -> StaticKey:
 
 
 def static_parameters(
-    fun: Callable[..., Any], name: str, given: StaticArguments, depth: int
+    fun: Callable[..., Any], given: StaticArguments, depth: int
 ) -> StaticParameters | None:
     """Return the parameters that a function's annotations mark as static, or None."""
+    name, annotated = jitted_name(fun), _annotated(fun)
+    if not getattr(annotated, "__annotations__", None):  # which is faster than its signature
+        return None
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):  # some builtins have none
         return None
-    scopes = function_scopes(getattr(_annotated(fun), "__globals__", {}), depth + 1)
+    scopes = function_scopes(getattr(annotated, "__globals__", {}), depth + 1)
     marked: list[Marked] = []
     for place, each in enumerate(parameters):
         is_known = each.name in given.names or place in given.numbers
@@ -286,11 +286,6 @@ def static_parameters(
         positional = None if each.kind is each.KEYWORD_ONLY else place
         marked.append(Marked(each.name, positional, each.kind is not each.POSITIONAL_ONLY))
     return StaticParameters(name, tuple(marked)) if marked else None
-
-
-def is_annotated(fun: Callable[..., Any]) -> bool:
-    """Return whether a function has annotations at all, which is faster than its signature."""
-    return bool(getattr(_annotated(fun), "__annotations__", None))
 
 
 def _annotated(fun: Any) -> Any:

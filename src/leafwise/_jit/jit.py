@@ -19,14 +19,7 @@ from leafwise._jax.context import current_number, install_trace_context, is_trac
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
-from leafwise._jit.callee import (
-    Callee,
-    StaticParameters,
-    is_annotated,
-    jitted_name,
-    static_arguments,
-    static_parameters,
-)
+from leafwise._jit.callee import Callee, jitted_name, static_arguments, static_parameters
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramEntry, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_logs
@@ -329,7 +322,6 @@ class TracedBody:
         return bool(fun == another) and mine.options == its.options
 
     def __hash__(self) -> int:
-        """Return the hash of the function."""
         fun = self.callee.find()
         return id(self) if fun is None else hash(fun)
 
@@ -487,15 +479,7 @@ def jit(
         raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
     _check_hash(fun)
     install_trace_context()
-    marked = None
-    if is_annotated(fun):
-        numbers, names = options.get("static_argnums"), options.get("static_argnames")
-        places = static_arguments(fun, numbers, names)
-        marked = static_parameters(fun, jitted_name(fun), places, depth=2)
-        if marked is not None:
-            places = places.union(marked.arguments)
-            options = {**options, "static_argnums": places.numbers, "static_argnames": places.names}
-    jitted = jit_with_log(fun, options, action, marked, timeout, is_authors=True)
+    jitted = jit_with_log(fun, options, action, timeout, is_authors=True)
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 
@@ -503,19 +487,22 @@ def jit_with_log(
     fun: Callable[..., Any],
     options: dict[str, Any],
     stale: StaleAction,
-    marked: StaticParameters | None = None,
     timeout: float | None = None,
     *,
     is_authors: bool = False,
 ) -> Any:
     """Return a function jitted by `jax.jit`, with a log of its programs.
 
-    If its author wrote `leafwise.jit`, it warns about storms, and adds notes to JAX's errors.
+    If its author wrote `leafwise.jit`, it warns about storms, adds notes to JAX's errors, and
+    makes parameters static that are annotated so.
     """
-    numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JIT(fun, **options)  # which raises
-    statics = static_arguments(fun, numbers, names)
+    statics = static_arguments(fun, options.get("static_argnums"), options.get("static_argnames"))
+    marked = static_parameters(fun, statics, depth=3) if is_authors else None
+    if marked is not None:
+        statics = statics.union(marked.arguments)
+        options = {**options, "static_argnums": statics.numbers, "static_argnames": statics.names}
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
     observed = stale is not StaleAction.IGNORE

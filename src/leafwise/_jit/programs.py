@@ -197,24 +197,13 @@ class ProgramLog:
         self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
         """The index of each of the latest programs, and the hashes of its parts."""
 
-    def explain(
-        self,
-        signature: Signature,
-        *,
-        retraced: bool = False,
-        inner: bool = False,
-        site: Site | None = None,
-    ) -> Explanation:
+    def explain(self, signature: Signature) -> Explanation:
         """Explain a call against the programs in the log."""
-        nearby, programs = self._nearby(signature), list(self.programs)
-        if retraced:
-            chosen = [at for at in nearby if inner or programs[at].is_call]
-        else:
-            place = hash(signature)
-            same = {at for at, each in enumerate(programs) if each.place == place}
-            # Not those of an enclosing trace, which have its number in JAX's key.
-            chosen = [at for at in sorted(same.union(nearby)) if programs[at].state in self.states]
-        return self._nearest(chosen, programs, signature, site)
+        nearby, programs, place = self._nearby(signature), list(self.programs), hash(signature)
+        same = {at for at, each in enumerate(programs) if each.place == place}
+        # Not those of an enclosing trace, which have its number in JAX's key.
+        chosen = [at for at in sorted(same.union(nearby)) if programs[at].state in self.states]
+        return self._nearest(chosen, programs, signature)
 
     def _nearby(self, signature: Signature) -> list[int]:
         """Return the indices of the programs with the most parts in common with a call."""
@@ -349,7 +338,9 @@ class ProgramLog:
             if self._retired_for is not None:  # not for its arguments
                 (last, reasons), self._retired_for = self._retired_for, None
                 return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-            return self.explain(signature, retraced=True, inner=inner, site=site)
+            nearby, programs = self._nearby(signature), list(self.programs)
+            called = [at for at in nearby if inner or programs[at].is_call]
+            return self._nearest(called, programs, signature, site)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]

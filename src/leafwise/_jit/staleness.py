@@ -150,7 +150,6 @@ class Guard:
 
     @property
     def action(self) -> StaleAction:
-        """The action for a stale call now."""
         block = current_block()
         return self.stale if block is None or not block.is_exact else block.action
 
