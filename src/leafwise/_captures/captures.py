@@ -202,24 +202,17 @@ def _capture(read: Read) -> Capture:
     if value is MISSING:
         return Capture(read.place.name, where, Treatment.STATIC, None, is_bound=False)
     contents = contents_of(value)
-    treatment, inside = treatment_of_leaf(value), {leaf.treatment for leaf, _ in contents}
+    inside = {leaf.treatment for leaf, _ in contents}
     is_pytree = is_tree(value) and inside & {Treatment.LITERAL, Treatment.CONSTANT}
-    if treatment is None and is_pytree:
-        treatment = Treatment.PYTREE
-    if treatment is None and callable(value):
-        treatment = Treatment.FUNCTION
-    treatment = treatment or Treatment.STATIC
-    arrays = {id(array): array for leaf, array in contents if leaf.treatment is Treatment.CONSTANT}
-    return Capture(
-        read.place.name,
-        where,
-        treatment,
-        value,
-        leaves=tuple(leaf for leaf, _ in contents if leaf.path),
-        arrays=tuple(
-            (key, math.prod(array.shape) * array.dtype.itemsize) for key, array in arrays.items()
-        ),
-    )
+    treatment = treatment_of_leaf(value) or (Treatment.PYTREE if is_pytree else None)
+    treatment = treatment or (Treatment.FUNCTION if callable(value) else Treatment.STATIC)
+    leaves = tuple(leaf for leaf, _ in contents if leaf.path)
+    nbytes = {
+        id(array): math.prod(array.shape) * array.dtype.itemsize
+        for leaf, array in contents
+        if leaf.treatment is Treatment.CONSTANT
+    }
+    return Capture(read.place.name, where, treatment, value, leaves, arrays=tuple(nbytes.items()))
 
 
 def _captured_at(read: Read) -> CapturedAt:

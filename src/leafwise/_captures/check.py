@@ -55,12 +55,7 @@ class Checked(NamedTuple):
     grade: Grade
 
 
-def terms_of(fold: AccountFold, at: str, names: Names) -> list[str]:
-    """Return the expressions for the value of an account; `at` is an expression that reads it."""
-    return _Terms(fold, names).of((), at).terms
-
-
-class _Terms:
+class Terms:
     """The expressions for the value of an account and its parts; each is read once."""
 
     def __init__(self, fold: AccountFold, names: Names) -> None:
@@ -121,7 +116,7 @@ class _Terms:
         keys = list[Checked]()
         if kind in _READ_BY_STEPS:  # partial(f, 1): one.func, one.args[0]
             ways = [f"{one}{step}" for step, _ in parts]
-            for name in _OF_PARTIAL if table.name == "partial" else ():
+            for name in ("args", "keywords", "__dict__") if table.name == "partial" else ():
                 size = len(getattr(value, name))
                 terms.append(f"{names.of('len', len)}({one}.{name}) == {size}")
         else:
@@ -205,15 +200,15 @@ class _Terms:
         return Checked([*terms, *_all_terms(checked)], grade)
 
 
-_METHODS: Final[Mapping[CheckedBy, Callable[[_Terms, PartNode, Path, str], Checked]]] = {
-    CheckedBy.EXACT: _Terms.exact,
-    CheckedBy.LIGHT: _Terms.light,
-    CheckedBy.SAME: _Terms.same,
-    CheckedBy.CONTENT: _Terms.content,
-    CheckedBy.FUNCTION: _Terms.function,
-    CheckedBy.WRAPPER: _Terms.wrapper,
-    CheckedBy.NAMESPACE: _Terms.namespace,
-    CheckedBy.OBJECT: _Terms.object,
+_METHODS: Final[Mapping[CheckedBy, Callable[[Terms, PartNode, Path, str], Checked]]] = {
+    CheckedBy.EXACT: Terms.exact,
+    CheckedBy.LIGHT: Terms.light,
+    CheckedBy.SAME: Terms.same,
+    CheckedBy.CONTENT: Terms.content,
+    CheckedBy.FUNCTION: Terms.function,
+    CheckedBy.WRAPPER: Terms.wrapper,
+    CheckedBy.NAMESPACE: Terms.namespace,
+    CheckedBy.OBJECT: Terms.object,
 }
 
 
@@ -247,10 +242,6 @@ def _passes_on(value: Any) -> bool:
 
 _DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
 _READ_BY_STEPS: Final = (functools.partial, types.MethodType, BoundMethod)
-_OF_PARTIAL: Final = ("args", "keywords", "__dict__")
-
-
-# The code that checks whether values are unchanged.
 
 
 def check_function(
@@ -285,9 +276,6 @@ def check_function(
     return names.function(_code_of_check(", ".join(names.cells), tuple(terms), *own))
 
 
-_FILE: Final = "<leafwise check of captures, {} terms>"
-
-
 @functools.lru_cache(maxsize=256)
 def _code_of_check(
     names: str, terms: tuple[str, ...], exception: str, call: str, otherwise: str
@@ -306,7 +294,7 @@ def _code_of_check(
         "    return check",
     ]
     source = "\n".join(lines) + "\n"
-    filename = _FILE.format(len(terms))
+    filename = f"<leafwise check of captures, {len(terms)} terms>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     code: types.CodeType = compile(source, filename, "exec")
     for _ in range(2):  # the code of `make`, then that of `check` inside it

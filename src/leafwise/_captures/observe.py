@@ -58,7 +58,6 @@ class _Runs:
         self.unfinished: list[tuple[types.FrameType, Run]] = []
 
     def all(self) -> list[tuple[types.FrameType, Run]]:
-        """Return the runs that are kept."""
         return [*self.by_cells.values(), *self.unfinished]
 
     def drop_repeated(self) -> list[types.FrameType]:
@@ -133,7 +132,6 @@ class Observer:
         return found
 
     def so_far(self) -> list[Run]:
-        """Return the runs that have started."""
         runs = [pair for same in self._runs.values() for pair in same.all()]
         return [run._replace(function=_function_of(frame)) for frame, run in runs]
 

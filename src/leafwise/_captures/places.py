@@ -128,13 +128,11 @@ def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -
 
 
 def cell_of(function: Any, name: str) -> types.CellType:
-    """Return the cell of a variable of the enclosing function."""
     cell: types.CellType = function.__closure__[function.__code__.co_freevars.index(name)]
     return cell
 
 
 def defaults_of(function: types.FunctionType) -> dict[str, Any]:
-    """Return the defaults of a function by parameter."""
     code, defaults = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
     return {**dict(zip(names, defaults, strict=False)), **(function.__kwdefaults__ or {})}
@@ -163,7 +161,6 @@ def object_place(name: str, value: Any) -> Place | None:
 
 
 def class_place(cls: type, name: str) -> Place:
-    """Return the place of a class attribute."""
     return place_of(BoundIn.ATTRIBUTE, cls, cls.__name__).then(name)
 
 

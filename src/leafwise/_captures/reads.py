@@ -9,13 +9,13 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.check import check_function, terms_of
+from leafwise._captures.check import Terms, check_function
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
     DEAD,
@@ -84,7 +84,6 @@ class Read:
 
     @property
     def reader(self) -> str:
-        """The name of the function that reads it."""
         return "" if self.code is None else self.code.co_qualname
 
     @property
@@ -321,9 +320,6 @@ def _is_import(place: Place, value: Any) -> bool:
     return is_named and callable(value) and is_of_package(value)
 
 
-# The current values.
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Traced:
     """A value as a trace saw it: equal if indistinguishable. It keeps nothing alive."""
@@ -348,12 +344,7 @@ class Captured(Traced):
 
 
 class Current:
-    """The current values of places, without those whose owner was garbage-collected.
-
-    Attributes:
-        captured: The captures by the keys of their places.
-        values: The values by the same keys.
-    """
+    """The current values of places, by key, without those whose owner was garbage-collected."""
 
     def __init__(self, reads: Iterable[Read], *, is_weak: bool = False) -> None:
         found = [(read, DEAD if read.is_fixed else read.place.read()) for read in reads]
@@ -385,7 +376,7 @@ class Current:
         if read.itself and (is_plain_object(kind) or never_changes(kind)):
             # What its methods read is a capture of its own.
             fold.nodes[()] = PartNode(value, CheckedBy.SAME)
-        return [*terms, *terms_of(fold, at, self._names)]
+        return [*terms, *Terms(fold, self._names).of((), at).terms]
 
     def check(
         self,
@@ -414,43 +405,30 @@ def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
     return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
 
 
-# What changed.
-
-
-class PartChange(NamedTuple):
-    """The part of a value that changed, and its text before and after."""
-
-    path: Path
-    before: str
-    after: str
-
-
 def changed(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Any]:
     """Return the keys of the captures that both have, and that differ."""
     return [key for key, each in new.items() if key in old and old[key] != each]
 
 
 def differing(was: Account, now: Account) -> list[Path]:
-    """Return the paths of the parts that differ."""
     return [path for path in {**was, **now} if was.get(path) != now.get(path)]
 
 
 def _texts(path: Path, was: Account, now: Account) -> tuple[str, str]:
-    """Return the text of a part before and after."""
     before, after = (each[path].text if path in each else "nothing" for each in (was, now))
     return before, after
 
 
-def value_change(was: Traced, now: Traced) -> PartChange:
-    """Return the text of a value before and after, or of its first part whose text differs."""
+def value_change(was: Traced, now: Traced) -> tuple[Path, str, str]:
+    """Return a path and the texts before and after: of a value, or its first part that differs."""
     if was.text != now.text:
-        return PartChange((), was.text, now.text)
+        return (), was.text, now.text
     texts = {
         path: _texts(path, was.account, now.account) for path in differing(was.account, now.account)
     }
     path = next((path for path, (before, after) in texts.items() if before != after), [*texts][-1])
     before, after = texts[path] if path else (was.text, now.text)
-    return PartChange(path, before, f"another {after}" if before == after else after)
+    return path, before, f"another {after}" if before == after else after
 
 
 def format_change(was: Traced, now: Traced) -> tuple[str, str]:

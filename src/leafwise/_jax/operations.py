@@ -61,7 +61,6 @@ class Operations(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of all operations."""
         return sum(self.counts.values())
 
     @property

@@ -111,9 +111,6 @@ def differing_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list
     return [_WORDS.get(name, name) for name in names]
 
 
-# ------------------------------------------------------------------------ the parts of a key
-
-
 class _PartsOfKeys(logging.Filter):
     """Reads the hashes of the parts of a key from JAX's log, which is otherwise unchanged.
 

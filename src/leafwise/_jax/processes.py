@@ -41,8 +41,6 @@ class MissingError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-    """The processes of this program."""
-
     index: int
     count: int
     client: Any
@@ -71,10 +69,9 @@ def exchange(
         here.client.wait_at_barrier(key, _milliseconds(timeout))
         texts = _read(here.client, key)
     except RuntimeError as error:  # JaxRuntimeError: the service has ended, or time is up
-        came: dict[int, str] | None = None
+        missing: tuple[int, ...] | None = None
         with contextlib.suppress(RuntimeError):
-            came = _read(here.client, key)
-        missing = None if came is None else tuple(sorted({*range(here.count)} - {*came}))
+            missing = tuple(sorted({*range(here.count)} - {*_read(here.client, key)}))
         raise MissingError(missing, str(error)) from error
     if previous is not None:  # all have read the previous texts, since they are here
         with contextlib.suppress(RuntimeError):
@@ -156,8 +153,6 @@ def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
     folder = f"leafwise/{quote(name, safe='')}"
     return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
 
-
-# ------------------------------------------------------------------------ what differs
 
 _REASONS_TIMEOUT: Final = 60.0
 """Seconds for the second exchange, which all processes join at once."""

@@ -139,15 +139,8 @@ def switch_block(block: CaptureChecks, *, is_on: bool) -> None:
         each.block_changed()
 
 
-# The program of a call, and that of a fresh trace.
-
-
-class ProgramChange(NamedTuple):
-    """The first place where two programs differ."""
-
-    before: str
-    after: str
-    line: str
+ProgramChange: TypeAlias = tuple[str, str, str]
+"""The line of the first place where two programs differ, and its text in both."""
 
 
 def program_change(
@@ -169,16 +162,16 @@ def program_change(
         with traced_afresh():
             now = again.trace(*args, **kwargs).jaxpr
     if known.out_avals != now.out_avals:  # the text of a program does not show weak types
-        return ProgramChange(str(known.out_avals), str(now.out_avals), "")
+        return "", str(known.out_avals), str(now.out_avals)
     if _text(known) != _text(now):
         return _changed_equation(known.jaxpr, now.jaxpr)
     for before, after in zip(_constants(known), _constants(now), strict=True):
         if before is not after and _digest(before) != _digest(after):
-            return ProgramChange(describe_value(before), describe_value(after), "")
+            return "", describe_value(before), describe_value(after)
     # JAX has the user's own NumPy array, which shows its current content.
     for array, digest in zip(_numpy_constants(now), digests, strict=False):
         if _digest(array) != digest:
-            return ProgramChange("another content", describe_value(array), "")
+            return "", "another content", describe_value(array)
     return None
 
 
@@ -228,8 +221,8 @@ def _changed_equation(one: Any, other: Any) -> ProgramChange:
         for before, after in zip(_inner(mine), _inner(its), strict=False) if mine and its else ():
             if _text(before) != _text(after):
                 return _changed_equation(before, after)
-        return ProgramChange(_shorten(mine), _shorten(its), _line_of(its or mine))
-    return ProgramChange(_shorten(one), _shorten(other), "")
+        return _line_of(its or mine), _shorten(mine), _shorten(its)
+    return "", _shorten(one), _shorten(other)
 
 
 def _shorten(jaxpr: Any) -> str:

@@ -12,12 +12,7 @@ import jax
 
 from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
-from leafwise._compare.signature import (
-    Signature,
-    StaticArguments,
-    labels_of,
-    record,
-)
+from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import ArgumentOwner, KeyTable, StaticKey, argument_value, key_of, verify
@@ -43,9 +38,8 @@ class StaticParameters:
     def arguments(self) -> StaticArguments:
         """Their positions and names, as `jax.jit` takes them."""
         places = (each.place for each in self.marked if each.place is not None)
-        return StaticArguments(
-            tuple(places), tuple(sorted(n.name for n in self.marked if n.by_name))
-        )
+        names = sorted(each.name for each in self.marked if each.by_name)
+        return StaticArguments(tuple(places), tuple(names))
 
     def key(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -86,15 +80,11 @@ class Callee:
 
     @property
     def options(self) -> tuple[Any, ...]:
-        """Everything but the function."""
-        return (
-            *(self.statics, self.placed, self.sharded),
-            *(self.marked, self.timeout, self.observed),
-        )
+        where = self.statics, self.placed, self.sharded
+        return *where, self.marked, self.timeout, self.observed
 
     @property
     def fun(self) -> Callable[..., Any]:
-        """The function."""
         fun = self.find()
         if fun is None:
             raise ReferenceError(f"the function {self.name} no longer exists")
@@ -146,22 +136,16 @@ _DEEPEST: Final = 20
 def innermost(value: Any) -> Any:
     """Return the function whose code finally runs when `value` is called."""
     for _ in range(_DEEPEST):
-        inner = _wrapped(value)
-        if inner is None:
+        kind = type(value)  # an object may deceive `isinstance`, or raise
+        if issubclass(kind, functools.partial):
+            value = value.func
+        elif issubclass(kind, types.MethodType) or is_bound_method(value):
+            value = value.__func__
+        elif (inner := wrapped_by(value)) is not None:
+            value = inner
+        else:
             break
-        value = inner
-    if type(value) is types.FunctionType:
-        return value
-    return in_class(type(value), "__call__")
-
-
-def _wrapped(value: Any) -> Any:
-    kind = type(value)  # an object may deceive `isinstance`, or raise
-    if issubclass(kind, functools.partial):
-        return value.func
-    if issubclass(kind, types.MethodType) or is_bound_method(value):
-        return value.__func__
-    return wrapped_by(value)
+    return value if type(value) is types.FunctionType else in_class(type(value), "__call__")
 
 
 def capturing_function(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
@@ -277,14 +261,17 @@ def _key(table: KeyTable, value: Any) -> StaticKey:
 
 
 def static_parameters(
-    fun: Callable[..., Any], name: str, given: StaticArguments, depth: int
+    fun: Callable[..., Any], given: StaticArguments, depth: int
 ) -> StaticParameters | None:
     """Return the parameters that a function's annotations mark as static, or None."""
+    name, annotated = jitted_name(fun), _annotated(fun)
+    if not getattr(annotated, "__annotations__", None):  # which is faster than its signature
+        return None
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):  # some builtins have none
         return None
-    scopes = function_scopes(getattr(_annotated(fun), "__globals__", {}), depth + 1)
+    scopes = function_scopes(getattr(annotated, "__globals__", {}), depth + 1)
     marked: list[Marked] = []
     for place, each in enumerate(parameters):
         is_known = each.name in given.names or place in given.numbers
@@ -299,11 +286,6 @@ def static_parameters(
         positional = None if each.kind is each.KEYWORD_ONLY else place
         marked.append(Marked(each.name, positional, each.kind is not each.POSITIONAL_ONLY))
     return StaticParameters(name, tuple(marked)) if marked else None
-
-
-def is_annotated(fun: Callable[..., Any]) -> bool:
-    """Return whether a function has annotations at all, which is faster than its signature."""
-    return bool(getattr(_annotated(fun), "__annotations__", None))
 
 
 def _annotated(fun: Any) -> Any:

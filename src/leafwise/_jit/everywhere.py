@@ -76,9 +76,6 @@ def checked_timeout(option: float) -> float | None:
     return float(option)
 
 
-# ------------------------------------------------------------------------ inputs
-
-
 class _Lowering(threading.local):
     traces = 0
     """How many traces of such functions this thread is in."""
@@ -220,9 +217,6 @@ def _reason(program: ProgramEntry) -> str:
     return f"{where}{program.explanation}".replace("\n", "\n    ")
 
 
-# ------------------------------------------------------------------------ the program
-
-
 def _on_compile(compiled: Compile) -> None:
     if _HERE.traces:
         return
@@ -298,9 +292,7 @@ def _different(
     lines, changes = differences_between(groups, programs, _program_differences, is_shared=False)
     known = [(group, record) for group, record in zip(groups, sent, strict=True) if record]
     around, values = differences_between(
-        [group for group, _ in known],
-        [record["around"] for _, record in known],
-        differing,
+        [group for group, _ in known], [record["around"] for _, record in known], differing
     )
     if around:
         lines += ["\n  what may have caused the difference:", *around]
@@ -346,9 +338,6 @@ def _around(body: Body) -> Record:
             if capture.is_bound and is_value:
                 values[f"captured {capture.name}"] = capture.value
     return describe_values(values)
-
-
-# ------------------------------------------------------------------------ a tree
 
 
 def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> None:
@@ -398,9 +387,6 @@ _SAME_VALUES: Final = (
     "run the same source in all processes, with the same values: from one file, or from process 0;"
     "\n  use a sorted tuple instead of a set, whose order differs between processes"
 )
-
-
-# ------------------------------------------------------------------------ what differs
 
 
 def differing(one: Record, other: Record, root: str = "") -> Pairs:

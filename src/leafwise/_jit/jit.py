@@ -6,21 +6,11 @@ import inspect
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    cast,
-    overload,
-)
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import jax
 
+from leafwise._captures.captures import Captures, captures, captures_of
 from leafwise._captures.observe import observing
 from leafwise._compare.signature import Signature
 from leafwise._display.reasons import Explanation, Outcome
@@ -29,14 +19,7 @@ from leafwise._jax.context import current_number, install_trace_context, is_trac
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
-from leafwise._jit.callee import (
-    Callee,
-    StaticParameters,
-    is_annotated,
-    jitted_name,
-    static_arguments,
-    static_parameters,
-)
+from leafwise._jit.callee import Callee, jitted_name, static_arguments, static_parameters
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramEntry, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_logs
@@ -46,10 +29,6 @@ from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
 from leafwise._objects.text import got
-
-if TYPE_CHECKING:
-    from leafwise._captures.captures import Captures
-
 
 exclude_file(__file__)  # errors in a function show the same frames as under `jax.jit`
 
@@ -87,7 +66,7 @@ class JitFunction(Protocol[P, R_co]):
     __name__: str
 
     @property
-    def captures(self) -> "Captures":
+    def captures(self) -> Captures:
         """The captures that the traces so far have read; before the first, those in the code."""
         ...
 
@@ -223,9 +202,7 @@ class StaleCheckedFunction(JittedFunction):
         return self._programs(Outcome.RECOMPILE)
 
     @property
-    def captures(self) -> "Captures":
-        from leafwise._captures.captures import captures, captures_of  # noqa: PLC0415  # few ask
-
+    def captures(self) -> Captures:
         observed = self._leafwise_guard.reads()
         return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
 
@@ -269,11 +246,11 @@ R = TypeVar("R")
 class TracedBody:
     """The function passed to `jax.jit`: JAX needs one object to trace and to compare."""
 
-    __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
+    __slots__ = ("__dict__", "__weakref__", "callee", "first", "program_log")
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
-        self._first: TracedBody | None = None
+        self.first: TracedBody | None = None  # an equal body with the same log, kept alive
         self.program_log = ProgramLog(callee)
         fun = callee.fun
         for name in functools.WRAPPER_ASSIGNMENTS:
@@ -288,10 +265,6 @@ class TracedBody:
     def __wrapped__(self) -> Callable[..., Any]:
         """The user's function, for `inspect` and for JAX's messages."""
         return self.callee.fun
-
-    def share(self, first: "TracedBody") -> None:
-        """Share the log of an equal body, which is kept alive from here on."""
-        self._first, self.program_log = first, first.program_log
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
@@ -349,7 +322,6 @@ class TracedBody:
         return bool(fun == another) and mine.options == its.options
 
     def __hash__(self) -> int:
-        """Return the hash of the function."""
         fun = self.callee.find()
         return id(self) if fun is None else hash(fun)
 
@@ -397,7 +369,7 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
         with contextlib.suppress(Exception):  # a user-defined `==` or hash
             first = _FIRST.setdefault(body, weakref.ref(body))()
             if first is not None and first is not body:
-                body.share(first)
+                body.first, body.program_log = first, first.program_log
         return body
     try:
         find = weakref.ref(fun)
@@ -507,15 +479,7 @@ def jit(
         raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
     _check_hash(fun)
     install_trace_context()
-    marked = None
-    if is_annotated(fun):
-        numbers, names = options.get("static_argnums"), options.get("static_argnames")
-        places = static_arguments(fun, numbers, names)
-        marked = static_parameters(fun, jitted_name(fun), places, depth=2)
-        if marked is not None:
-            places = places.union(marked.arguments)
-            options = {**options, "static_argnums": places.numbers, "static_argnames": places.names}
-    jitted = jit_with_log(fun, options, action, marked, timeout, is_authors=True)
+    jitted = jit_with_log(fun, options, action, timeout, is_authors=True)
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 
@@ -523,19 +487,22 @@ def jit_with_log(
     fun: Callable[..., Any],
     options: dict[str, Any],
     stale: StaleAction,
-    marked: StaticParameters | None = None,
     timeout: float | None = None,
     *,
     is_authors: bool = False,
 ) -> Any:
     """Return a function jitted by `jax.jit`, with a log of its programs.
 
-    If its author wrote `leafwise.jit`, it warns about storms, and adds notes to JAX's errors.
+    If its author wrote `leafwise.jit`, it warns about storms, adds notes to JAX's errors, and
+    makes parameters static that are annotated so.
     """
-    numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JIT(fun, **options)  # which raises
-    statics = static_arguments(fun, numbers, names)
+    statics = static_arguments(fun, options.get("static_argnums"), options.get("static_argnames"))
+    marked = static_parameters(fun, statics, depth=3) if is_authors else None
+    if marked is not None:
+        statics = statics.union(marked.arguments)
+        options = {**options, "static_argnums": statics.numbers, "static_argnames": statics.names}
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
     observed = stale is not StaleAction.IGNORE
@@ -565,14 +532,10 @@ def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:
     for name in ("static_argnums", "donate_argnums"):
         numbers = options.get(name)
         if isinstance(numbers, int):
-            shifted[name] = _shifted(numbers)
+            shifted[name] = numbers + (numbers >= 0)
         elif isinstance(numbers, Iterable):
-            shifted[name] = tuple(map(_shifted, cast("Iterable[int]", numbers)))
+            shifted[name] = tuple(n + (n >= 0) for n in cast("Iterable[int]", numbers))
     shardings = options.get("in_shardings")
     if isinstance(shardings, tuple | list):
         shifted["in_shardings"] = (None, *cast("Iterable[Any]", shardings))
     return shifted
-
-
-def _shifted(number: int) -> int:
-    return number + 1 if number >= 0 else number

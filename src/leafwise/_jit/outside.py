@@ -8,7 +8,6 @@ only in size.
 
 import traceback
 import types
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import starmap
 from typing import Any, Final, NamedTuple
@@ -26,8 +25,10 @@ from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work, is_jit_off
 from leafwise._jit.clears import CLEARS, reason_of_clear
 from leafwise._objects.call_site import run_of, site_of, user_frame
+from leafwise._objects.code import parameters
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
+from leafwise._statics.account import WeakId
 
 
 class EagerCall(NamedTuple):
@@ -49,20 +50,12 @@ class SeenFunction:
         self.text = shorten(fun, 60)
         self.captured = captured_by(fun)
         owner = getattr(fun, "__self__", fun)  # each access to a method makes a new one
-        self.finders = _finder(owner), _finder(getattr(fun, "__func__", fun))
+        self.finders = WeakId(owner).find, WeakId(getattr(fun, "__func__", fun)).find
 
     def is_same(self, other: "SeenFunction") -> bool:
         """Return whether both are the same function object, so that JAX reuses its program."""
         pairs = [(mine(), its()) for mine, its in zip(self.finders, other.finders, strict=True)]
         return all(mine is its is not None for mine, its in pairs)
-
-
-def _finder(value: Any) -> Callable[[], Any]:
-    """Return what finds a value; one without weak references is kept, so its id is not reused."""
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return lambda: value
 
 
 class _OutsideProgram(NamedTuple):
@@ -125,7 +118,9 @@ class OutsideLog:
         program = _program_of(call, work, run, given_in(user))
         earlier, latest = place.identify(program, work), place.latest
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
-        if earlier is not None and _is_of_another_run(earlier, program, call):
+        # Within one run, a package may compile one operation with several constants. If the run
+        # is unknown, each call that takes a function counts as another run.
+        if earlier is not None and (call.functions if run is None else earlier.run != run):
             # `for batch in batches: jax.lax.scan(lambda carry, x: ..., start, batch)`
             reasons = _again(earlier, program, call, outcome, user)
             return Explanation(outcome, tuple(reasons), nearest=0), run
@@ -138,15 +133,6 @@ class OutsideLog:
         # `for batch in batches: batch[batch > 0].sum()`
         reasons = list(_sizes(latest, program, call, outcome))
         return Explanation(outcome, tuple(reasons), nearest=sizes - 1 if reasons else None), run
-
-
-def _is_of_another_run(earlier: _OutsideProgram, program: _OutsideProgram, call: EagerCall) -> bool:
-    """Return whether another run of a line compiled the same program.
-
-    Within one run, a package may compile one operation with several constants. If the run is
-    unknown, each call that takes a function counts as another run.
-    """
-    return bool(call.functions) if program.run is None else earlier.run != program.run
 
 
 def _is_called_by_jax(user: types.FrameType | None) -> bool:
@@ -266,8 +252,6 @@ def _has_one_change(one: Any, other: Any) -> bool:
     return len(before) == len(after) and len(changes) == 1 and one.dtype == other.dtype
 
 
-# The JAX function that the user called.
-
 _JAX: Final = ("jax", "jaxlib")
 _TREES: Final = ("jax._src.tree_util", "jax._src.tree")
 _WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "<lambda>"}
@@ -291,15 +275,9 @@ def eager_call(
     is_direct = all(map(_is_in_jax, frames))
     unsized = _unsized(variables) if is_direct else ""
     is_masked = is_direct and not unsized and any(_is_mask(frame.f_locals) for frame in inside[-3:])
-    return EagerCall(
-        place=hash(tuple((code.co_filename, frame.f_lineno) for frame, code in codes)),
-        name=name,
-        functions=dict(_functions(called, running)),
-        operands=dict(_operands(variables, name)),
-        is_direct=is_direct,
-        is_masked=is_masked,
-        unsized=unsized,
-    )
+    place = hash(tuple((code.co_filename, frame.f_lineno) for frame, code in codes))
+    values = dict(_functions(called, running)), dict(_operands(variables, name))
+    return EagerCall(place, name, *values, is_direct, is_masked, unsized)
 
 
 def _operands(variables: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
@@ -357,11 +335,9 @@ def _functions(
 
 def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
     """Yield the arguments of a frame, those in a tuple or a list one by one."""
-    code, found = frame.f_code, frame.f_locals
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
-    for name in (*code.co_varnames[:count], *code.co_freevars):
-        value = found.get(name)
+    code, variables = frame.f_code, frame.f_locals
+    for name in (*parameters(code), *code.co_freevars):
+        value = variables.get(name)
         if isinstance(value, tuple | list):
             yield from ((f"{name}[{place}]", each) for place, each in enumerate(value))
         else:

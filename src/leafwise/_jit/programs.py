@@ -160,16 +160,8 @@ class ProgramEntry:
             with ignore_events():
                 return lower(*args, **kwargs)
 
-        return Program(
-            name,
-            self.outcome,
-            self.explanation,
-            self.site,
-            self.trace_seconds,
-            self.lower_seconds,
-            self.compile_seconds,
-            lower_again,
-        )
+        seconds = self.trace_seconds, self.lower_seconds, self.compile_seconds
+        return Program(name, self.outcome, self.explanation, self.site, *seconds, lower_again)
 
 
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
@@ -202,25 +194,22 @@ class ProgramLog:
         self._traced: list[ProgramEntry] = []
         self.states: dict[int, dict[Any, Captured]] = {0: {}}
         """The captures of each state, by its number, as far as its programs read them."""
-        self._nearby = NearbyPrograms()
+        self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
+        """The index of each of the latest programs, and the hashes of its parts."""
 
-    def explain(
-        self,
-        signature: Signature,
-        *,
-        retraced: bool = False,
-        inner: bool = False,
-        site: Site | None = None,
-    ) -> Explanation:
+    def explain(self, signature: Signature) -> Explanation:
         """Explain a call against the programs in the log."""
-        nearby, programs = self._nearby.nearest(signature), list(self.programs)
-        if retraced:
-            chosen = [at for at in nearby if inner or programs[at].is_call]
-        else:
-            place = hash(signature)
-            same = {at for at, each in enumerate(programs) if each.place == place}
-            chosen = [at for at in sorted(same.union(nearby)) if self.is_state(programs[at].state)]
-        return self._nearest(chosen, programs, signature, site)
+        nearby, programs, place = self._nearby(signature), list(self.programs), hash(signature)
+        same = {at for at, each in enumerate(programs) if each.place == place}
+        # Not those of an enclosing trace, which have its number in JAX's key.
+        chosen = [at for at in sorted(same.union(nearby)) if programs[at].state in self.states]
+        return self._nearest(chosen, programs, signature)
+
+    def _nearby(self, signature: Signature) -> list[int]:
+        """Return the indices of the programs with the most parts in common with a call."""
+        parts = _parts(signature)
+        common = [(len(parts & each), index) for index, each in list(self._recent)]
+        return sorted(index for _, index in heapq.nlargest(_MOST_NEAR, common))
 
     def _nearest(
         self,
@@ -349,7 +338,9 @@ class ProgramLog:
             if self._retired_for is not None:  # not for its arguments
                 (last, reasons), self._retired_for = self._retired_for, None
                 return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-            return self.explain(signature, retraced=True, inner=inner, site=site)
+            nearby, programs = self._nearby(signature), list(self.programs)
+            called = [at for at in nearby if inner or programs[at].is_call]
+            return self._nearest(called, programs, signature, site)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]
@@ -368,7 +359,7 @@ class ProgramLog:
         with self._lock:
             self.programs.append(program)
             if program.signature is not None:
-                self._nearby.add(len(self.programs) - 1, program.signature)
+                self._recent.append((len(self.programs) - 1, _parts(program.signature)))
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
         if program.signature is not None and self.warns and program.ran:  # not ahead of time
@@ -378,14 +369,6 @@ class ProgramLog:
     def traced(self) -> list[ProgramEntry]:
         """Return the traces that JAX may reuse."""
         return [program for program in list(self._traced) if program.live]
-
-    def observe(self, observation: Observation) -> Observation:
-        """Return an observation, or that of the latest trace if it is equal."""
-        for program in self.traced()[-1:]:
-            known = program.observation
-            if known is not None and known.captured == observation.captured:
-                return known
-        return observation
 
     def trace_of(self, index: int) -> ProgramEntry:
         """Return the trace that a program was made from, or the program itself."""
@@ -416,10 +399,6 @@ class ProgramLog:
                 program.live &= program.state != number
         for guard in list(self.guards):
             guard.block_changed()
-
-    def is_state(self, number: int) -> bool:
-        """Return whether a number in JAX's key is that of a state, not of an enclosing trace."""
-        return number in self.states
 
     def clear_caches(self) -> None:
         """Make JAX drop its programs of the function, for every `jit` of it."""
@@ -533,25 +512,8 @@ _SEARCHED: Final = 128
 """How many of the latest programs are searched for those with the most equal parts."""
 
 
-class NearbyPrograms:
-    """The latest programs of a log by the hashes of their parts: statics, leaves, configuration."""
-
-    def __init__(self) -> None:
-        self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
-
-    def add(self, index: int, signature: Signature) -> None:
-        """Add a program, with its index in the log."""
-        self._recent.append((index, _parts(signature)))
-
-    def nearest(self, signature: Signature) -> list[int]:
-        """Return the indices of the programs with the most parts in common with a call."""
-        parts = _parts(signature)
-        common = [(len(parts & each), index) for index, each in list(self._recent)]
-        return sorted(index for _, index in heapq.nlargest(_MOST_NEAR, common))
-
-
 def _parts(signature: Signature) -> frozenset[int]:
-    """Return a hash for each static and for each leaf, with its position."""
+    """Return a hash for the configuration, for each static, and for each leaf with its position."""
     statics, todo = [_hash(("config", signature.config))], [signature.root]
     while todo:
         node = todo.pop()

@@ -306,16 +306,12 @@ def _report_nested() -> None:
     for log, program in () if shows_no_reasons() else ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
         event = _event(raw, Work(), log, program)
-        facts: dict[str, Any] = {"site": program.site, "is_inner": program.is_inner}
-        facts |= {"via": None, "explanation": program.explanation}
-        notify(_watchers, dataclasses.replace(event, **facts))
+        event = dataclasses.replace(event, site=program.site, via=None, is_inner=program.is_inner)
+        notify(_watchers, dataclasses.replace(event, explanation=program.explanation))
 
 
 def _event(
-    raw: RawEvent,
-    work: Work,
-    log: ProgramLog | None,
-    program: ProgramEntry | None,
+    raw: RawEvent, work: Work, log: ProgramLog | None, program: ProgramEntry | None
 ) -> Event:
     thread = threading.current_thread()
     call, fun = work.call, log.callee.find() if log is not None else None

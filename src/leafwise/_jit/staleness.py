@@ -94,7 +94,9 @@ def observe(
         around = [run for other in observer.around for run in other.so_far()] if missing else []
         runs += (run for run in around if missing & {source_of(run.code), *run.inside})
         earlier = read_before(missing)
-        reads: Observation = log.observe(Observation(runs, log.callee.fun, earlier, number))
+        reads = Observation(runs, log.callee.fun, earlier, number)
+        known = [trace.observation for trace in log.traced()[-1:] if trace.observation is not None]
+        reads = next((latest for latest in known if latest.captured == reads.captured), reads)
     except Exception:  # noqa: BLE001  # a check must not break a correct program
         return None
     is_apart = all(guard.action is not StaleAction.IGNORE for guard in list(log.guards))
@@ -148,7 +150,6 @@ class Guard:
 
     @property
     def action(self) -> StaleAction:
-        """The action for a stale call now."""
         block = current_block()
         return self.stale if block is None or not block.is_exact else block.action
 
@@ -168,8 +169,6 @@ class Guard:
     def current(self) -> Current:
         """Return the current values of these places."""
         return Current(self.reads())
-
-    # What a call runs.
 
     def block_changed(self) -> None:
         """Compare everything at the next call, if there is anything to check."""
@@ -254,8 +253,6 @@ class Guard:
             return self._call_exactly(block, state, args, kwargs)
         return _in_state(self.made, state)(*args, **kwargs)
 
-    # The states of the captures.
-
     def _find_state(self, current: Current) -> int | None:
         """Return the latest state that matches the current captures, or None."""
         if self.action is StaleAction.IGNORE:
@@ -288,8 +285,6 @@ class Guard:
         state = self._enter(self.current())
         with with_number(state) if state else contextlib.nullcontext():
             yield
-
-    # Reports.
 
     def _deliver(self, found: dict[Any, StaleCapture], args: Any) -> None:
         """Raise, warn about or record stale captures."""
@@ -346,8 +341,6 @@ class Guard:
         unsound = *found.unsound, *_reasons(stale, found.outcome)
         return dataclasses.replace(found, unsound=unsound)
 
-    # The exact level.
-
     def _call_exactly(self, block: CaptureChecks, state: int, args: Any, kwargs: Any) -> Any:
         """Run a call in a block that compares each program with a fresh trace."""
         __tracebackhide__ = True
@@ -380,9 +373,8 @@ class Guard:
         if change is None:
             return state
         if block.action is not StaleAction.RETRACE:
-            what = self.name, "program", change.line, change.before, change.after
-            capture = StaleCapture(self.name, "", *what, site_of(inspect.currentframe()))
-            self._deliver({("program", change.line): capture}, args)
+            what = self.name, "program", *change, site_of(inspect.currentframe())
+            self._deliver({("program", change[0]): StaleCapture(self.name, "", *what)}, args)
         if block.action is StaleAction.IGNORE:
             return state
         return self._log.new_state(self.current().captured)
@@ -416,7 +408,7 @@ def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[
     site, stale = site_of(inspect.currentframe()), dict[Any, StaleCapture]()
     old = {} if program.observation is None else program.observation.captured
     pairs = {key: (old[key], current.captured[key]) for key in _changes(program, current)}
-    paths = {key: value_change(*pair).path for key, pair in pairs.items()}
+    paths = {key: value_change(*pair)[0] for key, pair in pairs.items()}
     tokens = {key: [each.account.get(paths[key]) for each in pair] for key, pair in pairs.items()}
     whole = [(now.name, tokens[key]) for key, (_, now) in pairs.items() if not paths[key]]
     for key, (was, now) in pairs.items():
