@@ -85,7 +85,6 @@ class CheckOptions:
 
     @property
     def timeout_message(self) -> str:
-        """The message for a class or law that ran out of time."""
         return f"took longer than {self.seconds:g} seconds"
 
 

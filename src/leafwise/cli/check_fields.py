@@ -80,7 +80,6 @@ class Example:
 
     @cached_property
     def positions(self) -> list[EditPosition]:
-        """All positions in the instance."""
         return list(edit_positions(self.base, arguments=self._arguments))
 
     @cached_property

@@ -158,7 +158,6 @@ def _numbers(result: ClassResult) -> tuple[str, str, str]:
 
 
 def _outcome(result: ClassResult) -> Text:
-    """Return the outcome of a class in a few words."""
     if result.error:
         return Text("not checked", _STYLES[CheckVerdict.NOT_CHECKED])
     if result.left_out:

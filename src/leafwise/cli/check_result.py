@@ -60,8 +60,6 @@ _JAX: Final = str(Path(jax.__file__).parent)
 
 @dataclasses.dataclass(frozen=True)
 class FieldChange:
-    """The outcome of one change of one field."""
-
     field: str
     static: bool
     kind: str
@@ -75,8 +73,6 @@ class FieldChange:
 
 @dataclasses.dataclass(frozen=True)
 class LawResult:
-    """The outcome of one law."""
-
     law: str
     verdict: CheckVerdict
     path: str = ""
@@ -109,7 +105,6 @@ class ClassResult:
 
     @property
     def failed(self) -> bool:
-        """Whether something is wrong with the class."""
         return any(verdict.is_bad for verdict in self._verdicts)
 
     @property
@@ -135,8 +130,6 @@ class ClassResult:
 
 @dataclasses.dataclass(frozen=True)
 class CheckRun:
-    """The outcome of all classes."""
-
     classes: tuple[ClassResult, ...]
     notes: tuple[str, ...] = ()
     interrupted: bool = False  # some classes were not reached
@@ -144,7 +137,6 @@ class CheckRun:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command."""
         if self.interrupted:
             return 130  # 128 + SIGINT, as in a shell
         if any(result.failed for result in self.classes):

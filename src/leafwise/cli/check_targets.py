@@ -29,8 +29,6 @@ class UsageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class CheckTarget:
-    """A class to check."""
-
     cls: type
     name: str
     optional: bool = False

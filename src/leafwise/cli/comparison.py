@@ -48,8 +48,6 @@ class RunError(Exception):
 
 
 class RunDifference(NamedTuple):
-    """One difference between two runs."""
-
     kind: str
     path: str
     before: str
@@ -65,8 +63,6 @@ _OF_JAX: Final = {("version", "jax"), ("version", "jaxlib")}
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What differs between two runs."""
-
     first: str
     second: str
     programs: int
@@ -112,7 +108,6 @@ def read_run(file: str) -> RecordedRun:
 
 
 def compare(first: str, second: str) -> Comparison:
-    """Compare the reports in two files."""
     comparer = _Comparer(read_run(first), read_run(second))
     programs, differing = comparer.compare()
     notes = [f"{why}: {_listed(names)}" for why, names in comparer.notes.items()]

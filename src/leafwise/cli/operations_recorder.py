@@ -57,7 +57,6 @@ class OperationsRecorder:
         self._here = _Program()
 
     def stop(self) -> None:
-        """Read no more programs."""
         stop_listening_to_compiles(self._read)
 
     def note(self, event: Event, record: EventRecord) -> None:

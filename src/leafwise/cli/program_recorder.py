@@ -63,11 +63,9 @@ class ProgramRecorder:
         self._config: dict[str, Any] | None = None
 
     def start(self) -> None:
-        """Start reading programs before they are compiled."""
         listen_to_compiles(self._read)
 
     def stop(self) -> None:
-        """End."""
         stop_listening_to_compiles(self._read)
 
     def _read(self, compiled: Compile) -> None:

@@ -44,12 +44,10 @@ class Process(NamedTuple):
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Return the record files in a folder."""
     return folder.glob("rank*-[0-9]*.jsonl")
 
 
 def read(folder: Path) -> list[Process]:
-    """Return the processes that recorded in a folder."""
     processes: list[Process] = []
     files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
     ranks = Counter(file.stem.partition("-")[0] for file in files)

@@ -18,13 +18,7 @@ from leafwise._display.words import count
 from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise.errors import CannotBuildError, LawViolation
-from leafwise.testing._laws.case import (
-    Case,
-    Edits,
-    choose,
-    describe_instance,
-    draw_unprinted,
-)
+from leafwise.testing._laws.case import Case, Edits, choose, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import recreated
 from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by

@@ -21,13 +21,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedAssumption
 
-from leafwise._classes.annotations import (
-    Unknown,
-    annotations_of,
-    named_by,
-    resolve,
-    signature_of,
-)
+from leafwise._classes.annotations import Unknown, annotations_of, named_by, resolve, signature_of
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.classes import is_a

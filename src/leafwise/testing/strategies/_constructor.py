@@ -70,13 +70,11 @@ def is_user_registered(kind: Any) -> bool:
 
 
 def is_protocol(kind: Any) -> bool:
-    """Return whether an annotation is a protocol."""
     origin = origin_of(kind)
     return isinstance(origin, type) and bool(origin.__dict__.get("_is_protocol", False))
 
 
 def is_abstract(cls: Any) -> bool:
-    """Return whether a class is abstract."""
     marks = ("__abstractvars__", "__abstractclassvars__")  # equinox's
     has_mark = any(getattr(cls, mark, ()) for mark in marks)
     return inspect.isabstract(cls) or has_mark or is_protocol(cls)

@@ -91,7 +91,6 @@ def other_value(leaf: Any) -> Any:
 
 
 def other_shape(leaf: Any) -> Any:
-    """Return an array of another shape."""
     shape = jax.typeof(leaf).shape
     if not shape:
         longer = 2
