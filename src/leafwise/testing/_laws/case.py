@@ -196,10 +196,7 @@ class Case:
     def fail(
         self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""
     ) -> NoReturn:
-        """Raise the violation at a path, with the law's own fix without a `fix`.
-
-        `by_hand` is the fix for classes with a flatten that was written by hand.
-        """
+        """Raise the violation at a path; `by_hand` is the fix for a flatten written by hand."""
         where = place(self.cls, path)
         owner = owner_at(self.instance, path)
         fix = fix or fix_of(self.law, owner, path) or by_hand
