@@ -26,7 +26,6 @@ from leafwise._objects.call_site import short_file
 
 Record: TypeAlias = dict[str, Any]
 
-
 VERSION: Final = 1
 """The version of the JSON layout; it changes when a key is removed or changes its meaning."""
 
@@ -67,10 +66,7 @@ def read(folder: Path) -> list[Process]:
 def make_report(
     processes: Sequence[Process], main: Process | None, program: str, began: float, end: float = 0.0
 ) -> Report:
-    """Return the report on a script, without its duration and how it ended.
-
-    A compile that never finished counts until the script ended.
-    """
+    """Return the report on a script, without its duration and how it ended."""
     events: list[EventRecord] = []
     for process in processes:
         name = "" if process is main else process.name
