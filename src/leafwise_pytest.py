@@ -52,7 +52,7 @@ def leafwise_traces(request: pytest.FixtureRequest) -> "Generator[Log]":
     log: Log = _budgets().Log(eager=False)
     item.stash[_LOG] = log
     if _BLOCKS in item.stash:  # the test itself called `request.getfixturevalue`
-        item.stash[_BLOCKS].enter_context(_budgets().watching(log))
+        _budgets().watch_in(item.stash[_BLOCKS], log)
     yield log
     del item.stash[_LOG]
 
@@ -65,7 +65,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     problem = marker = ""
     with contextlib.ExitStack() as blocks:
         if _LOG in item.stash:
-            blocks.enter_context(_budgets().watching(item.stash[_LOG]))
+            _budgets().watch_in(blocks, item.stash[_LOG])
         try:
             if marks:
                 note = functools.partial(item.stash.__setitem__, _OVER)

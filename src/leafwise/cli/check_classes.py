@@ -41,7 +41,7 @@ from leafwise.testing._check import chosen_laws, smallest_failure, try_each
 from leafwise.testing._format import cut, format_error, short_repr
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import LIBRARIES, is_unpromised, library_of
-from leafwise.testing._laws.run import NO_TIME, without_notes
+from leafwise.testing._laws.run import NO_TIME, drop_notes
 
 EXAMPLES: Final = 20
 """How many instances of a class are drawn for its laws."""
@@ -85,7 +85,6 @@ class CheckOptions:
 
     @property
     def timeout_message(self) -> str:
-        """The message for a class or law that ran out of time."""
         return f"took longer than {self.seconds:g} seconds"
 
 
@@ -98,10 +97,7 @@ def run_checks(
     *,
     on_result: Callable[[ClassResult], None] = lambda _: None,
 ) -> CheckRun:
-    """Check all classes, and show progress if standard error is a terminal.
-
-    Ctrl-C stops it, and the results so far are returned.
-    """
+    """Check all classes, or those before Ctrl-C, and show progress on a terminal."""
     # Not `console.is_terminal`, which FORCE_COLOR sets for any file.
     visible = sys.stderr.isatty()
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
@@ -176,19 +172,12 @@ def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, .
 def check_class(
     target: CheckTarget, options: CheckOptions, known: set[WarningKey] | None = None
 ) -> ClassResult:
-    """Check one class.
-
-    Its warnings are added to `known`; those already in it are marked as repeated.
-    """
+    """Check one class, add its warnings to `known`, and mark those already in it as repeated."""
     cls = target.cls
     options = dataclasses.replace(options, until=time.process_time() + options.seconds)
     file, line = source_location(cls)
     result = ClassResult(
-        target.name,
-        library=library_of(cls),
-        flattened_by=flattened_by(cls),
-        file=file,
-        line=line,
+        target.name, library=library_of(cls), flattened_by=flattened_by(cls), file=file, line=line
     )
     known = set() if known is None else known
     # A class that warns would warn for each drawn value.
@@ -274,10 +263,7 @@ def _marked(laws: list[LawResult], known: set[WarningKey]) -> Iterator[LawResult
 def try_laws(
     cls: Any, options: CheckOptions, base: Any, known: Container[WarningKey | None] = ()
 ) -> list[LawResult]:
-    """Test laws on the same instances, and find the smallest instance that breaks each.
-
-    A law that the library does not promise, with a warning that is known, is not searched.
-    """
+    """Test laws on the same instances, and find the smallest that breaks each, unless `known`."""
     strategy, failures, note = _first_failures(cls, options, base)
     results = {law: LawResult(str(law), CheckVerdict.OK, message=note) for law in options.laws}
     until = options.half
@@ -338,7 +324,8 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
     if isinstance(error, TooLong):
         return LawResult(str(law), CheckVerdict.NOT_CHECKED, message=options.timeout_message)
     if not isinstance(error, LawViolation):
-        verdict, message = verdict_of(error), format_error(without_notes(error))
+        drop_notes(error)
+        verdict, message = verdict_of(error), format_error(error)
         if verdict is CheckVerdict.NOT_CHECKED:  # our own error, or one inside Hypothesis
             message = cut(message.partition("\n")[0], _WIDTH)
         return LawResult(str(law), verdict, message=message)

@@ -80,7 +80,6 @@ class Example:
 
     @cached_property
     def positions(self) -> list[EditPosition]:
-        """All positions in the instance."""
         return list(edit_positions(self.base, arguments=self._arguments))
 
     @cached_property
@@ -180,11 +179,7 @@ def check_fields(
 
 
 def for_jit(tree: Any) -> Any:
-    """Return a tree for a jitted function: modules of equinox keep only the leaves JAX accepts.
-
-    Their functions and strings are leaves, too, which `equinox.filter_jit` hides from JAX. A
-    tree without modules is returned unchanged.
-    """
+    """Return a tree as `equinox.filter_jit` passes it: without functions and texts in modules."""
 
     def is_module(node: Any) -> bool:
         return library_of(type(node)) == "equinox"

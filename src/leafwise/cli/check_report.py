@@ -65,8 +65,7 @@ class CheckPrinter:
             self._print_problems(result, {} if self._verbose else shown)
         if not self._quiet:
             for note in run.notes:
-                text = Text.assemble(("note", "cyan"), f": {note}")
-                self._console.print(text, soft_wrap=True)
+                self._console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
         if not self._quiet or run.exit_code:
             style = "bold red" if run.exit_code else "green"
             self._console.print(Text(summary(run, self._names), style), soft_wrap=True)
@@ -106,8 +105,7 @@ class CheckPrinter:
     def _print_class(self, result: ClassResult, rows: Sequence[FieldChange]) -> None:
         self._print_title(result)
         if problem := result.error or result.left_out:
-            text = Text.assemble(_outcome(result), " ", problem)
-            self._console.print(text, soft_wrap=True)
+            self._console.print(Text.assemble(_outcome(result), " ", problem), soft_wrap=True)
         if rows:
             self._console.print(_table_of_changes(rows))
         self._console.print()
@@ -158,7 +156,6 @@ def _numbers(result: ClassResult) -> tuple[str, str, str]:
 
 
 def _outcome(result: ClassResult) -> Text:
-    """Return the outcome of a class in a few words."""
     if result.error:
         return Text("not checked", _STYLES[CheckVerdict.NOT_CHECKED])
     if result.left_out:

@@ -6,7 +6,6 @@ import json
 import platform
 import traceback
 from pathlib import Path
-from typing import Final
 
 import jax
 
@@ -14,22 +13,15 @@ from leafwise.testing._format import users_frames
 
 
 class CheckVerdict(enum.StrEnum):
-    """The outcome of a change or a law.
+    """The outcome of a change or a law."""
 
-    ``ok``: as predicted and as promised. ``mismatch``: JAX did something other than
-    predicted. ``violation``: as predicted, but not as promised; for a law: broken.
-    ``warning``: a violation that the class's library is known for. ``error``: the
-    class raised. ``not checked``: leafwise raised, or ran out of time. ``skipped``:
-    there is no such change.
-    """
-
-    OK = "ok"
-    MISMATCH = "mismatch"
-    VIOLATION = "violation"
-    WARNING = "warning"
-    ERROR = "error"
-    NOT_CHECKED = "not checked"
-    SKIPPED = "skipped"
+    OK = "ok"  # as predicted and as promised
+    MISMATCH = "mismatch"  # JAX did something other than predicted
+    VIOLATION = "violation"  # as predicted, but not as promised; for a law: broken
+    WARNING = "warning"  # a violation that the class's library is known for
+    ERROR = "error"  # the class raised
+    NOT_CHECKED = "not checked"  # leafwise raised, or ran out of time
+    SKIPPED = "skipped"  # there is no such change
 
     @property
     def is_bad(self) -> bool:
@@ -50,18 +42,14 @@ def verdict_of(error: BaseException) -> CheckVerdict:
     # JAX removes its own frames and adds a note that says so.
     notes = "".join(getattr(error, "__notes__", ()))
     removed = "JAX has removed its internal frames" in notes
-    by_jax = removed or any(frame.filename.startswith(_JAX) for frame in last)
+    home = str(Path(jax.__file__).parent)
+    by_jax = removed or any(frame.filename.startswith(home) for frame in last)
     too_deep = isinstance(error, RecursionError | MemoryError)  # whichever frame raised it
     return CheckVerdict.ERROR if by_jax and not too_deep else CheckVerdict.NOT_CHECKED
 
 
-_JAX: Final = str(Path(jax.__file__).parent)
-
-
 @dataclasses.dataclass(frozen=True)
 class FieldChange:
-    """The outcome of one change of one field."""
-
     field: str
     static: bool
     kind: str
@@ -75,8 +63,6 @@ class FieldChange:
 
 @dataclasses.dataclass(frozen=True)
 class LawResult:
-    """The outcome of one law."""
-
     law: str
     verdict: CheckVerdict
     path: str = ""
@@ -109,7 +95,6 @@ class ClassResult:
 
     @property
     def failed(self) -> bool:
-        """Whether something is wrong with the class."""
         return any(verdict.is_bad for verdict in self._verdicts)
 
     @property
@@ -135,8 +120,6 @@ class ClassResult:
 
 @dataclasses.dataclass(frozen=True)
 class CheckRun:
-    """The outcome of all classes."""
-
     classes: tuple[ClassResult, ...]
     notes: tuple[str, ...] = ()
     interrupted: bool = False  # some classes were not reached
@@ -144,7 +127,6 @@ class CheckRun:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command."""
         if self.interrupted:
             return 130  # 128 + SIGINT, as in a shell
         if any(result.failed for result in self.classes):

@@ -29,8 +29,6 @@ class UsageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class CheckTarget:
-    """A class to check."""
-
     cls: type
     name: str
     optional: bool = False
@@ -109,10 +107,7 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
 
 
 def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
-    """Yield the classes that a module defines or registers, including nested ones.
-
-    For a package this includes what it exports from its own modules.
-    """
+    """Yield the classes that a module defines, nested ones too, or registers, or a package has."""
     is_package = hasattr(module, "__path__")
 
     def classes_in(holder: Any, start: str) -> Iterator[CheckTarget]:
@@ -197,10 +192,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _is_note(error: BaseException, place: str) -> bool:
-    """Return whether an import error is not a fault of the module.
-
-    The module exits, redefines flags of another module, or lacks an optional dependency.
-    """
+    """Return whether a module only exits, redefines flags, or lacks an optional dependency."""
     if isinstance(error, SystemExit) or type(error).__name__ == "DuplicateFlagError":
         return True
     name = error.name if isinstance(error, ModuleNotFoundError) else None

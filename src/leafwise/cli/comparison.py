@@ -37,19 +37,17 @@ _CACHE: Final = (
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _UNSET: Final = "(not set)"
 _NOTHING: Final = "nothing"
-_WRITE_REPORT: Final = "leafwise explain --output-format json"
 
 
 class RunError(Exception):
     """A file is not a report, or not one that can be compared."""
 
     def __init__(self, problem: str, file: str) -> None:
-        super().__init__(f"{problem}\n  fix: {_WRITE_REPORT} -o {file} SCRIPT")
+        fix = f"leafwise explain --output-format json -o {file} SCRIPT"
+        super().__init__(f"{problem}\n  fix: {fix}")
 
 
 class RunDifference(NamedTuple):
-    """One difference between two runs."""
-
     kind: str
     path: str
     before: str
@@ -60,13 +58,8 @@ class RunDifference(NamedTuple):
         return f"{_WORDS.get(self.kind, '')}{self.path}: {self.before} -> {self.after}"
 
 
-_OF_JAX: Final = {("version", "jax"), ("version", "jaxlib")}
-
-
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What differs between two runs."""
-
     first: str
     second: str
     programs: int
@@ -112,7 +105,6 @@ def read_run(file: str) -> RecordedRun:
 
 
 def compare(first: str, second: str) -> Comparison:
-    """Compare the reports in two files."""
     comparer = _Comparer(read_run(first), read_run(second))
     programs, differing = comparer.compare()
     notes = [f"{why}: {_listed(names)}" for why, names in comparer.notes.items()]
@@ -138,15 +130,13 @@ class _Comparer:
             causes = list(self._of_pair(before, after))
             differing += bool(causes)
             for cause in causes:
-                self._add(cause, after)
+                self.causes.setdefault(cause, []).append(after)
         for run, program in alone:
             differing += run
             texts = ("", self._why_another(program)) if run else ("compiled", "")
-            self._add(RunDifference("absent", program.name, *texts), program)
+            cause = RunDifference("absent", program.name, *texts)
+            self.causes.setdefault(cause, []).append(program)
         return len(self._other.programs), differing
-
-    def _add(self, cause: RunDifference, program: ProgramRecord) -> None:
-        self.causes.setdefault(cause, []).append(program)
 
     def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
         """Yield why the second run compiled a different program, or missed the persistent cache."""
@@ -161,8 +151,8 @@ class _Comparer:
             yield from self._of_run
             decisive = [cause for cause in own if cause.kind not in {"order", "config"}]
             yield from (cause for cause in own if cause.kind != "order" or not decisive)
-            of_jax = [cause for cause in self._of_run if cause[:2] in _OF_JAX]
-            if not (decisive or of_jax):  # or the operations add nothing
+            versions = {cause.path for cause in self._of_run if cause.kind == "version"}
+            if not (decisive or versions & {"jax", "jaxlib"}):  # or the operations add nothing
                 yield from self._of_operations(before, after)
         elif before.key and after.key and before.key != after.key:
             yield from self._of_run
@@ -242,16 +232,13 @@ _ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
     lambda record: record.digest,
     lambda _: "",
 )
+"""Within a function, programs for which the first of these agrees are paired first."""
 
 
 def _matched(
     ones: list[ProgramRecord], others: list[ProgramRecord]
 ) -> tuple[list[tuple[ProgramRecord, ProgramRecord]], list[tuple[int, ProgramRecord]]]:
-    """Return pairs of programs, in the order of the second run, and the programs without a partner.
-
-    Within a function, equal programs are paired first, then those with equal arguments, then the
-    rest in order.
-    """
+    """Return pairs of programs, in the order of the second run, and programs without a partner."""
     pairs: dict[int, ProgramRecord] = {}
     left = dict(enumerate(ones))
     for same in _ALIKE:

@@ -55,7 +55,6 @@ class Code:
         return start + node.col_offset, end + node.end_col_offset
 
     def text_of(self, node: ast.AST) -> str:
-        """Return the source of a node."""
         start, end = self.span(node)
         return self.text[start:end].decode()
 

@@ -35,7 +35,6 @@ class Script(NamedTuple):
 
     @property
     def is_notebook(self) -> bool:
-        """Whether it is a notebook."""
         return not self.is_module and self.name.endswith(".ipynb")
 
     @property
@@ -50,7 +49,6 @@ class Script(NamedTuple):
         return [*runner, self.name, *self.arguments]
 
     def __str__(self) -> str:
-        """Return the command line."""
         return " ".join([*["-m"] * self.is_module, self.name, *self.arguments])
 
 

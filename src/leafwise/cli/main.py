@@ -31,12 +31,7 @@ def check(options: argparse.Namespace) -> int:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(storage))
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # programs run only once or twice
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # slow after a deep recursion
-    from leafwise.cli import (  # noqa: PLC0415
-        check_classes,
-        check_report,
-        check_result,
-        check_targets,
-    )
+    from leafwise.cli import check_classes, check_report, check_result, check_targets  # noqa: PLC0415
 
     if problem := _unwritable(options.output):
         return _refuse("check", problem)

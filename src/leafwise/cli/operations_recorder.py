@@ -57,7 +57,6 @@ class OperationsRecorder:
         self._here = _Program()
 
     def stop(self) -> None:
-        """Read no more programs."""
         stop_listening_to_compiles(self._read)
 
     def note(self, event: Event, record: EventRecord) -> None:
@@ -70,7 +69,7 @@ class OperationsRecorder:
                 listen_to_compiles(self._read)
         elif event.kind is EventKind.COMPILE:
             if here.seconds >= LEAST and here.describe is not None:
-                with self._writing_faults(event.name):
+                with writing_faults(self._write, event.name):
                     record.first = here.describe()
             here.seconds, here.lowered, here.describe = 0.0, None, None
 
@@ -79,7 +78,7 @@ class OperationsRecorder:
         here = self._here
         if here.lowered is None or here.describe is not None:
             return
-        with self._writing_faults(compiled.name):
+        with writing_faults(self._write, compiled.name):
             frames = traceback.walk_stack(None)
             stack = {(frame.f_code.co_filename, line) for frame, line in frames}
             operations = read_operations(compiled.module, stack)
@@ -90,12 +89,14 @@ class OperationsRecorder:
                 facts |= {"first": here.describe(), "unfinished": True, "explanation": None}
                 self._write(compiling=to_json(dataclasses.replace(here.lowered[1], **facts)))
 
-    @contextlib.contextmanager
-    def _writing_faults(self, name: str) -> Generator[None]:
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  # the script must go on
-            self._write(fault=f"{name}: {type(error).__name__}: {message_of(error)}")
+
+@contextlib.contextmanager
+def writing_faults(write: Callable[..., None], name: str) -> Generator[None]:
+    """Record what user code or leafwise raises: the script goes on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # as it says
+        write(fault=f"{name}: {type(error).__name__}: {message_of(error)}")
 
 
 def _describe(operations: Operations, event: Event, record: EventRecord) -> FirstCompile:

@@ -41,6 +41,7 @@ from leafwise._objects.code import names_of
 from leafwise._objects.text import got
 from leafwise._statics.portable import dump
 from leafwise._trees.leaves import LeafRecorder
+from leafwise.cli.operations_recorder import writing_faults
 from leafwise.errors import message_of
 
 _MOST_BYTES: Final = 4 << 20
@@ -63,27 +64,22 @@ class ProgramRecorder:
         self._config: dict[str, Any] | None = None
 
     def start(self) -> None:
-        """Start reading programs before they are compiled."""
         listen_to_compiles(self._read)
 
     def stop(self) -> None:
-        """End."""
         stop_listening_to_compiles(self._read)
 
     def _read(self, compiled: Compile) -> None:
         """Read a program on the thread that is about to compile it."""
         began = time.perf_counter()
-        try:
+        with writing_faults(self._write, compiled.name):
             program = packed(read_program(compiled, compiled.options()))
             self._here.read = program, compiled.cache_key() if is_on() else None
-        except Exception as error:  # noqa: BLE001  # the script goes on
-            self._write(fault=f"{compiled.name}: {type(error).__name__}: {message_of(error)}")
         self._here.seconds = time.perf_counter() - began
 
     def seconds(self) -> float:
         """Return how many seconds of this thread's last compile were spent here."""
-        seconds: float = getattr(self._here, "seconds", 0.0)
-        return seconds
+        return float(getattr(self._here, "seconds", 0.0))
 
     def record(self, event: Event) -> None:
         """Write the record of a compiled program, on the thread that compiled it."""
@@ -170,7 +166,7 @@ def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
         return None if left >= 0 else aval_entry(to_leaf(leaf))
 
     for capture in captures(fun).own():
-        if not capture.is_bound or capture.treatment in _CODE:
+        if not capture.is_bound or capture.treatment in (Treatment.MODULE, Treatment.FUNCTION):
             continue
         name = capture.name
         name += f" in {capture.where.function}" if name in names else ""
@@ -184,9 +180,6 @@ def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
         record |= described.record
         refused |= {path: without_addresses(got(value)) for path, value in reader.opaque}
     return record, refused
-
-
-_CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
 
 
 # ------------------------------------------------------------------------ programs in a file

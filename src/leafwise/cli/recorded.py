@@ -26,7 +26,6 @@ from leafwise._objects.call_site import short_file
 
 Record: TypeAlias = dict[str, Any]
 
-
 VERSION: Final = 1
 """The version of the JSON layout; it changes when a key is removed or changes its meaning."""
 
@@ -44,12 +43,10 @@ class Process(NamedTuple):
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Return the record files in a folder."""
     return folder.glob("rank*-[0-9]*.jsonl")
 
 
 def read(folder: Path) -> list[Process]:
-    """Return the processes that recorded in a folder."""
     processes: list[Process] = []
     files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
     ranks = Counter(file.stem.partition("-")[0] for file in files)
@@ -69,10 +66,7 @@ def read(folder: Path) -> list[Process]:
 def make_report(
     processes: Sequence[Process], main: Process | None, program: str, began: float, end: float = 0.0
 ) -> Report:
-    """Return the report on a script, without its duration and how it ended.
-
-    A compile that never finished counts until the script ended.
-    """
+    """Return the report on a script, without its duration and how it ended."""
     events: list[EventRecord] = []
     for process in processes:
         name = "" if process is main else process.name

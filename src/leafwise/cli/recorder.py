@@ -53,7 +53,7 @@ from leafwise._objects.call_site import (
     user_frame,
 )
 from leafwise._objects.stand_ins import MISSING
-from leafwise.cli.operations_recorder import OperationsRecorder
+from leafwise.cli.operations_recorder import OperationsRecorder, writing_faults
 from leafwise.errors import message_of
 
 Write: TypeAlias = Callable[..., None]
@@ -190,23 +190,20 @@ class Recorder(CaptureChecks):
         """Record an event; an error in here never reaches the script."""
         if event.is_inner and event.kind is EventKind.TRACE and event.program is not None:
             return  # JAX does not report this trace, which is part of the enclosing one
-        try:
-            with ignore_events():
-                is_compile = event.kind is EventKind.COMPILE
-                if self._programs is not None and is_compile:
-                    spent = event.seconds - self._programs.seconds()
-                    event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                record = self._event(event)
-                self._operations.note(event, record)
-                self._write(event=to_json(record))
-                self._write_captures(event)
-                if (lost := left_out()) != self._left_out:
-                    self._left_out = lost
-                    self._write(left_out=lost)
-                if self._programs is not None and is_compile:
-                    self._programs.record(event)
-        except Exception as error:  # noqa: BLE001  # user code, or a bug in leafwise
-            self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
+        with writing_faults(self._write, event.name), ignore_events():
+            is_compile = event.kind is EventKind.COMPILE
+            if self._programs is not None and is_compile:
+                spent = event.seconds - self._programs.seconds()
+                event = dataclasses.replace(event, seconds=max(spent, 0.0))
+            record = self._event(event)
+            self._operations.note(event, record)
+            self._write(event=to_json(record))
+            self._write_captures(event)
+            if (lost := left_out()) != self._left_out:
+                self._left_out = lost
+                self._write(left_out=lost)
+            if self._programs is not None and is_compile:
+                self._programs.record(event)
 
     def _event(self, event: Event) -> EventRecord:
         """Return the record of an event; the first event of a program has its explanation."""
@@ -276,7 +273,9 @@ class Recorder(CaptureChecks):
         with contextlib.suppress(TypeError):  # an unhashable static
             key = *key, program.place
         both = (plain,) if plain is event.fun else (event.fun, plain)
-        its, shapes = [SeenFunction(function) for function in both], _shapes(program)
+        its = [SeenFunction(function) for function in both]
+        leaves = {} if program.signature is None else program.signature.leaves
+        shapes = {path: leaf.shape for path, leaf in leaves.items()}
         known = self._seen.get(key) or self._seen.get(of_line)
         mine, earlier = known or (its, shapes)
         self._seen[key] = self._seen[of_line] = its, shapes
@@ -346,11 +345,6 @@ def _definition_of(fun: Any) -> Any:
     if code is None or "<" in code.co_qualname or not _is_in_cell(code):
         return definition_of(fun)
     return code.replace(co_firstlineno=1), owner_of(fun)
-
-
-def _shapes(program: ProgramEntry) -> dict[str, Any]:
-    leaves = {} if program.signature is None else program.signature.leaves
-    return {path: leaf.shape for path, leaf in leaves.items()}
 
 
 def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason]:

@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from leafwise._display.findings import Finding, busy, findings
-from leafwise._display.first_compiles import (
-    CACHE_FOLDER,
-    MOST_FIRST,
-    FirstFinding,
-    cache_variables,
-)
+from leafwise._display.first_compiles import CACHE_FOLDER, MOST_FIRST, FirstFinding, cache_variables
 from leafwise._display.report import Report, TogetherRecord, TriedRecord
 from leafwise._display.words import CONFIRMED, ROUNDED, SAME, UNKNOWN, count
 from leafwise._objects.locks import cached_property

@@ -129,14 +129,10 @@ def _misspelt(events: Iterable[Event], limits: list[Limit]) -> UnknownNameError 
     return UnknownNameError("\n".join(problems)) if problems else None
 
 
-@contextlib.contextmanager
-def watching(log: Log) -> Generator[None, None, None]:
-    """Add the events in a block to a log."""
+def watch_in(blocks: contextlib.ExitStack, log: Log) -> None:
+    """Add all events to a log until the blocks end."""
     watch_events(log.add)
-    try:
-        yield
-    finally:
-        unwatch_events(log.add)
+    blocks.callback(unwatch_events, log.add)
 
 
 _MOST = 50

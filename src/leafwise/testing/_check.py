@@ -101,10 +101,7 @@ def try_each(cls_or_strategy: Any, laws: Collection[Law], **options: Any) -> str
 def smallest_failure(
     cls_or_strategy: Any, law: Law, error: BaseException, **options: Any
 ) -> BaseException | None:
-    """Return the error from the smallest instance that breaks a law; `error` if none is found.
-
-    Return None if Hypothesis raises, as for a class that is not deterministic.
-    """
+    """Return the error from the smallest instance that breaks a law; `error` if none is found."""
     if not isinstance(error, Exception | SystemExit | GeneratorExit):
         return error  # out of time
     test = _TESTS[law]
@@ -113,6 +110,7 @@ def smallest_failure(
         run_law(law, strategy, test.check, share=test.share, **options)
     except (Exception, SystemExit, GeneratorExit) as failure:  # noqa: BLE001  # user code
         return failure
+    # Hypothesis raises for a class that is not deterministic.
     return None if isinstance(error, hypothesis.errors.HypothesisException) else error
 
 

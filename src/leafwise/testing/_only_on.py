@@ -107,8 +107,7 @@ class OnlyOn(Generic[P, R]):
         __tracebackhide__ = True
         arguments = instances(_arguments_class(self.__wrapped__, set(strategies)), **strategies)
         claims: Claims = {"": Outcome.REUSE, **dict.fromkeys(self.paths)}
-        options: Any = {"settings": settings, "seed": seed}
-        check_claims(arguments, self._subject, claims, spread=True, **options)
+        check_claims(arguments, self._subject, claims, spread=True, settings=settings, seed=seed)
 
 
 def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:

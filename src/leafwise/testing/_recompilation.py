@@ -35,10 +35,7 @@ Claims = dict[str, Outcome | None]
 
 
 def as_predicted(case: Case) -> None:
-    """Make one change of each kind, and compare what JAX does with the prediction.
-
-    Each leaf gets another value: one program must serve them all.
-    """
+    """Change each leaf's value, and each other kind once: JAX must do what is predicted."""
     x = rebuilt(case.instance)
     options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
@@ -178,14 +175,11 @@ def check_claims(
     subject: Subject,
     claims: Claims,
     *,
-    spread: bool = False,
+    spread: bool = False,  # a drawn value is a named tuple of arguments
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
-    """Test predictions on edits of drawn values, and claims on another value at each position.
-
-    A drawn value is the function's argument, or, with `spread`, a named tuple of arguments.
-    """
+    """Test predictions on edits of drawn values, and claims on another value at each position."""
     __tracebackhide__ = True
     # Claims are about a new value, all else being equal.
     trial = _EditTrial(claims, (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE))

@@ -23,14 +23,11 @@ from leafwise.errors import RetraceStormWarning
 
 @dataclasses.dataclass(frozen=True)
 class ObservedCall:
-    """The prediction for a call, compared with an earlier one, and what JAX did.
-
-    `is_refused`: the call raised as predicted, perhaps before it reached JAX.
-    """
+    """The prediction for a call, compared with an earlier one, and what JAX did."""
 
     predicted: Explanation
     counts: Counts
-    is_refused: bool = False
+    is_refused: bool = False  # it raised as predicted, perhaps before it reached JAX
 
     @property
     def expected(self) -> Outcome:
@@ -130,10 +127,7 @@ class SubjectProbe:
         self._start(None if subject else self._traced or Outcome.RECOMPILE)
 
     def try_observe(self, edited: Any) -> ObservedCall | None:
-        """Call a function that was called with the instance, but not with the edited one.
-
-        Return None if the class or the function raises; `refused` has the error.
-        """
+        """Call a function with the edited instance; set `refused` and return None if it raises."""
         predicted, counts = None, Counts()
         try:
             args = self._arguments(edited)
@@ -182,8 +176,6 @@ class SubjectProbe:
 
 
 def _call(subject: Subject, args: Sequence[Any]) -> None:
-    with warnings.catch_warnings():
-        # Many traces are the point here.
-        warnings.simplefilter("ignore", RetraceStormWarning)
+    with warnings.catch_warnings(action="ignore", category=RetraceStormWarning):  # they are wanted
         wait: Any = jax.block_until_ready
         wait(subject.jitted(*args))

@@ -26,12 +26,7 @@ from leafwise.testing._format import cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import fix_of, is_own
 from leafwise.testing._laws.same import difference, recreated, state_of
-from leafwise.testing.strategies._edit_positions import (
-    EditPosition,
-    Role,
-    edit_positions,
-    owner_at,
-)
+from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, owner_at
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
 
 T = TypeVar("T")
@@ -53,7 +48,6 @@ def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
 
 
 def choose(data: st.DataObject, values: Sequence[T]) -> T:
-    """Draw one of the values."""
     place = st.integers(0, len(values) - 1)  # faster than `sampled_from`
     return values[draw_unprinted(data, place)]
 
@@ -202,10 +196,7 @@ class Case:
     def fail(
         self, path: str, got: str, wanted: str, *, fix: str = "", by_hand: str = ""
     ) -> NoReturn:
-        """Raise the violation at a path, with the law's own fix without a `fix`.
-
-        `by_hand` is the fix for classes with a flatten that was written by hand.
-        """
+        """Raise the violation at a path; `by_hand` is the fix for a flatten written by hand."""
         where = place(self.cls, path)
         owner = owner_at(self.instance, path)
         fix = fix or fix_of(self.law, owner, path) or by_hand

@@ -23,7 +23,6 @@ from leafwise.testing.strategies._constructor import FieldContext, call, is_user
 from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions
 from leafwise.testing.strategies._edits import ArgumentEdit, EditKind, argument_edits
 
-_REGISTRY: Final = jax.tree_util.default_registry
 _MANY: Final = 4
 """How many equal hashes of distinct values cannot be a coincidence."""
 
@@ -198,7 +197,7 @@ def aux_data_hash(case: Case) -> None:
 
 
 def _aux_of(instance: Any) -> Any:
-    level: Any = _REGISTRY.flatten_one_level(instance)
+    level: Any = jax.tree_util.default_registry.flatten_one_level(instance)
     return level[1]
 
 

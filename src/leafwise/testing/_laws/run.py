@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import hypothesis
 import hypothesis.errors
@@ -18,13 +18,7 @@ from leafwise._display.words import count
 from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise.errors import CannotBuildError, LawViolation
-from leafwise.testing._laws.case import (
-    Case,
-    Edits,
-    choose,
-    describe_instance,
-    draw_unprinted,
-)
+from leafwise.testing._laws.case import Case, Edits, choose, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import recreated
 from leafwise.testing.strategies._arrays import ImpossibleError, drawn_by
@@ -139,11 +133,11 @@ def _search(
         _draw(test, settings, seed)
     except _OF_USERS as error:
         if not failed and not (is_drawn and isinstance(error, hypothesis.errors.Unsatisfiable)):
-            without_notes(error)
+            drop_notes(error)
             raise
     if not failed:
         return None
-    without_notes(failed[-1][0])
+    drop_notes(failed[-1][0])
     return failed[-1]
 
 
@@ -289,10 +283,9 @@ def try_laws(
     broken: dict[Law, BaseException],
     on_law: Callable[[Law], None],
 ) -> str:
-    """Test laws on the same instances, drawn once, and add their errors to `broken` at once.
+    """Test laws on the same instances, and return a note if there was no time for all of them.
 
-    So the results survive an interruption. Return a note if the CPU time `until` left no time for
-    all instances and their edits.
+    Errors are added to `broken` at once, so that they survive an interruption.
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
     trial = _Trial(tests, until, broken, on_law)
@@ -312,21 +305,16 @@ def try_laws(
 NO_TIME: Final = "there was no time for others"
 
 
-_E = TypeVar("_E", bound=BaseException)
-
-
-def without_notes(error: _E) -> _E:
-    """Return an error without the notes in which Hypothesis describes leafwise's own test."""
+def drop_notes(error: BaseException) -> None:
+    """Drop the notes of an error in which Hypothesis describes leafwise's own test."""
     if notes := getattr(error, "__notes__", None):
-        error.__notes__ = [each for each in notes if not _BY_HYPOTHESIS.match(each)]
-    return error
+        error.__notes__ = [note for note in notes if not _BY_HYPOTHESIS.match(note)]
 
 
 _BY_HYPOTHESIS: Final = re.compile(
     r"\s*(Draw \d|while generating|Failing test case|Falsifying example|Explanation)|.*data=data\(",
     re.DOTALL,
 )
-
 
 _SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200

@@ -24,8 +24,6 @@ from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
 from leafwise.testing.strategies._leaves import is_ref, same_leaf, struct_of
 
-_REGISTRY: Final = jax.tree_util.default_registry
-
 
 def round_trip(case: Case) -> None:
     """Flatten, then unflatten twice: JAX makes many instances from one treedef."""
@@ -118,12 +116,9 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
         )
         got = f"{short_repr(found)} out of flatten, though unflatten has stored each"
         case.fail("", got, wanted, by_hand=fix)
-    given = set(map(id, children))
-    for name in case.names.dynamic:
-        if not given.issuperset(map(id, jax.tree_util.tree_leaves(getattr(made, name, None)))):
-            break
-    else:
-        name = ""
+    given, names = set(map(id, children)), case.names.dynamic
+    held = ((name, jax.tree_util.tree_leaves(getattr(made, name, None))) for name in names)
+    name = next((name for name, leaves in held if not given.issuperset(map(id, leaves))), "")
     others = _other_leaves(found, children)
     fix = Law.ROUND_TRIP.fix if others != short_repr(found) else ""
     case.fail(name, f"{others} out of flatten", wanted, by_hand=fix)
@@ -177,7 +172,7 @@ def key_paths(case: Case) -> None:
         case.fail("", f"{short_repr(named)} with paths", f"{short_repr(plain)}, as without")
     if isinstance(x, tuple):
         return  # JAX names them; before 0.11, all after the first child
-    level: Any = _REGISTRY.flatten_one_level_with_keys(x)
+    level: Any = jax.tree_util.default_registry.flatten_one_level_with_keys(x)
     keys = Counter(jax.tree_util.keystr((key,)) for key, _ in level[0])
     for key, count in keys.items():
         if count > 1:
@@ -186,11 +181,6 @@ def key_paths(case: Case) -> None:
     for key, child in level[0]:
         if jax.tree_util.tree_leaves(child):
             _follow(case, x, key, child)
-
-
-def _is_leaf(found: Any, leaf: Any) -> bool:
-    """Return whether an attribute is a leaf, or a reference whose value is the leaf."""
-    return found is leaf or (is_ref(leaf) and same_leaf(found, leaf))
 
 
 def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
@@ -213,7 +203,9 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
     if found is missing:
         case.fail(name, f"there is no attribute {name!r}", f"the child {text} there", fix=fix)
     mine, its = (jax.tree_util.tree_leaves(each) for each in (found, child))
-    if len(mine) != len(its) or not all(map(_is_leaf, mine, its)):
+    pairs = zip(mine, its, strict=False)
+    is_there = all(held is leaf or (is_ref(leaf) and same_leaf(held, leaf)) for held, leaf in pairs)
+    if len(mine) != len(its) or not is_there:
         wanted = f"{short_repr(found)}, which is there"
         case.fail(name, f"{text} is flattened with this key", wanted, fix=fix)
 

@@ -218,10 +218,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "lax.scan": (_scan, False),
     "jax.checkpoint": (_checkpoint, True),
 }
-"""How each is called, and whether it returns the leaves it was given.
-
-Most are only traced: compiling would show nothing more about a class.
-"""
+"""How each is called, mostly just traced, and whether it returns the leaves it was given."""
 
 
 def _as_array(leaf: Any) -> Any:

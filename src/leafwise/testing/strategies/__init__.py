@@ -8,10 +8,4 @@ from leafwise.testing.strategies._arrays import arrays
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
 from leafwise.testing.strategies._instances import instances
 
-__all__ = [
-    "Edit",
-    "EditKind",
-    "arrays",
-    "edits",
-    "instances",
-]
+__all__ = ["Edit", "EditKind", "arrays", "edits", "instances"]

@@ -21,13 +21,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedAssumption
 
-from leafwise._classes.annotations import (
-    Unknown,
-    annotations_of,
-    named_by,
-    resolve,
-    signature_of,
-)
+from leafwise._classes.annotations import Unknown, annotations_of, named_by, resolve, signature_of
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.classes import is_a
@@ -314,10 +308,6 @@ def _tree(kind: Any, where: FieldContext) -> Strategy:
     return leaf | few | few.map(tuple) | st.dictionaries(_NAMES, leaf | few, max_size=2)
 
 
-def _is_tree(kind: Any) -> bool:
-    return type(kind).__name__ == "_MetaPyTree" and type(kind).__module__.startswith("jaxtyping")
-
-
 # ------------------------------------------------------------- instances, classes, functions
 
 
@@ -374,18 +364,16 @@ _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
     Callable: lambda kind, _: functions(kind),
 }
 
-
 _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], Strategy]], ...]] = (
     (has_fields, _instances),
     (named_by, lambda kind, where: strategy_for(named_by(kind), where)),
-    (_is_tree, _tree),
+    (lambda kind: type(kind).__name__ == "_MetaPyTree", _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
     (lambda kind: typing.is_typeddict(origin_of(kind)), _typed_dict),
     (_is_mapping, _mapping),
     (_is_call_protocol, lambda _kind, _where: st.sampled_from(FUNCTIONS)),
 )
 """Predicates, in order, for annotations that are not in a table."""
-
 
 _ATTEMPTS: Final = 10
 """How many times a draw tries to make an instance, or a value that a field accepts."""

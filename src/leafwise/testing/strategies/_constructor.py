@@ -70,13 +70,11 @@ def is_user_registered(kind: Any) -> bool:
 
 
 def is_protocol(kind: Any) -> bool:
-    """Return whether an annotation is a protocol."""
     origin = origin_of(kind)
     return isinstance(origin, type) and bool(origin.__dict__.get("_is_protocol", False))
 
 
 def is_abstract(cls: Any) -> bool:
-    """Return whether a class is abstract."""
     marks = ("__abstractvars__", "__abstractclassvars__")  # equinox's
     has_mark = any(getattr(cls, mark, ()) for mark in marks)
     return inspect.isabstract(cls) or has_mark or is_protocol(cls)
@@ -92,9 +90,6 @@ def subclasses_of(cls: type) -> list[type]:
     return list(filter(is_importable, below)) or below
 
 
-_PLAIN: Final[list[Any]] = [vars(object)["__init__"], object.__new__]
-
-
 def is_made_in_python(kind: Any) -> bool:
     """Return whether a class has a constructor written in Python, or one without parameters."""
     origin: Any = origin_of(kind)
@@ -104,7 +99,7 @@ def is_made_in_python(kind: Any) -> bool:
         return False
     makers: list[Any] = [getattr(origin, name) for name in ("__init__", "__new__")]
     written = any(isinstance(each, types.FunctionType) for each in makers)
-    return written or makers == _PLAIN
+    return written or makers == [vars(object)["__init__"], object.__new__]
 
 
 def has_fields(kind: Any) -> bool:

@@ -9,7 +9,6 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Container, Iterable, Iterator
-from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -28,12 +27,12 @@ Change = Callable[[Any], Any]
 """Takes a new part, and returns what contains it."""
 
 
-class Role(Enum):
+class Role(enum.Enum):
     """What kind of value is at a position."""
 
-    LEAF = auto()
-    STATIC = auto()
-    CONTAINER = auto()
+    LEAF = enum.auto()
+    STATIC = enum.auto()
+    CONTAINER = enum.auto()
 
 
 class EditPosition(NamedTuple):

@@ -19,13 +19,7 @@ from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise.testing._format import (
-    format_change,
-    format_leaf,
-    format_static,
-    is_key,
-    short_repr,
-)
+from leafwise.testing._format import format_change, format_leaf, format_static, is_key, short_repr
 from leafwise.testing.strategies._annotations import (
     InstancePlan,
     argument_for,
@@ -39,12 +33,7 @@ from leafwise.testing.strategies._constructor import (
     has_fields,
     is_made_in_python,
 )
-from leafwise.testing.strategies._edit_positions import (
-    EditPosition,
-    Role,
-    edit_positions,
-    is_below,
-)
+from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
 from leafwise.testing.strategies._leaves import (
     is_default_dtype,
     is_numeric,
