@@ -236,7 +236,8 @@ class Slotted:
 def test_two_objects_without_weak_references(is_method: bool) -> None:
     """An attribute of each is seen, in a method that is jitted or called."""
     one, other = Slotted(2.0), Slotted(2.0)
-    calls = [RETRACING(it.go if is_method else lambda x, it=it: it.go(x)) for it in (one, other)]
+    by_call: Any = [lambda x: one.go(x), lambda x: other.go(x)]
+    calls = [*map(RETRACING, (one.go, other.go) if is_method else by_call)]
     assert [call(1.0) for call in calls] == [2.0, 2.0]
     other.k = 3.0
     assert [call(1.0) for call in reversed(calls)] == [3.0, 2.0]
@@ -260,6 +261,7 @@ def test_what_is_known_by_its_address_dies_with_its_function() -> None:
         return weakref.ref(weights[0])
 
     found = [train(), train()]
-    jax.clear_caches()
+    clear: Any = jax.clear_caches
+    clear()
     gc.collect()
     assert [find() for find in found] == [None, None]

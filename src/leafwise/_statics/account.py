@@ -395,9 +395,9 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
         fold.take(len(value) if table.name in SIZED else 0, fold.scope.most_items)
     content, parts = table.read(value)
     kind, text = _class_of(value)
-    if table.name in SIZED:
+    if fold.scope.is_detailed and table.name in SIZED:
         text = Verbatim(f"<{text[1:-1]} of {content[0]}>")
-    elif table.name == "array" and fold.scope.is_detailed:
+    elif fold.scope.is_detailed and table.name == "array":
         text = Verbatim(shorten(value, 60))
     key: tuple[Any, ...] = kind, *content
     keys: list[Any] = []
