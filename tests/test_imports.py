@@ -1,10 +1,10 @@
 """What `import leafwise` costs."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+from tests.kit.processes import run_python
 
 import leafwise
 
@@ -21,10 +21,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 @pytest.mark.slow
 def test_import_loads_nothing_else() -> None:
     """`import leafwise` loads jax, numpy and the standard library only; printing loads more."""
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    loaded = {name.partition(".")[0] for name in json.loads(run_python(PROGRAM))}
     assert loaded - {"leafwise", *CORE} - sys.stdlib_module_names == set()
 
 
@@ -53,7 +50,4 @@ for name in leafwise.__all__:
     assert getattr(leafwise, name) is getattr(leafwise, name)
 assert "jax" in sys.modules
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(program)

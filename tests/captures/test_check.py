@@ -1,5 +1,7 @@
-"""What the check of a captured value covers, and what is said of a change."""
+"""What the check of a captured value covers, what is said of a change, and what can be done."""
 
+import dataclasses
+import enum
 import functools
 import threading
 import types
@@ -7,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from tests.kit.checks import check_of
 
 import leafwise as lw
 from leafwise._captures.reads import Traced, format_change
+from leafwise._captures.treatment import Way, parameter_of, way_of
 from leafwise._statics.account import account_of, describe_value
 
 ONES = jnp.ones(2)
@@ -150,3 +154,110 @@ def test_modules_of_nnx() -> None:
     net.layers[1].kernel = nnx.Param(jnp.ones((2, 2)))
     with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
+
+
+class Kind(enum.Enum):
+    ONE = 1
+
+
+class Configuration:
+    rate = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    rate: float
+
+
+@pytest.mark.parametrize(
+    ("value", "way"),
+    [
+        (1.0, Way.ARGUMENT),
+        (np.ones(2), Way.ARGUMENT),
+        (jnp.ones(2), Way.ARGUMENT),
+        ([1.0, 2.0], Way.ARGUMENT),
+        ({"a": np.ones(2)}, Way.ARGUMENT),
+        ({"a": "text"}, Way.PYTREE),
+        (("a", 1.0), Way.STATIC),
+        ("text", Way.STATIC),
+        (True, Way.STATIC),
+        (None, Way.STATIC),
+        (Kind.ONE, Way.STATIC),
+        (Frozen(1.0), Way.STATIC),
+        (Frozen, Way.STATIC),
+        (Configuration(), Way.PYTREE),
+        (parameter_of, Way.STATIC),
+        (Configuration().__call__, Way.STATIC),
+        (jax.jit(parameter_of), Way.STATIC),
+    ],
+    ids=map(str, range(17)),
+)
+def test_how_a_value_can_be_passed(value: Any, way: Way) -> None:
+    """Numbers are arguments, what is hashed by value is static, the rest a pytree class."""
+    assert way_of(value) is way
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("rate", "rate"),
+        ("self.rate (2)", "rate"),
+        ("config['rate']", "rate"),
+        ("c.sub[0]", "sub"),
+        ("step.__self__", "step"),
+        ("config['class']", "config"),
+        ("__self__", "value"),
+    ],
+)
+def test_parameters(name: str, parameter: str) -> None:
+    """A capture has a name that a parameter can have."""
+    assert parameter_of(name) == parameter
+
+
+def stale(fun: Any, change: Callable[[], None]) -> str:
+    """Return what is said of the one stale call."""
+    jitted = jit(fun, on_stale="raise")
+    jitted(jnp.ones(2))
+    change()
+    with pytest.raises(lw.errors.StaleCaptureError) as info:
+        jitted(jnp.ones(2))
+    assert len(info.value.captures) == 1
+    return str(info.value)
+
+
+def test_the_fixes_of_a_text() -> None:
+    """No array can be made of it: it is a static argument, or a static field."""
+    mode = "a"
+
+    def change() -> None:
+        nonlocal mode
+        mode = "b"
+
+    said = stale(lambda x: x if mode == "a" else -x, change)
+    assert 'argument `mode` of `<lambda>`, with `static_argnames="mode"`' in said
+    assert "`@lw.pytree class Params: mode: Any = lw.static_field()`" in said
+
+
+def test_the_name_of_an_object_that_is_called() -> None:
+    """It is that of its class, where JAX has none."""
+    model = Configuration()
+    said = stale(model, lambda: setattr(model, "rate", 2.0))
+    assert said.startswith("Configuration.__call__ captures ")
+    assert "unnamed" not in said
+
+
+def test_an_optimizer_is_named_once() -> None:
+    """The variables of optax that differ with it are not reported next to it."""
+    optax: Any = pytest.importorskip("optax")
+    optimizer = optax.sgd(0.1)
+    assert way_of(optimizer) is Way.STATIC
+
+    def change() -> None:
+        nonlocal optimizer
+        optimizer = optax.sgd(0.2)
+
+    said = stale(lambda x: optimizer.update(x, optimizer.init(x))[0], change)
+    assert "`optimizer.update`" in said

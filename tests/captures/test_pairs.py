@@ -1,11 +1,13 @@
-"""Two captures that agree in all but identity: neither is taken for the other, in either order."""
+"""A captured value is what it was only if types, bits, order, sharing and identity are."""
 
 import dataclasses
 import functools
 import gc
+import sys
 import types
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import attrs
@@ -20,6 +22,78 @@ import leafwise as lw
 pytestmark = pytest.mark.hazard
 
 jit: Any = lw.jit  # so that lambdas need no types
+
+
+class Held:
+    def __init__(self, *held: Any) -> None:
+        self.held = held
+
+
+def shared(value: Any) -> list[Any]:
+    return [value, value]
+
+
+def sharding(*axes: str) -> Any:
+    return jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P(*axes))
+
+
+OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "weak type": (lambda: jnp.array(1.0), lambda: jnp.float32(1.0)),
+    "path": (lambda: Path("/a") / "b", lambda: Path("/a/c")),
+    "sharding": (lambda: sharding("x"), lambda: sharding()),
+    "sharing of lists": (lambda: shared([1]), lambda: [[1], [1]]),
+    "sharing of objects": (lambda: shared(Held(1)), lambda: [Held(1), Held(1)]),
+    "sharing of arrays": (lambda: shared(np.ones(2)), lambda: [np.ones(2), np.ones(2)]),
+}
+# A class that is defined again, as by a cell of a notebook, and one of another name.
+for name in ("One", "Other"):
+    one, other = (type(each, (), {}) for each in ("One", name))
+    OTHERS |= {
+        f"class {name}": (one, other),
+        f"class {name} in a list": (lambda one=one: [one()], lambda other=other: [other()]),
+    }
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_differs_is_stale(kind: str) -> None:
+    """Though `==` says that both are equal; a value that is made in the same way is no change."""
+    first, second = OTHERS[kind]
+    value = first()
+    jitted = jit(lambda x: (x, repr(value))[0], on_stale="raise")
+    jitted(1.0)
+    value = first()
+    jitted(1.0)
+    value = second()
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(1.0)
+    value = first()
+    jitted(1.0)
+
+
+IN_PLACE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "key": (lambda: {1: "a"}, lambda value: value.__setitem__(True, value.pop(1))),
+    "sharing": (lambda: shared([1]), lambda value: value.__setitem__(1, [1])),
+    "code": (
+        lambda: [lambda x: x],
+        lambda value: setattr(value[0], "__code__", (lambda x: x * 2).__code__),
+    ),
+    "bytearray": (lambda: bytearray(b"a"), lambda value: value.extend(b"b")),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+def test_a_change_in_place_is_stale(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where both values are equal, and the object is the same one."""
+    if kind == "code":  # as by `%autoreload`
+        monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    make, change = IN_PLACE[kind]
+    value = make()
+    jitted = jit(lambda x: (x, repr(value))[0], on_stale="raise")
+    for _ in range(2):
+        jitted(1.0)
+    change(value)
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(1.0)
 
 
 def twin(rate: float, name: str = "twin") -> Any:
@@ -126,6 +200,11 @@ def with_backward(slope: float) -> Any:
     return act
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class WithoutReferences:
+    rate: float
+
+
 def added(x: Any, y: Any) -> Any:
     return x.sum() * y
 
@@ -162,6 +241,17 @@ REBOUND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[], Any], Callable[
             lambda k: eqx.filter_vmap(added, in_axes=(int(k) - 2, None)),
         ),
         ("tuple of 40", lambda it, x: x * sum(it), lambda k: (k,) * 40),
+        ("array", lambda it, x: x * it.sum(), lambda k: np.full(3, k)),
+        (
+            "tuple, then list",
+            lambda it, x: x * sum(it),
+            lambda k: (list, tuple)[k == 2.0]([k] * 40),
+        ),
+        (
+            "without weak references",
+            lambda it, x: x * dataclasses.astuple(it)[0],
+            WithoutReferences,
+        ),
         ("tuple of arrays", lambda it, x: x * sum(it), lambda k: (np.float32(k),) * 40),
         ("tuple in a list", lambda it, x: x * sum(it[0]), lambda k: [(k,) * 40]),
         ("dict of 40", lambda it, x: x * sum(it.values()), lambda k: dict.fromkeys(range(40), k)),

@@ -2,11 +2,7 @@
 
 import copy
 import functools
-import os
 import pickle
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.processes import run_python
 
 import leafwise as lw
 
@@ -210,27 +207,13 @@ assert jax.tree.structure(Sub(model.x)) != jax.tree.structure(Sub(model.x, z="y"
 """
 
 
-def run(source: str, *arguments: str) -> None:
-    """Run a script in a fresh interpreter."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(source), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("slots", [False, True])
 def test_cloudpickle_of_a_class_in_main(tmp_path: Path, slots: bool) -> None:
     """A class of `__main__` arrives in a fresh process registered, statics and all."""
     file = str(tmp_path / "model.pickle")
-    run(SAVE.replace("{slots}", str(slots)), file)
-    run(LOAD, file)
+    for source in (SAVE.replace("{slots}", str(slots)), LOAD):
+        run_python(source, file, PYTHONWARNINGS="error")
 
 
 @lw.pytree

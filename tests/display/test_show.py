@@ -6,22 +6,18 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
+from tests.objects.samples import Pair
 
 import leafwise as lw
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "show.md"
-
-
-class Pair(NamedTuple):
-    a: Any
-    b: Any
 
 
 @lw.pytree

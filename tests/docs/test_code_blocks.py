@@ -146,7 +146,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     "page",
     [
         # The page on property tests runs them all: half a minute. The script of the slow loop
-        # is what test_slow_loop.py runs.
+        # is what test_tutorials.py runs.
         pytest.param(page, id=name, marks=[pytest.mark.nightly] * name.endswith(AT_NIGHT))
         for page in PAGES
         for name in [str(page.relative_to(ROOT))]

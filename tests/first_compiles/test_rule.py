@@ -1,7 +1,6 @@
 """Which loop a program is from, how often that ran, and what to do: forty programs."""
 
 import inspect
-import linecache
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -122,21 +121,6 @@ def test_where_a_function_is_in_a_file(around: str, tmp_path: Path) -> None:
     line = around.count("\n") + 1
     (loop,) = loops_around(str(file), line, len("        for i in x: "), calls=False)
     assert (loop.line, loop.kind) == (line, "for")
-
-
-def test_a_file_that_is_edited(tmp_path: Path) -> None:
-    """Loops are those of the lines as they are now, in each of two files, in any order."""
-    texts = "for i in x:\n    f(1)\n", "while x:\n    f(1)\n", "if x:\n    f(1)\n"
-    files = [tmp_path / "one.py", tmp_path / "other.py"]
-    kinds = dict(zip(texts, (["for"], ["while"], []), strict=True))
-    for first, second in ((0, 1), (1, 2), (2, 0), (0, 0)):
-        for file, text in zip(files, (texts[first], texts[second]), strict=True):
-            file.write_text(text, encoding="utf-8")
-            linecache.checkcache(str(file))
-        for file, text in ((files[1], texts[second]), (files[0], texts[first])):
-            for _ in range(2):
-                found = loops_around(str(file), 2, 4, calls=False)
-                assert [loop.kind for loop in found] == kinds[text]
 
 
 def test_a_function_of_lw_jit(monkeypatch: pytest.MonkeyPatch) -> None:

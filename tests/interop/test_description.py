@@ -1,17 +1,15 @@
-"""What a tree is, in words that mean the same in another process."""
+"""The JSON of trees and statics: no two are confused, and what comes back is what was written."""
 
 import collections
+import dataclasses
 import datetime as dt
 import decimal
 import enum
 import functools
 import json
-import os
 import pathlib
 import re
-import subprocess
 import sys
-import textwrap
 import zoneinfo
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.objects.samples import Color, Pair, Text
+from tests.kit.processes import run_python
+from tests.objects.samples import Color, Count, Pair, Row, Text
 from tests.property import zoo
-from tests.property.zoo import Config
+from tests.property.zoo import Config, Identity, Own
 
 import leafwise as lw
 from leafwise._compare import description
 from leafwise._compare.description import Record
 from leafwise._statics.portable import PortableReader, dump, format_json
+from leafwise.errors import PortableError
 from leafwise.interop._checkpoint import (
     VERSION,
     describe_tree,
@@ -36,6 +36,7 @@ from leafwise.interop._checkpoint import (
     from_json,
     to_json,
 )
+from leafwise.interop.export import rebuild_static
 
 differences = functools.partial(description.differences, fits=fits)
 
@@ -200,15 +201,8 @@ SCRIPT = """
 @pytest.mark.slow
 def test_a_description_is_the_same_in_another_process() -> None:
     """Neither the seed of hashes, nor what objects remember of it, nor addresses reach it."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(SCRIPT)],
-            env={**os.environ, "PYTHONHASHSEED": seed, "JAX_PLATFORMS": "cpu"},
-            stdout=subprocess.PIPE,
-        )
-        for seed in ("1", "2")
-    ]
-    texts = [process.communicate()[0] for process in processes]
+    seeds = ({"PYTHONHASHSEED": seed, "JAX_PLATFORMS": "cpu"} for seed in "12")
+    texts = [run_python(SCRIPT, **variables) for variables in seeds]
     assert texts[0] == texts[1]
     assert b'"name"' in texts[0]
     assert b'"jax.nn:relu"' in texts[0]
@@ -284,3 +278,130 @@ def test_a_description_that_is_none_is_refused(content: Any) -> None:
     """What is not a description of this version is an error that names the file."""
     with pytest.raises(lw.errors.CheckpointError, match=r"the file: (?s:.*)or a newer one"):
         from_json(content, "the file")
+
+
+class Bits(enum.Flag):
+    A = 1
+    B = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Rated:
+    rate: float
+    rest: Any = dataclasses.field(default=(), compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted(Rated):
+    more: int = 0
+
+
+class Derived(Rated):
+    def __init__(self, rate: float) -> None:
+        super().__init__(rate)
+        object.__setattr__(self, "twice", 2 * rate)  # not a field
+
+
+VALUES: list[Any] = [
+    *(None, True, 1, 1.0, -0.0, float("nan"), 2**80, 1 - 0j, "a", "\ud800", b"\0", ..., ()),
+    *((1, (True, 1.0)), frozenset({1, "a"}), {"a", 1}, [1, [2]], {"b": 1, 2: "a"}),
+    *(Color.RED, Bits.A, Bits.A | Bits.B, Color, Rated, Rated(0.5, (1,)), Slotted(0.5, more=2)),
+    *(Derived(1.0), Pair(1, Pair("a", None)), Row((1, 2)), jax.lax.Precision.HIGH, jnp),
+    *(np.float32(2), np.int64(1), np.bool_(1), jnp.bfloat16.dtype.type(1)),
+    *(np.dtype("int8"), jnp.bfloat16, lw.freeze({"a": [1, {"b": 2}]})),
+    *(jax.nn.relu, jnp.tanh, functools.partial(jax.nn.gelu, approximate=True), np.sin, min),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=map(str, range(len(VALUES))))
+def test_what_comes_back_is_what_was_written(value: Any) -> None:
+    """Of the same type, and with the same JSON, which distinguishes what keys do."""
+    written = json.loads(json.dumps(PortableReader().read(value, "")))
+    again = rebuild_static(written, "P.x")
+    assert type(again) is type(value)
+    assert dump(PortableReader().read(again, "")) == dump(written)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(lambda: 0, Identity("a"), Identity("a").method, functools.partial(lambda: 0)),
+        *(np.ones(3), (1, [object()]), dt.date(2020, 1, 2), Own(1), Count(3)),
+    ],
+    ids=["lambda", "id", "method", "partial", "array", "in", "date", "own", "number"],
+)
+def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
+    """As a digest refuses it; of arrays and other objects there is not all in JSON."""
+    with pytest.raises(PortableError, match=r"^P\.x"):
+        rebuild_static(PortableReader().read(value, ""), "P.x")
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "now", "words"),
+    [
+        (Color.RED, "Color.RED", "Color.ROT", r"there is no Color.ROT in "),
+        (Bits.A | Bits.B, "Bits.B", "Bits.C", r"there is no Bits.C in "),
+        (
+            Rated(1.0),
+            ".rate",
+            ".speed",
+            r"Rated has different fields here.*\n  in the file: .* speed",
+        ),
+        (
+            (0, Slotted(1.0)),
+            '".more": 0, ',
+            "",
+            r"Slotted has different fields here.*\n  in the file.*\n  here: .* more",
+        ),
+    ],
+    ids=["enum", "flag", "renamed", "new"],
+)
+def test_what_its_class_has_not_here_is_named(
+    value: Any, written: str, now: str, words: str
+) -> None:
+    """A member of an enum or a field of a dataclass that came or went since."""
+    text = json.dumps(PortableReader().read(value, ""), sort_keys=True)
+    assert written in text
+    with pytest.raises(PortableError, match=rf"^P\.x.*{words}"):
+        rebuild_static(json.loads(text.replace(written, now)), "P.x")
+
+
+CALLED: list[Any] = []
+
+
+class Dangerous:
+    def __init__(self, *args: Any) -> None:
+        CALLED.append(args)
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        CALLED.append(item)
+        return cls
+
+
+HERE = f"{__name__}:Dangerous"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"class": HERE, "parts": [1]},
+        {"class": HERE, "parts": {"": 1}},
+        {"class": HERE, "parts": {"": {"class": "dict", "parts": []}}},
+        {"class": HERE, "parts": [{"class": "name", "parts": ["os:getcwd"]}, None, None]},
+        {"class": "functools:reduce", "parts": {}},
+        {"class": 3, "parts": []},
+        {"class": "unknown", "parts": []},
+        {"class": "numpy:dtype", "parts": ["os.getcwd()"]},
+        {"class": "float", "parts": ["one"]},
+        {"class": "name", "parts": ["no_such_module:f"]},
+        {"class": "name", "parts": ["os:no_such_name"]},
+        {"class": "name", "parts": [f"{HERE}.A"]},
+        {"class": "name", "parts": [HERE, HERE]},
+    ],
+    ids=map(str, range(13)),
+)
+def test_a_file_calls_nothing(written: Any) -> None:
+    """No class of a user's is called, nothing is unpickled, and all else is one kind of error."""
+    with pytest.raises(PortableError, match=r"^P\.x"):
+        rebuild_static(written, "P.x")
+    assert CALLED == []

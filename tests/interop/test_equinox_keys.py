@@ -1,9 +1,14 @@
-"""`leafwise.interop.equinox.Module`: what is one program, and what is refused."""
+"""`leafwise.interop.equinox.Module`: what is one program, refused, changed, or travels."""
 
+import copy
 import dataclasses
 import functools
 import operator
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,13 +19,14 @@ import numpy as np
 import optax
 import pytest
 from hypothesis import settings
+from tests.kit.processes import run_python
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
 from leafwise.testing import check_pytree, check_recompilation
 from leafwise.testing.strategies import instances
 
-from .modules import works
+from .modules import KEEPS, Layer, works
 
 SOUND = "`leafwise.interop.equinox.Module`: statics compared by type and value"
 REFUSED = "`leafwise.interop.equinox.Module`: lists, arrays and tracers in statics are refused"
@@ -202,3 +208,157 @@ def test_messages_of_jax() -> None:
     """Where structures differ, class and statics stand in JAX's message."""
     with pytest.raises(ValueError, match=r"Net\(static=1\)"):
         jax.tree.map(lambda a, _: a, Net(1.0, 1), Net(1.0, True))
+
+
+LOOKS = "a function by content in a `leafwise.interop.equinox.Module` is checked at each flatten"
+
+
+def scaled_by(rates: list[float]) -> Any:
+    """Return a function over a list."""
+    return lambda x: rates[0] * x
+
+
+class M(Module):
+    x: Any
+    f: Any = lw.static_field(compare_by="content")
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "leaves": jax.tree.leaves,
+    "jit": jax.jit(lambda m: m.f(m.x)),
+    "filter_jit": eqx.filter_jit(lambda m: m.f(m.x)),
+    "tree_at": lambda m: eqx.tree_at(lambda m: m.x, m, 2.0),
+}
+
+
+@works(LOOKS)
+@pytest.mark.parametrize("use", USES)
+def test_a_change_in_place(use: str) -> None:
+    """A module whose function changed is refused wherever it is flattened; a new one is not."""
+    rates = [7.0]
+    changed = M(1.0, scaled_by(rates))
+    USES[use](changed)
+    rates[0] = 8.0
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"\.f.*changed in place"):
+        USES[use](changed)
+    fresh = M(1.0, changed.f)
+    USES[use](fresh)
+    assert jax.jit(lambda m: m.f(m.x))(fresh) == 8
+
+
+@works(LOOKS)
+def test_no_program_answers_for_another() -> None:
+    """Equal modules hold the first one's function: where it changes, none of them is traced."""
+    rates = [7.5]
+    first, other = M(1.0, scaled_by(rates)), M(1.0, scaled_by([7.5]))
+    assert other.f is first.f
+    rates[0] = 8.0
+    program = jax.jit(lambda m: m.f(m.x))
+    for module in (first, other):
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"M\.f"):
+            program(module)
+    assert program(M(1.0, scaled_by(rates))) == 8
+    rates[0] = 7.5
+    assert program(first) == program(other) == 7.5
+
+
+@works("a `functools.cached_property` changes no tree definition")
+def test_cached_property() -> None:
+    """Touching one changes nothing that JAX sees."""
+    layer = Layer(jnp.ones(4))
+    before = jax.tree.structure(layer)
+    assert layer.norm == 2.0
+    assert jax.tree.structure(layer) == before
+
+
+SCRIPT = """
+import pickle, sys
+import jax, jax.numpy as jnp
+import travelling
+layer, structure = pickle.loads(sys.stdin.buffer.read())
+assert jax.tree.structure(layer) == jax.tree.structure(travelling.Layer(jnp.ones(2), 0.0))
+assert jax.tree.structure(layer) != jax.tree.structure(travelling.Layer(jnp.ones(2), -0.0))
+print(layer.zero, structure.unflatten([1.0]).zero)
+"""
+MODULE = """
+import jax
+import leafwise as lw
+from leafwise.interop.equinox import Module
+class Layer(Module):
+    w: jax.Array
+    zero: float = lw.static_field(default=0.0)
+"""
+
+
+@pytest.mark.slow
+@works("tree definitions that can be pickled, also to another process")
+@works("instances and tree definitions that travel to another process, key included")
+def test_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a new process they have the key that equal instances have there."""
+    (tmp_path / "travelling.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    import travelling  # it was written just now
+
+    layer = travelling.Layer(jnp.ones(2), 0.0)
+    sent = pickle.dumps((layer, jax.tree.structure(layer)))
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=sent, capture_output=True, check=False
+    )
+    assert run.stderr.decode() == ""
+    assert run.stdout.decode().split() == ["0.0", "0.0"]
+
+
+@pytest.mark.slow
+@works(
+    "a class that cloudpickle pickles by value",
+    cannot="rejected, because equinox looks for the fields too early",
+)
+def test_class_by_value_is_refused() -> None:
+    """Instead of instances that lose their leaves silently there is an error."""
+    script = f"{MODULE}\nimport cloudpickle, sys\nlayer = Layer(1.0)\n"
+    send = f"{script}sys.stdout.buffer.write(cloudpickle.dumps(layer))"
+    sent = run_python(send)
+    load = "import pickle, sys; pickle.loads(sys.stdin.buffer.read())"
+    refused = r"DefinitionError: Layer: equinox does not see its fields \(w\)"
+    with pytest.raises(AssertionError, match=refused):
+        run_python(load, given=sent)
+
+
+@works(f"{KEEPS} `copy`, `deepcopy` and `pickle`")
+def test_copies() -> None:
+    """Copies have the same key; statics are shared, children copied, once each."""
+    plain = object()
+    layer = Layer(jnp.ones(2), name="a")
+    holder = Holder([layer, layer], plain)
+    for made in (copy.copy(holder), copy.deepcopy(holder)):
+        assert jax.tree.structure(made) == jax.tree.structure(holder)
+        assert made.static is plain
+    deep = copy.deepcopy(holder)
+    assert deep.items is not holder.items
+    assert deep.items[0] is deep.items[1]
+    again = pickle.loads(pickle.dumps(layer))  # noqa: S301  # our own
+    assert jax.tree.structure(again) == jax.tree.structure(layer)
+    assert eqx.tree_equal(again, layer)
+
+
+class Holder(Module):
+    items: list[Layer]
+    static: object = lw.static_field()
+
+
+@works(f"{KEEPS} classes with a pickling of their own")
+def test_own_pickling() -> None:
+    """A state that the class wrote itself is filled in, and has a sound key."""
+    slim = pickle.loads(pickle.dumps(Slim(1.0, True)))  # noqa: S301  # our own
+    assert (slim.x, slim.n) == (1.0, True)
+    assert jax.tree.structure(slim) == jax.tree.structure(Slim(2.0, True))
+    assert jax.tree.structure(slim) != jax.tree.structure(Slim(2.0, 1))
+
+
+class Slim(Module):
+    x: float
+    n: int = lw.static_field()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"x": self.x, "n": self.n}

@@ -1,5 +1,6 @@
-"""Leafwise classes in equinox modules, and modules in them, through filtered transformations."""
+"""Leafwise classes in equinox modules, and modules in them, through what equinox has."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 import leafwise as lw
 
+from .modules import works
+
 NESTED = "leafwise classes in modules and modules in leafwise classes"
 
 
-def works(what: str) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", f"{NESTED}, through {what}")
+def through(what: str) -> pytest.MarkDecorator:
+    return works(f"{NESTED}, through {what}")
 
 
 @lw.pytree
@@ -76,7 +79,7 @@ def check_same_kind(one: Any, other: Any) -> None:
 
 
 @pytest.mark.slow
-@works("`filter_jit`")
+@through("`filter_jit`")
 def test_filter_jit() -> None:
     """One trace serves all instances of equal statics, compared by type in any depth."""
     step = eqx.filter_jit(lambda state, x: (lw.replace(state, step=state.step + 1), state(x)))
@@ -88,7 +91,7 @@ def test_filter_jit() -> None:
 
 
 @pytest.mark.slow
-@works("`filter_grad` and `filter_value_and_grad`")
+@through("`filter_grad` and `filter_value_and_grad`")
 def test_filter_grad() -> None:
     """Gradients have the classes and statics of what they are of, and None for functions."""
     state = made(power=2)
@@ -99,25 +102,8 @@ def test_filter_grad() -> None:
     assert float(loss_of(stepped, X)) < float(value)
 
 
-@pytest.mark.slow
-@works("`filter_vmap`")
-def test_filter_vmap() -> None:
-    """An ensemble is made and mapped over; statics are one for all of it."""
-
-    @eqx.filter_vmap
-    def ensemble(key: jax.Array) -> State:
-        linear = eqx.nn.Linear(3, 2, key=key)
-        return State(Net(Params(jnp.arange(3.0), 2), linear, jax.nn.tanh), jnp.zeros(()))
-
-    states = ensemble(jax.random.split(jax.random.key(0), 4))
-    check_same_kind(states, made(power=2))
-    assert states.net.params.w.shape == (4, 3)
-    outs = eqx.filter_vmap(lambda state, x: state(x), in_axes=(eqx.if_array(0), None))(states, X)
-    assert outs.shape == (4, 2)
-
-
-@pytest.mark.works("equinox", "`filter_jit(p.method)`: one program for equal keys")
-@pytest.mark.works("equinox", "a bound method of a leafwise class, under `filter_jit`")
+@works("`filter_jit(p.method)`: one program for equal keys")
+@works("a bound method of a leafwise class, under `filter_jit`")
 def test_bound_method_in_filter_jit() -> None:
     """A method of a leafwise class is a pytree for equinox, too: one trace for equal keys."""
     given = eqx.filter_jit(lambda method: method(X))
@@ -127,7 +113,7 @@ def test_bound_method_in_filter_jit() -> None:
                 assert jnp.allclose(run(Params(jnp.full(3, w), power).apply), w * X**power)
 
 
-@pytest.mark.works("equinox", "`p.method` as a field of a module, and as an argument")
+@works("`p.method` as a field of a module, and as an argument")
 def test_bound_method_in_a_module() -> None:
     """A module holds one as a dynamic field; it is updated with the module."""
 
@@ -158,6 +144,9 @@ def scanned(state: State) -> Any:
 
 THROUGH: dict[str, Callable[[State], Any]] = {
     "`filter_checkpoint`": lambda state: eqx.filter_checkpoint(lambda state: state(X))(state),
+    "`filter_vmap`": lambda state: eqx.filter_vmap(lambda s: s(X))(
+        eqx.filter_vmap(lambda _: state)(X)  # an ensemble with one set of statics
+    )[0],
     "`filter_closure_convert`": lambda state: eqx.filter_closure_convert(lambda x: state(x), X)(X),
     "`filter_pure_callback`": host,
     "`filter_jvp` and `filter_vjp`": lambda state: eqx.filter_vjp(lambda s: s(X), state)[0],
@@ -167,7 +156,7 @@ THROUGH: dict[str, Callable[[State], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:jax.core.find_top_trace:DeprecationWarning")
 @pytest.mark.parametrize(
-    "call", [pytest.param(call, marks=works(what), id=what) for what, call in THROUGH.items()]
+    "call", [pytest.param(call, marks=through(what), id=what) for what, call in THROUGH.items()]
 )
 def test_calls_through(call: Callable[[State], Any]) -> None:
     """What they hand to a function is an instance with its statics."""
@@ -175,7 +164,7 @@ def test_calls_through(call: Callable[[State], Any]) -> None:
     assert jnp.allclose(eqx.filter_jit(call)(state), state(X))
 
 
-@works("`filter_eval_shape`")
+@through("`filter_eval_shape`")
 def test_filter_eval_shape() -> None:
     """Shapes stand where arrays were, in the same classes with the same statics."""
     shapes = eqx.filter_eval_shape(made, 3)
@@ -184,7 +173,7 @@ def test_filter_eval_shape() -> None:
 
 
 @pytest.mark.slow
-@works("`filter_hessian`, `filter_jacfwd` and `filter_jacrev`")
+@through("`filter_hessian`, `filter_jacfwd` and `filter_jacrev`")
 def test_jacobians() -> None:
     """Derivatives with respect to a leafwise class are instances of it."""
     params = Params(jnp.arange(3.0), 2)
@@ -192,3 +181,35 @@ def test_jacobians() -> None:
         derivative = jacobian(lambda p: p.apply(X))(params)
         assert type(derivative) is Params
         assert jnp.allclose(derivative.w, jnp.diag(X**2))
+
+
+@works(
+    "`tree_at` on a static field", cannot="a static is not a leaf: use `lw.replace` or `lw.update`"
+)
+def test_tree_at_static() -> None:
+    """Equinox says that a static is not a leaf."""
+    with pytest.raises((TypeError, ValueError), match=r"leaf|node|PyTree"):
+        eqx.tree_at(lambda state: state.net.params.power, made(), 3)
+    assert lw.replace(made().net.params, power=3).power == 3
+
+
+@works("`tree_equal`, which sees statics and their types")
+def test_tree_equal() -> None:
+    """Trees are equal if leaves, classes and statics are."""
+    assert eqx.tree_equal(made(), made())
+    assert not eqx.tree_equal(made(), made(2))
+    assert not eqx.tree_equal(made(1), made(power=True))
+
+
+@works("`tree_serialise_leaves` and `tree_deserialise_leaves`")
+@works(
+    "`tree_deserialise_leaves` into another static configuration",
+    cannot="equinox stores leaves only: `leafwise.interop.orbax` stores statics, too",
+)
+def test_serialise_leaves() -> None:
+    """Leaves come back; statics are not stored or compared: those of the filled instance win."""
+    file, saved, target = io.BytesIO(), made(2, "test"), made(3, "train")
+    eqx.tree_serialise_leaves(file, lw.replace(saved, step=jnp.ones(())))
+    file.seek(0)
+    restored = eqx.tree_deserialise_leaves(file, target)
+    assert eqx.tree_equal(restored, lw.replace(target, step=jnp.ones(())))

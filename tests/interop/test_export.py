@@ -1,9 +1,6 @@
 """Exported functions over pytree classes: what comes back, and what is refused, by field."""
 
 import functools
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import export
+from tests.kit.processes import run_python
 from tests.objects.samples import Color, Pair
 from tests.property.zoo import Config, Identity
 
@@ -152,24 +150,6 @@ def test_a_class_defined_again_with_the_same_fields_is_the_one_of_today() -> Non
     assert type(found) is today
 
 
-def test_two_classes_of_one_factory_are_both_exported() -> None:
-    """Each comes back as itself, whichever is exported first."""
-
-    def layer(size: int) -> Any:
-        @lw.pytree
-        class Layer:
-            x: Any
-            n: int = lw.static_field(default=size)
-
-        return Layer
-
-    layers = [layer(8)(1.0), layer(64)(1.0)]
-    blobs = [export.export(step)(each, 1.0).serialize() for each in layers[::-1]][::-1]
-    for blob, each in zip(blobs, layers, strict=True):
-        found, _ = export.deserialize(blob).call(each, 2.0)
-        assert type(found) is type(each)
-
-
 def test_a_class_that_was_named_by_hand_keeps_that() -> None:
     """No name is taken from anybody, and the statics travel as its author wrote them."""
 
@@ -210,18 +190,5 @@ print(jax.grad(lambda net: again.call(net, x)[0].layers["a"][1].w[0], allow_int=
 @pytest.mark.nightly
 def test_another_process_with_another_hash_seed_reads_it(tmp_path: Path) -> None:
     """Sets and `many_statics` among the statics do not depend on the process."""
-    root = Path(__file__).parents[2]
     for seed, source in (("1", WRITE), ("2", READ), ("3", READ)):
-        done = subprocess.run(
-            [sys.executable, "-c", SETUP + source, str(tmp_path / "step.bin")],
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": seed,
-                "PYTHONPATH": os.pathsep.join([str(root), *filter(None, sys.path)]),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
+        run_python(SETUP + source, str(tmp_path / "step.bin"), PYTHONHASHSEED=seed)

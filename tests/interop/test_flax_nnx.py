@@ -123,23 +123,6 @@ def test_statics_of_nnx_are_confused() -> None:
     assert nnx.split(Flagged(1))[0] == nnx.split(Flagged(True))[0]
 
 
-@pytest.mark.works("flax", "`nnx.jit` over modules that hold leafwise classes")
-@needs_nnx_jit
-def test_nnx_jit() -> None:
-    """`nnx.jit` traces once per static configuration, and sees changes of Variables."""
-
-    @nnx.jit
-    def step(model: Model, x: jax.Array) -> jax.Array:
-        model.scale.w[...] = model.scale.w[...] + 1
-        return model(x)
-
-    model = Model()
-    with lw.budget(traces=1, exact=True, eager=False):
-        step(model, X)
-        step(model, X)
-    assert model.scale.w[...].tolist() == [3, 3, 3]
-
-
 @pytest.mark.works("flax", "`nnx.grad`, `nnx.value_and_grad` over modules that hold them")
 def test_nnx_grad() -> None:
     """Gradients by nnx and by JAX reach the Variables inside a leafwise class."""
@@ -150,6 +133,7 @@ def test_nnx_grad() -> None:
     assert np.allclose(grads["scale"]["w"][...], by_jax.w[...])
 
 
+@pytest.mark.works("flax", "`nnx.jit` over modules that hold leafwise classes")
 @pytest.mark.works("flax", "`nnx.Optimizer` trains the Variables inside, jitted once")
 @needs_nnx_jit
 def test_training() -> None:

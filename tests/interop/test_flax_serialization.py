@@ -1,9 +1,11 @@
-"""`flax.serialization` saves and restores leafwise classes as it does its own."""
+"""`flax.serialization` and `flax.nnx` take leafwise classes, keyed modules and bound methods."""
 
 import subprocess
 import sys
+import warnings
 from typing import Any
 
+import equinox as eqx
 import flax.core
 import flax.struct
 import jax
@@ -15,9 +17,17 @@ from flax import serialization
 
 import leafwise as lw
 from leafwise.errors import CheckpointError
-from leafwise.interop.flax import register_serialization
+from leafwise.interop.equinox import Module
+from leafwise.interop.flax import register_nnx_data, register_serialization
+
+with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from flax import nnx
+
+pytestmark = pytest.mark.filterwarnings("ignore:jax.core.get_opaque_trace_state is deprecated")
 
 register_serialization()
+register_nnx_data()
 
 
 @lw.pytree
@@ -57,30 +67,11 @@ def same(restored: Any, saved: Any) -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, restored, saved))
 
 
-@pytest.mark.works("flax", "`to_state_dict`, `from_state_dict`, after `register_serialization()`")
-def test_state_dict_round_trip() -> None:
-    """A state dict restores what was saved, at any depth, into an equal static configuration."""
-    saved = made()
-    state = serialization.to_state_dict(saved)
+def test_keys_of_a_state_dict() -> None:
+    """They are the dynamic fields, at any depth, and one for the statics."""
+    state = serialization.to_state_dict(made())
     assert set(state) == {"first", "rest", "scale", "__leafwise__"}
     assert set(state["rest"]["a"]["1"]) == {"w", "b", "__leafwise__"}
-    same(serialization.from_state_dict(made(0.0), state), saved)
-    same(serialization.from_state_dict(made(0.0), flax.core.freeze(state)), saved)
-
-
-@pytest.mark.works("flax", "`to_bytes`, `from_bytes`, `msgpack_serialize`, `msgpack_restore`")
-def test_bytes_round_trip() -> None:
-    """Bytes restore what was saved, and the restored instance needs no new program."""
-    saved = made()
-    step = jax.jit(lambda model: jax.tree.map(lambda x: x * 2, model))
-    step(saved)
-    written = serialization.to_bytes(saved)
-    restored = serialization.from_bytes(made(0.0), written)
-    same(restored, saved)
-    with lw.budget(traces=0, eager=False):
-        step(restored)
-    again = serialization.msgpack_serialize(serialization.msgpack_restore(written))
-    same(serialization.from_bytes(made(0.0), again), saved)
 
 
 @pytest.mark.works("flax", "state dicts of a `struct.dataclass` or optax state around a class")
@@ -241,3 +232,149 @@ def test_prng_keys() -> None:
     for tree in (layer, Run(layer, 1)):  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="PRNGKey"):
             serialization.to_bytes(tree)
+
+
+MODULES = "`leafwise.interop.equinox.Module` in state dicts and `nnx.Module` attributes"
+METHODS = "bound methods of leafwise classes in state dicts and `nnx.Module` attributes"
+
+
+class Mod(Module):
+    w: Any
+    k: Any = eqx.field(static=True, default=1)
+    b: Any = None
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.w * self.k
+
+
+class Sub(Mod):
+    inner: Any = None
+    act: lw.Static[str] = "relu"
+
+
+class Config(Module):
+    width: int = lw.static_field(default=2)
+
+
+@lw.pytree
+class Net:
+    w: Any
+    n: lw.Static[int] = 2
+
+    def times(self, x: Any) -> Any:
+        return x * self.w * self.n
+
+    def plus(self, x: Any) -> Any:
+        return x + self.w
+
+    @jax.jit
+    def jitted(self, x: Any) -> Any:
+        return x * self.w
+
+
+@lw.pytree
+class Holder:
+    it: Any
+
+
+class OfNnx(nnx.Module):
+    """Holds a value without `nnx.data`."""
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+
+def of_every_kind(value: float) -> list[Any]:
+    w = jnp.full(2, value, jnp.float32)
+    return [
+        Mod(w),
+        Sub(w, 3, {"a": w}, Mod(w, "k"), "gelu"),
+        Holder([Mod(w), Config()]),
+        Net(w).times,
+        Net(w).jitted,
+        Mod(Net(w, 3).plus),
+        made(value),
+    ]
+
+
+@pytest.mark.works("flax", "`to_state_dict`, `from_state_dict`, after `register_serialization()`")
+@pytest.mark.works("flax", "`to_bytes`, `from_bytes`, `msgpack_serialize`, `msgpack_restore`")
+@pytest.mark.works("flax", MODULES)
+@pytest.mark.works("flax", METHODS)
+@pytest.mark.parametrize("which", range(len(of_every_kind(1))))
+def test_round_trip(which: int) -> None:
+    """State dicts and bytes restore it into an equal configuration, and need no new program."""
+    saved, target = of_every_kind(1)[which], of_every_kind(0)[which]
+    step = jax.jit(lambda tree: jax.tree.map(lambda x: x * 2, tree))
+    step(saved)
+    state, written = serialization.to_state_dict(saved), serialization.to_bytes(saved)
+    for each in (state, flax.core.freeze(state)):
+        same(serialization.from_state_dict(target, each), saved)
+    restored = serialization.from_bytes(target, written)
+    same(restored, saved)
+    with lw.budget(traces=0, eager=False):
+        step(restored)
+    again = serialization.msgpack_serialize(serialization.msgpack_restore(written))
+    same(serialization.from_bytes(target, again), saved)
+
+
+OTHERS: list[tuple[Any, Any, str]] = [
+    (Mod(1.0), Mod(1.0, True), "Mod.k: saved 1, target True"),
+    (Config(2), Config(3), "Config.width: saved 2, target 3"),
+    (Mod(1.0), Sub(1.0), "Sub.inner: saved nothing, target a field"),
+    (Net(1.0).times, Net(1.0).plus, "Net.times, target"),
+    (Net(1.0), Net(1.0).times, "BoundMethod.__self__: saved nothing, target a field"),
+]
+
+
+@pytest.mark.works("flax", "restoring into another static configuration is refused by field")
+@pytest.mark.parametrize(("saved", "target", "text"), OTHERS, ids=range(len(OTHERS)))
+def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
+    """Another static, or another function of a method, is refused by name, as is another shape."""
+    state = serialization.to_state_dict([Holder(saved)])
+    with pytest.raises(CheckpointError) as raised:
+        serialization.from_state_dict([Holder(target)], state)
+    assert text in str(raised.value)
+    assert "./0/it" in str(raised.value)
+
+
+@pytest.mark.works("flax", MODULES)
+def test_modules_in_nnx() -> None:
+    """A keyed module is data to nnx: its Variables are the nnx module's, its statics compared."""
+    model = OfNnx(Mod(nnx.Param(jnp.ones(2))))
+    assert nnx.is_data(model.it)
+    params = nnx.state(model, nnx.Param)
+    assert params["it"]["w"].shape == (2,)
+    graph, state = nnx.split(model)
+    assert (type(nnx.merge(graph, state).it), nnx.merge(graph, state).it.k) == (Mod, 1)
+    assert nnx.split(OfNnx(Mod(nnx.Param(jnp.ones(2)), True)))[0] != graph
+    assert nnx.split(OfNnx(Mod(nnx.Param(jnp.ones(2)), 1)))[0] == graph
+
+
+@pytest.mark.works("flax", METHODS)
+def test_methods_in_nnx() -> None:
+    """A bound method is data to nnx; another function of the same instance is another graph."""
+    net = Net(nnx.Param(jnp.full(2, 3.0)))
+    graph, state = nnx.split(OfNnx(net.times))
+    assert nnx.merge(graph, state).it(1.0).tolist() == [6, 6]
+    assert nnx.split(OfNnx(net.plus))[0] != graph
+    assert nnx.split(OfNnx(Net(nnx.Param(jnp.ones(2))).times))[0] == graph
+
+
+@pytest.mark.works(
+    "flax",
+    "a plain `equinox.Module` in `to_bytes`",
+    cannot="to flax it is a leaf, so its statics are not compared in a state dict either; "
+    "use `leafwise.interop.equinox.Module`",
+)
+def test_plain_modules() -> None:
+    """A module without a key is a leaf to flax: kept in a state dict, refused in bytes."""
+
+    class Plain(eqx.Module):
+        k: int = eqx.field(static=True)
+
+    one, two = Plain(1), Plain(2)
+    state = serialization.to_state_dict(Holder(one))
+    assert serialization.from_state_dict(Holder(two), state).it is one
+    with pytest.raises(TypeError, match="Plain"):
+        serialization.to_bytes(Holder(one))

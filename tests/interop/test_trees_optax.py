@@ -1,19 +1,23 @@
-"""optax over parameters of leafwise: masks, labels, states, updates, one trace for all."""
+"""Optimizers of optax as statics by content, and over parameters of leafwise."""
 
 import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 import pytest
+from flax import linen
 
 import leafwise as lw
 
 MASKS = "`lw.mask` for `masked`, `add_decayed_weights`, `freeze`; also by field metadata"
 LABELS = "`lw.labels` for `multi_transform`"
 TRAINING = "states, updates and `apply_updates` over leafwise parameters: one trace, statics kept"
-TREES = "`optax.tree` functions on leafwise trees"
 
 
 @lw.pytree
@@ -186,14 +190,186 @@ def test_training_of_one_half() -> None:
     assert sorted(changed(params, lw.combine(selected, rest))) == sorted(BODY)
 
 
-@pytest.mark.works("optax", TREES)
-def test_tree_functions() -> None:
-    """Sums, norms, scalings, casts and searches in trees keep class and statics."""
-    params = model()
-    tree = optax.tree
-    doubled = tree.add(params, params)
-    assert doubled == tree.scale(2.0, params)
-    state = optax.adam(0.1).init(params)
-    assert tree.get(state, "count") == 0
-    assert tree.set(state, count=jnp.int32(3))[0].count == 3
-    assert tree.map_params(optax.adam(0.1), lambda leaf: leaf + 1, state)[0].mu.depth == 2
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The function convex_kl_divergence:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Specifying a key will be required:UserWarning"),
+]
+
+REBUILT = "`static_field(compare_by='content')`: an optimizer built again is the same key"
+
+
+@lw.pytree
+class Train:
+    w: jax.Array
+    state: Any
+    opt: optax.GradientTransformation = lw.static_field(compare_by="content")
+
+
+def structure(opt: Any) -> Any:
+    """Return the structure of training state with this optimizer."""
+    return jax.tree.structure(Train(1.0, None, opt))
+
+
+Factory = Callable[[float], Any]
+
+FACTORIES: dict[str, Factory] = {
+    "adam": optax.adam,
+    "adamw with a mask": lambda lr: optax.adamw(lr, mask=lambda p: jax.tree.map(jnp.ndim, p)),
+    "cosine schedule": lambda lr: optax.adam(optax.cosine_decay_schedule(lr, 100)),
+    "joined": lambda lr: optax.sgd(optax.join_schedules([lambda _: lr, lambda _: 0.0], [10])),
+    "lambda as schedule": lambda lr: optax.adam(lambda step: lr / (step + 1)),
+    "chain": lambda lr: optax.chain(optax.clip_by_global_norm(1.0), optax.scale(-lr)),
+    "inject": lambda lr: optax.inject_hyperparams(optax.adam)(learning_rate=lr),
+    "masked": lambda lr: optax.masked(optax.sgd(lr), lambda p: jax.tree.map(lambda _: True, p)),
+    "multi transform": lambda lr: optax.multi_transform(
+        {"a": optax.adam(lr), "b": optax.set_to_zero()}, {"w": "a", "b": "b"}
+    ),
+    "multi steps": lambda lr: optax.MultiSteps(optax.adam(lr), 4).gradient_transformation(),
+    "lookahead": lambda lr: optax.lookahead(optax.sgd(lr), 5, 0.5),
+    "stateless": lambda lr: optax.stateless(lambda u, _: jax.tree.map(lambda g: lr * g, u)),
+    "partial": lambda lr: functools.partial(optax.adam, lr),
+    "rate in an array": lambda lr: optax.adam(jnp.float32(lr)),
+    "prodigy": optax.contrib.prodigy,
+}
+
+
+@pytest.mark.works("optax", REBUILT)
+@pytest.mark.parametrize("name", FACTORIES)
+def test_built_twice_is_one_key(name: str) -> None:
+    """An optimizer built twice alike is one key, with another rate another key."""
+    make = FACTORIES[name]
+    assert structure(make(1e-3)) == structure(make(1e-3))
+    assert structure(make(1e-3)) != structure(make(1e-4))
+
+
+ARGUMENTS: list[tuple[Any, ...]] = [
+    (1e-3,),
+    (),
+    (optax.sgd(0.1),),
+    (optax.sgd(0.1), 2),
+    (1e-3, 100),
+    (1e-3, 100, 0.5),
+]
+
+
+def factories(module: Any) -> list[str]:
+    """Return the public functions of a module that make an optimizer or a schedule."""
+    found: list[str] = []
+    for name in sorted(dir(module)):
+        function = getattr(module, name)
+        if name.startswith("_") or not callable(function) or inspect.isclass(function):
+            continue
+        if any(_is_made(function, arguments) for arguments in ARGUMENTS):
+            found.append(name)
+    return found
+
+
+def _is_made(function: Any, arguments: tuple[Any, ...]) -> bool:
+    try:
+        made = function(*arguments)
+    except Exception:  # noqa: BLE001  # it takes other arguments
+        return False
+    return isinstance(made, optax.GradientTransformation) or callable(made)
+
+
+@pytest.mark.slow
+@pytest.mark.works("optax", "every public factory of optimizers and schedules, by content")
+@pytest.mark.parametrize("module", [optax, optax.contrib], ids=["optax", "contrib"])
+def test_every_public_factory(module: Any) -> None:
+    """Whatever optax makes from simple arguments can be compared, and equals its like."""
+    names = factories(module)
+    assert len(names) > (20 if module is optax.contrib else 80)
+    wrong = []
+    for name in names:
+        function = getattr(module, name)
+        arguments = next(each for each in ARGUMENTS if _is_made(function, each))
+        if structure(function(*arguments)) != structure(function(*arguments)):
+            wrong.append(name)
+    assert not wrong
+
+
+@pytest.mark.works("optax", "an optimizer in the carry of `scan`, built again in its body")
+def test_a_scan_that_builds_its_optimizer_again() -> None:
+    """The carry of a scan may hold an optimizer, also one whose schedule changes its own cell."""
+    make = FACTORIES["cosine schedule"]
+
+    def body(train: Train, _: None) -> tuple[Train, None]:
+        updates, state = make(0.1).update(train.w, train.state, train.w)
+        return Train(train.w + updates, state, make(0.1)), None
+
+    start = Train(jnp.ones(3), make(0.1).init(jnp.ones(3)), make(0.1))
+    end, _ = jax.lax.scan(body, start, None, length=3)
+    assert end.w[0] < 1
+    assert jax.tree.structure(end) == jax.tree.structure(start)
+
+
+@pytest.mark.works("optax", "an optimizer by content goes through cloudpickle")
+@pytest.mark.parametrize("name", ["cosine schedule", "inject"])
+def test_cloudpickled(name: str) -> None:
+    """An optimizer that was pickled and loaded is the same key."""
+    train = Train(jnp.ones(2), None, FACTORIES[name](0.1))
+    loaded = cloudpickle.loads(cloudpickle.dumps(train))
+    assert loaded.opt is not train.opt
+    assert jax.tree.structure(loaded) == jax.tree.structure(train)
+
+
+@pytest.mark.works("optax", "which argument of an optimizer differs, in an explanation")
+def test_the_difference_is_told() -> None:
+    """The explanation leads to the number that differs."""
+    before, after = (lw.signature(Train(1.0, None, optax.adam(1e-3, b1=b))) for b in (0.9, 0.8))
+    (reason,) = after.explain(before).reasons
+    assert reason.path == "args[0].opt"
+    assert (reason.before, reason.after) == (0.9, 0.8)
+    assert "__closure__['b1']" in reason.change
+
+
+@pytest.mark.works(
+    "optax",
+    "a schedule under `jax.jit` of its own, by content",
+    cannot="JAX does not show the options that a jitted function was made with",
+)
+def test_a_jitted_schedule_is_refused() -> None:
+    """A jitted function inside an optimizer is refused by its path."""
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Train\.opt.*PjitFunction"):
+        structure(optax.adam(jax.jit(lambda step: 0.1 / (step + 1))))
+
+
+@pytest.mark.works(
+    "optax",
+    "`optax.MultiSteps` itself, by content",
+    cannot="objects compare by identity: use its `.gradient_transformation()`",
+)
+def test_multi_steps_itself_is_an_object() -> None:
+    """The object compares by identity, the optimizer that it makes by content."""
+    one, other = (optax.MultiSteps(optax.adam(0.1), 4) for _ in range(2))
+    assert structure(one) == structure(one)
+    assert structure(one) != structure(other)
+    assert structure(one.update) == structure(other.update)
+
+
+@pytest.mark.works("flax", "linen modules and their functions, in a static field by content")
+def test_linen_modules_by_content() -> None:
+    """Equal linen modules, also in closures, are one key."""
+
+    def closed(module: Any) -> Any:
+        return lambda x: module.apply({}, x)
+
+    assert structure(closed(linen.Dense(3))) == structure(closed(linen.Dense(3)))
+    assert structure(closed(linen.Dense(3))) != structure(closed(linen.Dense(4)))
+    assert structure(linen.Dense(3).apply) == structure(linen.Dense(3).apply)
+
+
+def test_where_it_is_not_declared() -> None:
+    """Class and note name the field of the user's class, and the declaration makes it work."""
+    pair = {"w": jax.Array, "opt": optax.GradientTransformation}
+    with pytest.warns(lw.errors.DynamicFunctionWarning, match=r"Net\.opt: its default holds"):
+        net = lw.pytree(type("Net", (), {"__annotations__": pair, "opt": optax.sgd(0.1)}))
+    bare = lw.pytree(type("Net", (), {"__annotations__": pair}))
+    with pytest.raises(TypeError) as error, lw.debug.explain_errors():
+        jax.jit(lambda state: state["net"].w)({"net": bare(1.0, optax.chain(optax.sgd(0.1)))})
+    code = 'opt: optax.GradientTransformation = lw.static_field(compare_by="content")'
+    assert f"`Net.opt` holds functions: make it `{code}`" in "".join(error.value.__notes__)
+    with pytest.raises(TypeError) as error:
+        lw.jit(lambda opt, w: w)(net(1.0).opt, 1.0)
+    assert "`opt` holds functions: make the argument static" in "".join(error.value.__notes__)
+    jax.jit(lambda net: net.w)(Train(1.0, None, net(1.0).opt))

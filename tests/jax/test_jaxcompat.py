@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.kit.inside import count_events
+from tests.kit.processes import run_python
 
 import leafwise as lw
 from leafwise._jax import compat, compiles, context, exchanges, frames, processes, stack
@@ -211,6 +212,4 @@ for _ in range(2):
 @pytest.mark.nightly
 def test_what_the_first_use_costs() -> None:
     """What JAX compiled before the first `lw.jit` of a process, it compiles once more."""
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["3", "0"]
+    assert run_python(PROGRAM).split() == [b"3", b"0"]

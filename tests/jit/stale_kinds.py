@@ -319,10 +319,8 @@ PASSED = {
         other="it.other = it.inner.other = object()",
     )
     for returned in (
-        "step(x=x, it=it)",
         "jax.jit(lambda x: step(it, x))(x)",
         "sum(step(it, y) for y in (x,))",
-        "functools.partial(step, it)(x)",
         "norm(it, x)",
         "scanned(lambda x: step(it, x))(x)",
     )

@@ -126,28 +126,6 @@ def test_a_function_inside_that_is_not_traced_again(monkeypatch: pytest.MonkeyPa
     assert outer(ONES).tolist() == [5, 5]
 
 
-def helper_of_a_module() -> Any:
-    """Return a helper as another module has it, on the same line, with equal code."""
-    namespace: dict[str, Any] = {"__name__": "mine", "jax": jax, "rate": 2.0}
-    exec(compile("h = jax.jit(lambda x: x * rate)", f"{id(namespace)}.py", "exec"), namespace)  # noqa: S102
-    return types.SimpleNamespace(h=namespace["h"], space=namespace)
-
-
-@pytest.mark.parametrize("changed", [0, 1])
-def test_twins_of_two_modules(changed: int) -> None:
-    """What the helper of one module read is not looked up by the equal code of the other's."""
-    modules = [helper_of_a_module(), helper_of_a_module()]
-    codes = [each.h.__wrapped__.__code__ for each in modules]
-    assert codes[0] == codes[1]
-    both = jit(lambda x: modules[0].h(x) + modules[1].h(x), on_stale="retrace")
-    alone = [jit(lambda x, each=each: each.h(x) * 2, on_stale="retrace") for each in modules]
-    assert both(1.0) == 4.0
-    assert [each(1.0) for each in alone] == [4.0, 4.0]
-    modules[changed].space["rate"] = 5.0
-    assert [each(1.0) for each in alone] == ([10.0, 4.0], [4.0, 10.0])[changed]
-    assert both(1.0) == 7.0
-
-
 def test_a_value_that_two_functions_read() -> None:
     """It is a capture of the helper, too, if the function around it read it first."""
     rate = 2.0

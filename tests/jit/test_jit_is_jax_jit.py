@@ -1,22 +1,407 @@
 """`lw.jit` does what `jax.jit` does: the same results, errors and counts, side by side."""
 
+import copy
 import dataclasses
+import functools
+import gc
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import export
+from jax.sharding import SingleDeviceSharding
 from tests.kit.inside import Counts, count_events
 
 import leafwise as lw
 
-from . import (  # noqa: F401  # they add what is run
-    scenarios_of_functions,
-    scenarios_of_options,
-    scenarios_of_transforms,
-)
-from .scenarios import SCENARIOS, Jit, Scenario
-
 pytestmark = pytest.mark.oracle
+
+Jit = Any
+Scenario = Callable[[Jit], Any]
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(run: Scenario) -> Scenario:
+    """Add what is run with both."""
+    SCENARIOS.append(run)
+    return run
+
+
+def ones() -> Any:
+    return jnp.ones(3)
+
+
+@scenario
+def two_jits_share_programs(jit: Jit) -> Any:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    first, second = jit(f), jit(f)
+    first(ones())
+    second(ones())
+    first.clear_cache()
+    second(ones())
+    first(ones())
+    return first._cache_size(), second._cache_size()
+
+
+@scenario
+def bound_methods(jit: Jit) -> Any:
+    class Model:
+        def step(self, x: Any) -> Any:
+            return x + 1
+
+    model = Model()
+    jit(model.step)(ones())
+    jit(model.step)(ones())
+    return float(jit(Model().step)(1.0))
+
+
+@scenario
+def a_method(jit: Jit) -> Any:
+    @jax.tree_util.register_pytree_node_class
+    class Model:
+        def __init__(self, w: Any) -> None:
+            self.w = w
+
+        def tree_flatten(self) -> Any:
+            return (self.w,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+        @jit
+        def step(self, x: Any) -> Any:
+            return self.w + x
+
+    model = Model(1.0)
+    model.step(ones())
+    model.step(ones())
+    return float(Model(2.0).step(1.0)), Model.step._cache_size()
+
+
+@scenario
+def a_method_with_a_static_self(jit: Jit) -> Any:
+    class Model:
+        @functools.partial(jit, static_argnums=0)
+        def step(self, x: Any) -> Any:
+            return x
+
+        @staticmethod
+        @jit
+        def helper(x: Any) -> Any:
+            return x + 1
+
+        @classmethod
+        @functools.partial(jit, static_argnums=0)
+        def make(cls, x: Any) -> Any:
+            return x + 2
+
+        @property
+        @functools.partial(jit, static_argnums=0)
+        def size(self) -> Any:
+            return jnp.ones(2)
+
+    model = Model()
+    model.step(1.0)
+    model.step(1.0)
+    Model().step(1.0)
+    made = float(Model.make(1.0)), float(Model.helper(1.0)), model.size.tolist()
+    return made, Model.step._cache_size()
+
+
+@scenario
+def a_callable_object(jit: Jit) -> Any:
+    class Model:
+        def __call__(self, x: Any) -> Any:
+            return x + 1
+
+    model = Model()
+    jit(model)(ones())
+    jit(model)(ones())
+    return float(jit(Model())(1.0))
+
+
+@scenario
+def statics_by_position_and_name(jit: Jit) -> Any:
+    def f(x: Any, n: Any = 1) -> Any:
+        return x + n
+
+    jitted = jit(f, static_argnames="n")
+    jitted(1.0)
+    jitted(1.0, 1)
+    jitted(1.0, n=1)
+    jitted(1.0, n=2)
+    jitted(1.0, n=True)
+    last = jit(lambda x, n: x + n, static_argnums=-1)
+    last(1.0, 2)
+    last(1.0, 3)
+    last(1.0, n=2)
+    return jitted._cache_size(), last._cache_size()
+
+
+@scenario
+def varargs(jit: Jit) -> Any:
+    def f(*xs: Any, **named: Any) -> Any:
+        return sum(xs) + len(named)
+
+    jitted = jit(f, static_argnums=(0,))
+    jitted(1, 1.0)
+    jitted(1, 1.0, 1.0)
+    jitted(1, 1.0, z=1.0)
+    return jitted._cache_size()
+
+
+@scenario
+def donation_by_position(jit: Jit) -> Any:
+    given = jnp.ones(3) + 1
+    jit(lambda x: x + 1, donate_argnums=0)(given)
+    return given.is_deleted()
+
+
+@scenario
+def keep_unused(jit: Jit) -> Any:
+    def f(x: Any, y: Any) -> Any:
+        return x
+
+    texts = [jit(f, keep_unused=keep).lower(1.0, 2.0).as_text() for keep in (False, True)]
+    return [text.count("%arg") for text in texts], texts
+
+
+@scenario
+def shardings(jit: Jit) -> Any:
+    device = jax.devices()[-1]
+    place = SingleDeviceSharding(device)
+    jitted = jit(lambda x: x + 1, in_shardings=place, out_shardings=place)
+    result = jitted(ones())
+    jitted(jax.device_put(ones(), jax.devices()[0]))
+    jitted(result)
+    jitted(np.ones(3, np.float32))
+    out = jit(lambda x: x + 1, out_shardings=place)
+    out(ones())
+    return str(result.sharding), str(out(1.0).sharding), jitted._cache_size()
+
+
+@scenario
+def ahead_of_time(jit: Jit) -> Any:
+    def f(x: Any, y: Any = 2) -> Any:
+        return x + y
+
+    jitted = jit(f)
+    lowered = jitted.lower(ones())
+    traced = jitted.trace(ones())
+    result = lowered.compile()(ones())
+    shapes = jitted.eval_shape(jax.ShapeDtypeStruct((3,), np.float32))
+    jitted(ones())
+    words = lowered.as_text(), str(traced.jaxpr), traced.fun_name, str(shapes)
+    return words, result.tolist(), jitted._cache_size()
+
+
+@scenario
+def parts_outlive_the_whole(jit: Jit) -> Any:
+    lower, trace = jit(lambda x: x + 1).lower, jit(lambda x: x + 2).trace
+    mapped, derived = jax.vmap(jit(lambda x: x + 3)), jax.grad(jit(lambda x: x * 4))
+    gc.collect()
+    texts = lower(1.0).as_text(), str(trace(1.0).jaxpr)
+    return texts, mapped(ones()).tolist(), float(derived(1.0))
+
+
+@scenario
+def exported(jit: Jit) -> Any:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    made = export.export(jit(f))(jax.ShapeDtypeStruct((3,), np.float32))
+    return made.fun_name, str(jax.make_jaxpr(jit(f))(ones()))
+
+
+@scenario
+def metadata(jit: Jit) -> Any:
+    def f(x: Any, *, y: int = 2) -> Any:
+        """Say something."""
+        return x
+
+    g = jit(f)
+    names = g.__name__, g.__qualname__, g.__doc__, g.__module__
+    same = g.__wrapped__ is f, inspect.unwrap(g) is f, copy.deepcopy(g) is g
+    return names, same, str(inspect.signature(g)), callable(g), repr(g).split(" at 0x")[0]
+
+
+@scenario
+def caches_cleared(jit: Jit) -> Any:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    jitted = jit(f)
+    jitted(1.0)
+    jitted.clear_cache()
+    sizes = [jitted._cache_size()]
+    jitted(1.0)
+    jax.clear_caches()
+    sizes.append(jitted._cache_size())
+    jitted(1.0)
+    return [*sizes, jitted._cache_size()]
+
+
+def _raiser(name: str, run: Scenario) -> None:
+    run.__name__ = name
+    scenario(run)
+
+
+_raiser("static_without_a_hash", lambda jit: jit(lambda x, n: x, static_argnums=1)(1.0, [1]))
+_raiser("static_out_of_range", lambda jit: jit(lambda x: x, static_argnums=5)(1.0))
+_raiser("too_many_arguments", lambda jit: jit(lambda x: x)(1.0, 2.0))
+_raiser("a_string", lambda jit: jit(lambda x: x)("a"))
+_raiser("a_branch_on_a_tracer", lambda jit: jit(lambda x: 1 if x else 2)(1.0))
+_raiser("static_and_donated", lambda jit: jit(lambda x: x, static_argnums=0, donate_argnums=0)(1))
+
+
+@scenario
+def jit_of_jit(jit: Jit) -> Any:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    twice = jit(jit(f))
+    twice(ones())
+    twice(ones())
+    return twice._cache_size()
+
+
+@scenario
+def nested(jit: Jit) -> Any:
+    @jit
+    def inner(x: Any) -> Any:
+        return x * 2
+
+    @jit
+    def outer(x: Any) -> Any:
+        return inner(x) + inner(x)
+
+    outer(ones())
+    inner(ones())
+    outer(ones())
+    return outer._cache_size(), inner._cache_size()
+
+
+@scenario
+def grad(jit: Jit) -> Any:
+    @jit
+    def f(x: Any) -> Any:
+        return (x**2).sum()
+
+    jax.grad(f)(ones())
+    jax.grad(f)(ones())
+    f(ones())
+    jit(jax.grad(f))(ones())
+    return f._cache_size()
+
+
+@scenario
+def vmap(jit: Jit) -> Any:
+    @jit
+    def f(x: Any) -> Any:
+        return x**2
+
+    jax.vmap(f)(ones())
+    jax.vmap(f)(ones())
+    f(2.0)
+    jit(jax.vmap(f))(ones())
+    return f._cache_size()
+
+
+@scenario
+def control_flow(jit: Jit) -> Any:
+    @jit
+    def step(carry: Any, x: Any) -> Any:
+        return carry + x, carry
+
+    @jit
+    def choose(x: Any) -> Any:
+        return jax.lax.cond(x.sum() > 0, lambda: step(x, x)[0], lambda: x)
+
+    jax.lax.scan(step, 1.0, ones())
+    jax.lax.scan(step, 1.0, ones())
+    choose(ones())
+    step(ones(), ones())
+    return step._cache_size(), choose._cache_size()
+
+
+@scenario
+def custom_rules_of_jit_with_keywords_and_defaults(jit: Jit) -> Any:
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return x * y
+
+    jvp, vjp = jax.custom_jvp(jit(f)), jax.custom_vjp(jit(f))
+    vmap = jax.custom_batching.custom_vmap(jit(f))
+    jvp.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * 3))
+    vjp.defvjp(lambda x, y: (f(x, y), y), lambda y, g: (g * y * 5, g))
+    vmap.def_vmap(lambda _, __, x, y: (x * y * 7, True))
+    return [
+        *[float(each(1.0)) for each in (jvp, vjp, vmap)],
+        *[float(each(1.0, y=3.0)) for each in (jvp, vjp, vmap)],
+        *[float(jax.grad(lambda x, each=each: each(x, y=3.0))(1.0)) for each in (jvp, vjp)],
+        *[float(jax.grad(each)(1.0)) for each in (jvp, vjp, jit(jax.checkpoint(f)))],
+    ]
+
+
+@scenario
+def partials_of_jit(jit: Jit) -> Any:
+    @jit
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return x * y * outer
+
+    outer = 2.0
+    f(1.0)
+    for make in (functools.partial, jax.tree_util.Partial):
+        assert float(make(f, y=3.0)(1.0)) == 6.0
+    taken_apart: Any = f
+    while isinstance(taken_apart, functools.partial):
+        taken_apart = taken_apart.func
+    found = lw.captures(jax.tree_util.Partial(f, 1.0))
+    return taken_apart.__name__, [each.name for each in found][1:], f._cache_size()
+
+
+@scenario
+def disabled(jit: Jit) -> Any:
+    runs: list[int] = []
+
+    @jit
+    def f(x: Any) -> Any:
+        runs.append(1)
+        return x + 1
+
+    with jax.disable_jit():
+        f(ones())
+        f(ones())
+    f(ones())
+    f(ones())
+    return len(runs)
+
+
+@scenario
+def a_body_that_raises(jit: Jit) -> Any:
+    fail = True
+
+    @jit
+    def f(x: Any) -> Any:
+        if fail:
+            raise ValueError("boom")
+        return x + 1
+
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom") as caught:
+            f(ones())
+        errors.append(str(caught.value))
+    fail = False
+    f(ones())
+    f(ones())
+    return errors, f._cache_size()
 
 
 def outcome(run: Scenario, jit: Jit) -> tuple[Any, Counts]:

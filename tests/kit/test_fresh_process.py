@@ -1,15 +1,13 @@
 """The law of the fresh process, and the process itself."""
 
 import importlib
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.kit.processes import run_python
 
 import leafwise as lw
 from leafwise.errors import LawViolation
@@ -18,7 +16,6 @@ from leafwise.testing._laws.other_process import folder_of
 
 from . import travellers
 
-ROOT = Path(__file__).parents[2]
 FEW = settings(max_examples=15, derandomize=True, deadline=None, phases=[Phase.generate])
 
 
@@ -91,18 +88,12 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
 @pytest.mark.nightly
 def test_texts_have_other_hashes_there() -> None:
     """Whatever the seed of hashes here, it is another one there: else the law would be blind."""
-    program = textwrap.dedent(f"""
-        import sys
-        sys.path.insert(0, {str(ROOT)!r})
+    program = """
         from tests.kit.test_fresh_process import check, travellers
         from leafwise.errors import LawViolation
         try:
             check(travellers.KeepsItsHash)
         except LawViolation as error:
             print(error.path)
-    """)
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "KeepsItsHash.n"
+    """
+    assert run_python(program, PYTHONHASHSEED="1").strip() == b"KeepsItsHash.n"

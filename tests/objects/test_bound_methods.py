@@ -5,8 +5,6 @@ import copy
 import functools
 import inspect
 import pickle
-import subprocess
-import sys
 import types
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,6 +13,7 @@ import cloudpickle
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.processes import run_python
 
 import leafwise as lw
 
@@ -314,10 +313,5 @@ def test_travels() -> None:
         def scaled(self, x: jax.Array) -> jax.Array:
             return self.w * x
 
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=cloudpickle.dumps(Local(jnp.float32(4)).times),
-        capture_output=True,
-        check=False,
-    )
-    assert done.stdout.strip() == b"8.0", done.stderr.decode()
+    sent = cloudpickle.dumps(Local(jnp.float32(4)).times)
+    assert run_python(script, given=sent).strip() == b"8.0"

@@ -95,6 +95,7 @@ CHANGES = [
     (lambda: Plain(1), "v.third = 3", ""),
     (lambda: Plain(1), "del v.first", ""),
     (lambda: Plain(Plain(1, 2)), "v.first.second = 3", ".first.second"),
+    (lambda: Plain([Plain((Plain(1),))]), "v.first[0].first[0].first = 2", ".first[0].first[0]"),
     (lambda: Slotted(1, 2), "v.first = True", ".first"),
     (lambda: Slotted(1, [2]), "v._Slotted__private.append(3)", "._Slotted__private"),
     (lambda: Own(1), "v.first = True", ".first"),

@@ -3,18 +3,15 @@
 import copy
 import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
+from tests.kit.processes import run_python
 
 from . import zoo
 from .zoo import Many, Params, Recipe, build
 
-ROOT = Path(__file__).parents[2]
 UNPICKLABLE = ("math", "types", "jnp.sin")
 
 FAR = """
@@ -66,19 +63,9 @@ def test_cycles_and_shared_parts_stay_as_they_are(duplicate: Any) -> None:
 
 def far(sent: list[Any]) -> Any:
     """Send to a fresh process with another hash seed, and return its answer."""
-    seed = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
-    paths = [str(ROOT), *(path for path in sys.path if path)]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": str(seed)}
-    done = subprocess.run(
-        [sys.executable, "-c", FAR],
-        input=pickle.dumps(sent),
-        env=variables,
-        capture_output=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return pickle.loads(done.stdout)  # noqa: S301
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    printed = run_python(FAR, given=pickle.dumps(sent), PYTHONHASHSEED=seed)
+    return pickle.loads(printed)  # noqa: S301
 
 
 def many_recipes() -> list[Recipe]:

@@ -10,10 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.captures.test_pairs import knob
 from tests.docs.test_architecture import tables_of_page
 from tests.kit.inside import SeenFunction
 
@@ -75,7 +73,7 @@ def class_with_a_field(k: float) -> Use:
     return lambda: f"w{k:.0f}" in "".join(linecache.getlines(file))
 
 
-@row("_statics/key.py KeyTable")
+@row("_statics/key.py KeyTable _DEAD")
 def static_function(k: float) -> Use:
     return lambda: Params(1.0, lambda: k).n() == k
 
@@ -138,33 +136,26 @@ def line_of_equal_code(k: float) -> Use:
 
 @row("_captures/observe.py Observer")
 def closures_in_one_function(k: float) -> Use:
-    def knob() -> Any:
-        held = k
-
-        def turn(value: float) -> None:
-            nonlocal held
-            held = value
-
-        return lambda x: x * held, turn
-
-    (one, _), (other, turn) = knob(), knob()
+    (one, _), (other, turn) = knob(k), knob(k)
     function = jit(lambda x: one(x) + 10 * other(x), on_stale="retrace")
     return lambda: function(1.0) in (11 * k, -9 * k) and not turn(-k) and function(1.0) == -9 * k
 
 
 @row("_jit/trace_numbers.py _NOTED _NUMBERS")
 def helper_of_twin_modules(k: float) -> Use:
-    space = {"rate": k}
-    helpers = (("one.py", {"rate": k}), ("other.py", space))
-    one, other = (jax.jit(function_in("return x * rate", *helper)) for helper in helpers)
-    both = jit(lambda x: one(x) + other(x))
-    alone = jit(lambda x: other(x) * 2, on_stale="retrace")
+    spaces = [{"rate": k}, {"rate": k}]
+    files = zip(("one.py", "other.py"), spaces, strict=True)
+    one, other = (jax.jit(function_in("return x * rate", *file)) for file in files)
+    both = jit(lambda x: one(x) + other(x), on_stale="retrace")
+    alone = [jit(lambda x, f=f: f(x) * 2, on_stale="retrace") for f in (one, other)]
 
     def use() -> bool:
-        space["rate"] = k
-        before = both(1.0), alone(1.0)
-        space["rate"] = -k
-        return bool(before == (2 * k, 2 * k) and alone(1.0) == -2 * k)
+        spaces[0]["rate"] = spaces[1]["rate"] = k
+        before = both(1.0), *[each(1.0) for each in alone]
+        spaces[int(k) % 2]["rate"] = -k
+        after = [each(1.0) for each in alone]
+        is_seen = after == [2 * space["rate"] for space in spaces]
+        return bool(before == (2 * k,) * 3 and is_seen and both(1.0) == 0.0)
 
     return use
 
@@ -186,12 +177,16 @@ def compiled_function(k: float) -> Use:
 
 @row("_objects/loops.py _sources")
 def edited_file(k: float) -> Use:
-    file, lines = "<edited>", [f"{'while' if k % 2 else 'if'} x:\n", "    f()\n"]
+    first = {f"<edited {n}>": ("if", "while", "for")[int(k + n) % 3] for n in (0, 1)}
 
     def use() -> bool:
         with LOCK:
-            linecache.cache[file] = (1, None, lines, file)
-            return len(loops_around(file, 2, 4, calls=False)) == k % 2
+            for file, word in first.items():
+                lines = [f"{word} x:\n".replace("for", "for i in"), "    f()\n"]
+                linecache.cache[file] = (1, None, lines, file)
+            found = [loops_around(file, 2, 4, calls=False) for file in (*first, *first)]
+            kinds = [loop.kind for loops in found for loop in loops]
+            return kinds == [word for word in first.values() if word != "if"] * 2
 
     return use
 
@@ -200,7 +195,14 @@ def edited_file(k: float) -> Use:
 def exported_class(_: float) -> Use:
     export.register_serialization()
     made: Any = lw.pytree(type("Exported", (), {"__annotations__": {"x": Any}}))
-    return lambda: jax.export.export(jax.jit(lambda p: p.x))(made(1.0)).serialize()
+    blobs = list[Any]()
+
+    def use() -> bool:
+        blobs.append(jax.export.export(jax.jit(lambda p: p))(made(1.0)).serialize())
+        found = [jax.export.deserialize(blob).call(made(1.0)) for blob in blobs]
+        return all(type(each) is made for each in found)
+
+    return use
 
 
 @pytest.mark.parametrize("order", ["in order", "in the other order", "on threads", "freed"])
@@ -221,52 +223,3 @@ def test_each_is_taken_for_itself(make: Callable[[float], Use], order: str) -> N
 def test_each_table_of_the_page_is_tried() -> None:
     """The tables here are those of the page "Architecture"."""
     assert ROWS.keys() == tables_of_page()
-
-
-HELD: Any = (
-    *(lambda n: (n,) * 40, lambda n: [n] * 40, lambda n: np.full(3, n), lambda n: [((n,) * 40)]),
-    *(lambda n: dict.fromkeys(range(40), n).values(), lambda n: bytearray([int(n)] * 2000)),
-)
-
-
-@pytest.mark.slow  # a program for each value
-@given(st.lists(st.tuples(st.sampled_from(HELD), st.integers(1, 3)), max_size=6))
-def test_captures_freed_and_made_again(values: list[Any]) -> None:
-    """The answer is that for the value that is there now, whose address an old one may have had."""
-    held: Any = None
-    function = jit(lambda x: x * np.sum([*held]), on_stale="retrace")
-    for make, n in values:
-        held = None
-        held = make(float(n))
-        assert function(1.0) == np.sum([*held])
-
-
-def bag() -> Any:
-    """Return a class of a factory, whose instances have the attributes that they are given."""
-
-    @jax.tree_util.register_pytree_node_class
-    class Bag:
-        def __init__(self, **values: float) -> None:
-            vars(self).update(values)
-
-        def tree_flatten(self) -> Any:
-            return tuple(vars(self).values()), tuple(vars(self))
-
-        @classmethod
-        def tree_unflatten(cls, names: Any, values: Any) -> Any:
-            return cls(**dict(zip(names, values, strict=True)))
-
-    return Bag
-
-
-BAGS = (bag(), bag())
-
-
-@given(st.lists(st.tuples(st.sampled_from(BAGS), st.sets(st.sampled_from("abc"), min_size=1))))
-def test_instances_with_other_attributes(drawn: list[Any]) -> None:
-    """A path leads to the attribute of that name in this instance."""
-    for cls, names in drawn:
-        before = dict.fromkeys(names, 1.0)
-        changed = lw.update(cls(**before), {max(names): 2.0})
-        assert type(changed) is cls
-        assert vars(changed) == before | {max(names): 2.0}

@@ -15,7 +15,14 @@ class Plain:
     """What JAX offers by itself: every hazard must show here, or its test cannot fail."""
 
     x: Any
-    s: Any = dataclasses.field(metadata={"static": True})
+    s: Any = dataclasses.field(default=1, metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class OtherPlain:
+    x: Any
+    s: Any = dataclasses.field(default=1, metadata={"static": True})
 
 
 @lw.pytree
@@ -52,7 +59,13 @@ class Sound:
     """The same fields under leafwise."""
 
     x: Any
-    s: Any = lw.static_field()
+    s: Any = lw.static_field(default=1)
+
+
+@lw.pytree
+class OtherSound:
+    x: Any
+    s: Any = lw.static_field(default=1)
 
 
 def structure(cls: Any, static: Any) -> Any:

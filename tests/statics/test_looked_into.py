@@ -11,13 +11,9 @@ import pytest
 import leafwise as lw
 from leafwise.debug import check_statics
 
+from .judge import P
+
 pytestmark = pytest.mark.hazard
-
-
-@lw.pytree
-class P:
-    x: Any
-    s: lw.Static[Any]
 
 
 class Box:

@@ -1,15 +1,14 @@
 """`many_statics=True`: the hash of a treedef tells the statics apart, and little else shows."""
 
-import enum
 import functools
-import subprocess
-import sys
 from typing import Any, NamedTuple
 
 import cloudpickle
 import equinox as eqx
 import jax
 import pytest
+from tests.kit.processes import run_python
+from tests.objects.samples import Color
 
 import leafwise as lw
 
@@ -33,11 +32,6 @@ class Slotted:
     x: Any
     a: Any = lw.static_field(default=1)
     y: Any = 2.0
-
-
-class Color(enum.Enum):
-    RED = 1
-    BLUE = 2
 
 
 class Size(NamedTuple):
@@ -130,6 +124,4 @@ def test_by_value_to_another_process() -> None:
 
     # In this order: JAX must know the class before it reads a treedef of it.
     sent = cloudpickle.dumps((Local, jax.tree.structure(Local(1.0, ("a", 1)))))
-    command = [sys.executable, "-c", ARRIVE]
-    done = subprocess.run(command, input=sent, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    run_python(ARRIVE, given=sent)

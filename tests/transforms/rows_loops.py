@@ -1,21 +1,26 @@
-"""The rows of loops and branches: carries, operands and results."""
+"""The rows of loops, branches and callbacks, and of batches."""
 
 import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.experimental import io_callback as jax_io_callback
+
+import leafwise as lw
 
 from .row import Function, Rows, Seen, stack, step, steps
+from .specimens import inexact
 
-ROWS = Rows("Loops and branches")
+LOOPS = Rows("Loops and branches")
 
 ONCE = ("1", "0", "1")
 NO_REVERSE = "Reverse-mode differentiation does not work for lax.while_loop"
 
 
-@ROWS.add("`jax.lax.scan`", "the carry", steps(3), ONCE)
+@LOOPS.add("`jax.lax.scan`", "the carry", steps(3), ONCE)
 def scan(seen: Seen) -> Function:
     def body(p: Any, _: Any) -> Any:
         return step(seen(p)), None
@@ -23,7 +28,7 @@ def scan(seen: Seen) -> Function:
     return lambda p: lax.scan(body, p, None, length=3)[0]
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.scan(reverse=True, unroll=2)`",
     "the carry, what is scanned over, and what is stacked",
     lambda p: (steps(3)(p), stack(step(p), 3)),
@@ -37,7 +42,7 @@ def scan_over(seen: Seen) -> Function:
     return lambda p: lax.scan(body, p, stack(p, 3), reverse=True, unroll=2)
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.while_loop`",
     "the carry",
     steps(3),
@@ -55,7 +60,7 @@ def while_loop(seen: Seen) -> Function:
     return lambda p: lax.while_loop(less, body, (0, p))[1]
 
 
-@ROWS.add("`jax.lax.fori_loop`, bounds known", "the carry", steps(3), ONCE)
+@LOOPS.add("`jax.lax.fori_loop`, bounds known", "the carry", steps(3), ONCE)
 def fori_loop(seen: Seen) -> Function:
     def body(_: Any, p: Any) -> Any:
         return step(seen(p))
@@ -63,7 +68,7 @@ def fori_loop(seen: Seen) -> Function:
     return lambda p: lax.fori_loop(0, 3, body, p)
 
 
-@ROWS.add("`jax.lax.fori_loop`, bounds traced", "the carry", steps(3), ONCE, reverse=NO_REVERSE)
+@LOOPS.add("`jax.lax.fori_loop`, bounds traced", "the carry", steps(3), ONCE, reverse=NO_REVERSE)
 def fori_loop_traced(seen: Seen) -> Function:
     def body(_: Any, p: Any) -> Any:
         return step(seen(p))
@@ -72,7 +77,7 @@ def fori_loop_traced(seen: Seen) -> Function:
     return lambda p: program(3, p)
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.cond`",
     "the operand, and the result of either branch",
     lambda p: (step(p), p),
@@ -89,7 +94,7 @@ def cond(seen: Seen) -> Function:
     return lambda p: tuple(lax.cond(jnp.bool_(flag), yes, no, p) for flag in (True, False))
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.switch`",
     "the operand and the result of each branch",
     steps(2),
@@ -103,7 +108,7 @@ def switch(seen: Seen) -> Function:
     return lambda p: lax.switch(jnp.int32(2), branches, p)
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.select`, `jax.numpy.where`",
     "the leaves, through `jax.tree.map`",
     lambda p: (step(p), p),
@@ -123,7 +128,7 @@ def _three(p: Any) -> Any:
     return step(stack(p, 3))
 
 
-@ROWS.add("`jax.lax.map`", "what is mapped over, and the result", _three, ("1", "1", "1"))
+@LOOPS.add("`jax.lax.map`", "what is mapped over, and the result", _three, ("1", "1", "1"))
 def lax_map(seen: Seen) -> Function:
     def body(p: Any) -> Any:
         return step(seen(p))
@@ -131,7 +136,7 @@ def lax_map(seen: Seen) -> Function:
     return lambda p: lax.map(body, stack(p, 3))
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.map(batch_size=)`",
     "the same; three in batches of two",
     _three,
@@ -145,7 +150,7 @@ def lax_map_batches(seen: Seen) -> Function:
     return lambda p: lax.map(body, stack(p, 3), batch_size=2)
 
 
-@ROWS.add(
+@LOOPS.add(
     "`jax.lax.associative_scan`",
     "the elements",
     lambda p: jax.tree.map(
@@ -159,3 +164,169 @@ def associative_scan(seen: Seen) -> Function:
         return jax.tree.map(jnp.add, seen(a), b)
 
     return lambda p: lax.associative_scan(combine, stack(p, 3))
+
+
+BATCHING = Rows("Batching")
+
+EACH_CALL = ("1", "1", "1")
+
+
+def _twice(p: Any) -> Any:
+    return step(stack(p))
+
+
+@BATCHING.add("`jax.vmap`", "argument and result", _twice, EACH_CALL)
+def vmap(seen: Seen) -> Function:
+    mapped = jax.vmap(lambda p: step(seen(p)))
+    return lambda p: mapped(stack(p))
+
+
+def _stack_some(tree: Any) -> Any:
+    """Give an axis to the leaves that have derivatives."""
+    return jax.tree.map(lambda x: stack(x) if inexact(x) else x, tree)
+
+
+@BATCHING.add(
+    "`jax.vmap(in_axes=, out_axes=)`",
+    "the trees of axes, which are instances too",
+    lambda p: step(_stack_some(p)),
+    EACH_CALL,
+    note="`lw.axes` makes them, with the statics of the argument",
+)
+def vmap_axes(seen: Seen) -> Function:
+    def run(p: Any) -> Any:
+        paths = {path: 0 for path, leaf in jax.tree.leaves_with_path(p) if inexact(leaf)}
+        axes = lw.axes(p, paths=paths)
+        mapped = jax.vmap(lambda q: step(seen(q)), in_axes=(axes,), out_axes=axes)
+        return mapped(_stack_some(p))
+
+    return run
+
+
+@BATCHING.add(
+    "`jax.vmap(axis_size=, out_axes=-1)`",
+    "an instance that is not mapped over, and one that is a result",
+    lambda p: jax.tree.map(lambda x: jnp.stack([x, x], -1), step(p)),
+    EACH_CALL,
+)
+def vmap_size(seen: Seen) -> Function:
+    return jax.vmap(lambda p: step(seen(p)), in_axes=None, out_axes=-1, axis_size=2)
+
+
+@BATCHING.add("`jax.vmap(spmd_axis_name=)`", "argument and result", _twice, EACH_CALL)
+def vmap_spmd(seen: Seen) -> Function:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    constraint = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    def body(p: Any) -> Any:
+        return jax.lax.with_sharding_constraint(step(seen(p)), constraint)
+
+    mapped = jax.vmap(body, spmd_axis_name="i")
+    return lambda p: mapped(stack(p))
+
+
+@BATCHING.add(
+    "`jax.vmap(axis_name=)` and collectives",
+    "the operand and result of `jax.lax.psum`",
+    lambda p: jax.tree.map(lambda x: jnp.stack([x[0] + x[1]] * 2), _numbers(stack(p))),
+    EACH_CALL,
+)
+def psum(seen: Seen) -> Function:
+    mapped = jax.vmap(lambda p: jax.lax.psum(_numbers(seen(p)), "i"), axis_name="i")
+    return lambda p: mapped(stack(p))
+
+
+def _numbers(p: Any) -> Any:
+    return jax.tree.map(lambda x: x.astype(jnp.int32) if x.dtype == jnp.bool_ else x, p)
+
+
+@BATCHING.add(
+    "`jax.custom_batching.custom_vmap`",
+    "argument, and arguments of the rule",
+    _twice,
+    ("fun 1, rule 1", "rule 1", "fun 1, rule 1"),
+    oldest_traces=("fun 1, rule 1", "fun 1, rule 1", "fun 1, rule 1"),
+)
+def custom_vmap(seen: Seen) -> Function:
+    @jax.custom_batching.custom_vmap
+    def function(p: Any) -> Any:
+        return step(seen(p, "fun"))
+
+    @function.def_vmap
+    def rule(axis_size: int, in_batched: Any, p: Any) -> Any:
+        seen(in_batched[0], "rule")
+        return step(seen.check(p)), jax.tree.map(lambda _: True, p)
+
+    return lambda p: jax.vmap(function)(stack(p))
+
+
+CALLBACKS = Rows("Callbacks")
+
+RUNS = ("1", "1", "1")
+
+
+def _numpy(p: Any) -> Any:
+    return jax.tree.map(np.asarray, step(jax.tree.map(np.asarray, p)))
+
+
+@CALLBACKS.add(
+    "`jax.pure_callback`",
+    "argument of the host function, its result, and the tree of structs",
+    step,
+    RUNS,
+    forward="Pure callbacks do not support JVP",
+    reverse="Pure callbacks do not support JVP",
+    concrete=True,
+)
+def pure_callback(seen: Seen) -> Function:
+    def host(p: Any) -> Any:
+        return _numpy(seen(p))
+
+    return lambda p: jax.pure_callback(host, jax.eval_shape(step, p), p)
+
+
+@CALLBACKS.add(
+    "`jax.experimental.io_callback(ordered=True)`",
+    "the same",
+    step,
+    RUNS,
+    forward="IO callbacks do not support JVP",
+    reverse="IO callbacks do not support JVP",
+    concrete=True,
+)
+def io_callback(seen: Seen) -> Function:
+    def host(p: Any) -> Any:
+        return _numpy(seen(p))
+
+    return lambda p: jax_io_callback(host, jax.eval_shape(step, p), p, ordered=True)
+
+
+@CALLBACKS.add("`jax.debug.callback`", "argument of the host function", step, RUNS, concrete=True)
+def debug_callback(seen: Seen) -> Function:
+    @jax.jit
+    def program(p: Any) -> Any:
+        jax.debug.callback(lambda q: seen(q) and None, p)
+        return step(p)
+
+    def run(p: Any) -> Any:
+        out = program(p)
+        jax.effects_barrier()
+        return out
+
+    return run
+
+
+@CALLBACKS.add(
+    "`jax.debug.print`",
+    "an argument of the message",
+    step,
+    ("0", "0", "0"),
+    note="an instance prints shapes, like its `repr`; pass its leaves to see their values",
+)
+def debug_print(seen: Seen) -> Function:
+    def run(p: Any) -> Any:
+        jax.debug.print("here: {p}", p=p)
+        jax.effects_barrier()
+        return step(p)
+
+    return run

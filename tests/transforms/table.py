@@ -2,7 +2,7 @@
 
     python -m tests.transforms.table
 
-writes them into the page. tests/transforms/test_table.py compares: what a row says is what
+writes them into the page. The tests compare: what a row says is what
 tests/transforms/test_matrix.py asserts, so the page says what was found.
 """
 

@@ -1,9 +1,8 @@
-"""What plain JAX takes for the same inside a transformation, and what it runs again.
+"""What plain JAX takes for the same inside a transformation; and beside the rows, what it needs.
 
-Each test runs on `jax.tree_util.register_dataclass` too, which shows that it can fail.
+Each hazard runs on `jax.tree_util.register_dataclass` too, which shows that it can fail.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,35 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export, lax
+from jax.flatten_util import ravel_pytree
+from tests.statics.judge import OtherPlain, OtherSound, Plain, Sound
 
 import leafwise as lw
 
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Plain:
-    x: Any
-    s: Any = dataclasses.field(default=1, metadata={"static": True})
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class OtherPlain:
-    x: Any
-    s: Any = dataclasses.field(default=1, metadata={"static": True})
-
-
-@lw.pytree
-class Sound:
-    x: Any
-    s: Any = lw.static_field(default=1)
-
-
-@lw.pytree
-class OtherSound:
-    x: Any
-    s: Any = lw.static_field(default=1)
-
+from .row import same, step
+from .specimens import KINDS, RUNS, Kind
 
 Make = Callable[[Any], Any]
 """Returns an instance that holds this leaf."""
@@ -131,3 +108,39 @@ def test_another_class(place: Any) -> None:
         np.testing.assert_array_equal(result.x, np.full(np.shape(result.x), 2.0))
     with pytest.raises((TypeError, ValueError), match="OtherSound"):
         place(Sound, OtherSound)
+
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+@each_kind
+def test_placed_and_ravelled(kind: Kind) -> None:
+    """`device_put`, `device_get`, `ravel_pytree` and `tree.reduce` keep class and statics."""
+    p = kind.make("tanh")
+    RUNS.clear()
+    same(jax.device_put(p, jax.devices()[0]), p)
+    same(jax.device_put(p, jax.tree.map(lambda _: jax.devices()[0], p)), p)
+    same(jax.device_get(p), p)
+    same(jax.block_until_ready(p), p)
+    numbers = jax.tree.map(lambda x: x.astype(jnp.float32), p)
+    flat, unravel = ravel_pytree(numbers)
+    same(unravel(flat), numbers)
+    assert jax.tree.reduce(jnp.add, numbers) == pytest.approx(float(flat.sum()))
+    assert RUNS == []
+
+
+@lw.pytree
+class State:
+    x: Any
+    n: Any = lw.static_field(default=1)
+
+
+def test_a_donated_instance_is_used_up() -> None:
+    """Its buffers are gone, its class and statics are there, and what is made of it is refused."""
+    program = jax.jit(step, donate_argnums=0)
+    given = State(jnp.float32(1) + 0, "kept")
+    assert program(given).x == 1.75
+    assert (given.x.is_deleted(), given.n) == (True, "kept")
+    for used in (given, lw.replace(given, n="other")):
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
+            program(used)

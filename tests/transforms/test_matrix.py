@@ -15,6 +15,7 @@ import pytest
 from .matrix import ROWS
 from .row import NO_QUESTION, Function, Row, Seen, ones, same, total
 from .specimens import DIFFERENTIATED, EAGER, KINDS, RUNS, VALUES, Kind
+from .table import PAGE, made
 
 How = Callable[[Function], Function]
 
@@ -101,3 +102,9 @@ def test_derivatives(row: Row, kind: Kind) -> None:
     assert RUNS == []
     for result, way, how in zip(results, ways, hows, strict=False):
         same(result, wanted(row.plain, kind, "tanh", how, way))
+
+
+def test_the_page_is_that_of_the_rows() -> None:
+    """The tables are those that the rows make: `python -m tests.transforms.table` writes them."""
+    page = PAGE.read_text()
+    assert page == made(page)

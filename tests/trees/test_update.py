@@ -407,3 +407,39 @@ def test_names_are_those_of_the_instance(bags: list[Bag]) -> None:
             assert vars(lw.mask(bag, lw.select(name)))[name] is True
         with pytest.raises(lw.errors.PathError, match="leads nowhere"):
             lw.update(bag, {"c" if "a" in vars(bag) else "a": 9.0})
+
+
+@lw.pytree
+class Random:
+    w: jax.Array
+    n: int = lw.static_field(converter=int, validator=lambda n: n > 0)
+    runs: int = lw.static_field(default=0)
+
+    def __init__(self, key: jax.Array, n: int) -> None:
+        self.w = jax.random.normal(key, (n,))
+        self.n = n
+        self.runs = 1
+
+
+RANDOM = Random(jax.random.key(0), 3)
+
+
+def test_fields_are_exchanged() -> None:
+    """Fields change although the constructor takes other arguments, which does not run."""
+    changed = lw.replace(RANDOM, w=jnp.ones(2), runs=5)
+    assert (changed.w.shape, changed.n, changed.runs) == ((2,), 3, 5)
+    assert (RANDOM.n, RANDOM.runs) == (3, 1)
+    assert jax.tree.structure(changed) != jax.tree.structure(RANDOM)
+    assert jax.tree.structure(lw.replace(changed, runs=1)) == jax.tree.structure(RANDOM)
+    assert lw.replace(RANDOM) == RANDOM
+
+
+def test_changed_fields_are_converted_checked_and_validated() -> None:
+    """What changes is treated as in construction; errors name the field."""
+    assert lw.replace(RANDOM, n=4.0).n == 4
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Random\.n"):
+        lw.replace(RANDOM, n=-1)
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Random\.runs"):
+        lw.replace(RANDOM, runs=[1])
+    with pytest.raises(TypeError, match=r"no field 'rusn' \(did you mean 'runs'\?\)"):
+        lw.replace(RANDOM, rusn=1)

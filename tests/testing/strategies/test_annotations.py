@@ -34,16 +34,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.objects.samples import Color
 
 import leafwise as lw
 from leafwise.testing.strategies import instances
 
 from .seeking import assert_reaches, drawn, minimal
-
-
-class Color(enum.Enum):
-    RED = 1
-    BLUE = 2
 
 
 class Point(NamedTuple):
