@@ -272,7 +272,6 @@ class DigestReader(PortableReader):
 
 
 def _why_and_fix(value: Any) -> tuple[str, str]:
-    """Return why a value means nothing to another process, and the fix."""
     cls: type = type(value)
     name = cls.__qualname__.rpartition(".")[2]
     if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
@@ -329,7 +328,6 @@ def _options_of(cls: Any) -> list[str]:
 
 
 def _annotation(kind: Any) -> str:
-    """Return an annotation as text without memory addresses."""
     kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
     return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
 

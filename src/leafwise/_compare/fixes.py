@@ -216,7 +216,6 @@ def _own_equality(reason: Reason) -> Advice:
 
 
 def _static(reason: Reason) -> Advice:
-    """Word a static from its `StaticFacts`."""
     if not reason.details.path and (reason.before is MISSING or reason.after is MISSING):
         return Advice("only one of the two calls has this static")
     advice, path = _differing(reason, reason.details, reason.path)

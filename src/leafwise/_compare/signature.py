@@ -140,7 +140,6 @@ class Signature:
         return path
 
     def _walk(self) -> Iterator[tuple[str, Node | int]]:
-        """Yield the nodes, and the indices of leaves, with their paths."""
         return (("".join(steps), part) for steps, part in walk(self.root))
 
     def __eq__(self, other: object) -> bool:

@@ -129,7 +129,6 @@ class _Drawing:
         return self._sums[part.leaves.stop] - self._sums[part.leaves.start]
 
     def part(self, step: str, child: Node | int) -> _Part:
-        """Return the part for a child, which is a node or the index of a leaf."""
         if isinstance(child, int):
             return _Part("leaf", step, child, range(child, child + 1))
         return _Part("node", step, child, range(child.start, child.stop))
@@ -174,7 +173,6 @@ class _Drawing:
             yield from self.rows(child, (guides[1] + own, guides[1] + line), depth - 1)
 
     def _text_and_notes(self, part: _Part) -> tuple[str, list[str]]:
-        """Return the text of a part, and notes on anything unusual about it."""
         if part.kind == "static":
             return describe(part.value, _SHORT), []
         if part.kind == "note":
@@ -215,8 +213,6 @@ def _statics_of(node: Node) -> list[_Part]:
 
 
 class _Span(NamedTuple):
-    """A string and its rich style."""
-
     style: str
     text: str
 
@@ -302,7 +298,6 @@ def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
 
 
 def _encodable(text: str, encoding: str) -> str:
-    """Return a text with characters that `encoding` lacks replaced."""
     try:
         "├─└│".encode(encoding)
     except UnicodeEncodeError:

@@ -159,7 +159,6 @@ def cache_variables(report: Report) -> list[tuple[str, str]] | None:
 
 
 def _uncached(report: Report) -> list[EventRecord]:
-    """Return the compiles that finished with the cache off."""
     compiles = (event for event in report.events if event.kind == "compile")
     return [event for event in compiles if not (event.miss or event.unfinished)]
 

@@ -71,7 +71,6 @@ def member_of(value: Any, name: str) -> Member:
 
 
 def _from_class(raw: Any, value: Any) -> Member:
-    """Return the member that an object gets from its class."""
     descriptor: Any = type(raw)
     # `rate = 0.1`, `class Inner: ...`, `act = staticmethod(relu)`
     if not hasattr(descriptor, "__get__") or is_a(

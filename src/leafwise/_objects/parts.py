@@ -243,7 +243,6 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
 
 def _attribute_parts(name: str, *names: str) -> Kind:
-    """Return a kind whose parts are the named attributes."""
     return Kind(
         name,
         values=lambda value: [getattr(value, each) for each in names],
