@@ -16,13 +16,7 @@ from leafwise._objects.attributes import is_itself
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, argument_value, content_names, verify
-from leafwise._statics.portable import (
-    Json,
-    PortableReader,
-    by_step,
-    dump,
-    format_json,
-)
+from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
 from leafwise._trees.leaves import LeafKind
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference

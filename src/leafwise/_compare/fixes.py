@@ -312,7 +312,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
         return fix("pass the same NaN object each time, or None: NaN is not equal to itself")
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
-        change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
+        change = f"{shorten(one, 40)} ({names[0]}) -> {shorten(other, 40)} ({names[1]})"
         return Advice(change, Fix("pass values of the same type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
         model = model if is_a(other, float) else ()
@@ -495,10 +495,6 @@ def _passed(changes: "Sequence[Change]") -> str:
     for change in changes:
         groups.setdefault(change.how, []).append(change)
     return f"pass {' and '.join(f'{_named(several)} as {how}' for how, several in groups.items())}"
-
-
-def _short(value: Any) -> str:
-    return shorten(value, 40)
 
 
 def _cleared_by_call(reason: Reason) -> Advice:

@@ -15,7 +15,7 @@ from leafwise._display.words import clean, count, size
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.interrupts import or_default
-from leafwise._objects.text import shorten
+from leafwise._objects.text import local_name, shorten
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise._trees.nodes import Node, TreeWalk, walk
 
@@ -185,7 +185,7 @@ class _Drawing:
                 notes.append(f"the same as {''.join(steps).removeprefix('.')}")
             return _format_type(value, leaf), notes
         cls: type = part.value.cls
-        name = "None" if cls is type(None) else _class_name(cls)
+        name = "None" if cls is type(None) else local_name(cls)
         is_plain = issubclass(cls, list | tuple | dict) and not hasattr(cls, "_fields")
         return f"{name} of {len(part.value.children):,}" if is_plain else name, []
 
@@ -228,11 +228,6 @@ class _Row(NamedTuple):
 _STYLES: Final = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
 
 
-def _class_name(cls: type) -> str:
-    """Return the name of a class, without the function that it is defined in."""
-    return cls.__qualname__.rpartition("<locals>.")[2]
-
-
 _SHORT: Final = DescribeOptions(short=True)
 
 
@@ -245,9 +240,9 @@ def _format_type(value: Any, leaf: Leaf) -> str:
 
 def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
     if leaf.kind is LeafKind.PYTHON_SCALAR:
-        yield f"Python {_class_name(type(value))} {describe(value, _SHORT)}"
+        yield f"Python {local_name(type(value))} {describe(value, _SHORT)}"
     elif leaf.kind is LeafKind.INVALID:
-        yield f"{_class_name(type(value))}, which JAX refuses" if leaf.aval is None else "deleted"
+        yield f"{local_name(type(value))}, which JAX refuses" if leaf.aval is None else "deleted"
     elif leaf.kind is not LeafKind.JAX_ARRAY:
         yield _KIND_NOTES.get(leaf.kind, str(leaf.kind))
     if leaf.weak_type:

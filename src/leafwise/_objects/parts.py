@@ -83,9 +83,8 @@ class Kind:
     def read(self, value: Any) -> tuple[Content, list[Part]]:
         """Return the content of a value, and its parts, each with the step to it."""
         if self.attributes is None:
-            return self.content(value), list(
-                zip(self.steps(value), self.values(value), strict=True)
-            )
+            parts = zip(self.steps(value), self.values(value), strict=True)
+            return self.content(value), list(parts)
         rest, pairs = self.attributes
         content, found = rest.read(value)
         own = pairs(value)
@@ -115,8 +114,8 @@ def _itself(value: Any) -> Content:
 
 def _members(base: Any, *names: str) -> Callable[[Any], Content]:
     """Return a function that reads attributes as the builtin `base` does, not a subclass."""
-    found = [getattr(base, name) for name in names]
-    return lambda value: tuple([each.__get__(value) for each in found])
+    members = [getattr(base, name) for name in names]
+    return lambda value: tuple([member.__get__(value) for member in members])
 
 
 _DAY: Final = ("year", "month", "day")
