@@ -109,8 +109,7 @@ class Described:
             verify(node.aux)
         self._put(path, "class", self._class(node, path))
         for name, value in zip(node.names, node.values, strict=True):
-            by_content = node.compared_by(name) == "content"
-            self.add_static(value, path + name, by_content=by_content)
+            self.add_static(value, path + name, by_content=node.compared_by(name) == "content")
         if _has_own_data(node):
             self.add_static(node.aux, f"{path}.<static>")
 

@@ -1,9 +1,4 @@
-"""The digest of a tree: the same in every process if classes, statics and avals are the same.
-
-It is a fold over the parts of values. `leafwise._statics.portable` writes statics as JSON; here,
-classes count with their fields, a function that cannot be imported counts with its closure and
-defaults, and a value that means nothing to another process is an error.
-"""
+"""The digest of a tree: the same in every process if classes, statics and avals are the same."""
 
 import contextlib
 import dataclasses

@@ -341,8 +341,7 @@ def _named_arguments(
 
 
 def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
-    scopes = list(map(locals_of, frames_of(error)))
-    holder, name, value = _find(path, scopes, wanted=Tracer)
+    holder, name, value = _find(path, list(map(locals_of, frames_of(error))), wanted=Tracer)
     cls = type(holder)
     shown = f"{cls.__name__}.{name}" if holder is not None else path
     kind = _fields(cls)[name].type if name in _fields(cls) else None

@@ -268,23 +268,21 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
     """Return the findings on repeats, the longest first, or only those too `small` to report."""
     rows: dict[Any, Finding] = {}
     forward: dict[Any, Any] = {}
-    key: Any
     recreated: dict[Any, list[ProgramEvents]] = {}
     for program in programs_of(events):
         first, line = program.first, program.first.site
         if (culprit := program.explained.culprit) is not None:
-            key = culprit, "culprit"
-            rows.setdefault(key, Finding(culprit, is_outside=False)).programs.append(program)
+            finding = rows.setdefault((culprit, "culprit"), Finding(culprit, is_outside=False))
+            finding.programs.append(program)
         elif first.eager:
             finding = rows.setdefault((line, "outside"), Finding(line, is_outside=True))
             finding.every.append(program)
             finding.programs += [program] if program.is_repeat else []
         elif program.is_repeat:
-            key = _line_and_cause(program, forward)
-            rows.setdefault(key, Finding(line, is_outside=False)).programs.append(program)
+            cause = _line_and_cause(program, forward)
+            rows.setdefault(cause, Finding(line, is_outside=False)).programs.append(program)
         elif program.explained.recreated:
-            key = line, program.identity, first.process
-            recreated.setdefault(key, []).append(program)
+            recreated.setdefault((line, program.identity, first.process), []).append(program)
     for (line, identity, _), several in recreated.items():
         # A function that is jitted for two objects is not recreated again and again.
         if len(several) > 1 or several[0].explained.recreated != "new":
@@ -404,10 +402,9 @@ def _calling_line(event: EventRecord) -> str:
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
     # If its definition is not known, use the line that called it first.
     file, _, line = (where or _calling_line(events[0])).rpartition(":")
-    seconds: dict[str, list[float]] = {kind: [] for kind in _ORDER}
-    for event in events:
-        seconds[event.kind].append(event.seconds)
-    traces, lowerings, compiles, hits = seconds.values()
+    traces, lowerings, compiles, hits = (
+        [event.seconds for event in events if event.kind == kind] for kind in _ORDER
+    )
     return FunctionRecord(
         name="outside jit" if name is None else name,
         file=file,

@@ -86,8 +86,7 @@ def value_of(chain: Chain, function: types.FunctionType) -> Any:
         name = absolute(chain.name, function.__globals__)
         value = MISSING if is_installed_module(name) else sys.modules.get(name, MISSING)
     else:
-        builtin = vars(builtins).get(chain.name, MISSING)
-        value = _named(function.__globals__, chain.name, builtin)
+        value = _named(function.__globals__, chain.name, vars(builtins).get(chain.name, MISSING))
     for step in chain.steps:
         if isinstance(step, Item):
             break

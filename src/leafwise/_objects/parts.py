@@ -60,23 +60,16 @@ def _nothing(_value: Any) -> tuple[()]:
 class Kind:
     """What values of one kind consist of.
 
-    Attributes:
-        name: The name of the kind, for folds that treat it in their own way.
-        content: Returns the plain content: hashable, and equal exactly if all bits are.
-        values: Returns the parts, in order.
-        steps: Returns the step to each part, as in a path: ``.func``, ``[0]``, ``['k']``; for a key
-            of a mapping, `` key 'k'``.
-        is_ordered: Whether the order of the parts counts. If not, the content begins with the
-            number of unordered parts, since attributes may follow them.
-        attributes: If the content ends with names of attributes, and the parts with their values:
-            the kind of the rest, and a function that returns both. It is slow: `read` calls it
-            once.
+    If the order of the parts does not count, the content begins with the number of unordered parts,
+    since attributes may follow them. With `attributes`, the content ends with names of attributes,
+    and the parts with their values: it has the kind of the rest, and a function that returns both,
+    which is slow, so that `read` calls it once.
     """
 
     name: str
-    content: Callable[[Any], Content] = _nothing
-    values: Callable[[Any], Sequence[Any]] = _nothing
-    steps: Callable[[Any], Sequence[str]] = _nothing
+    content: Callable[[Any], Content] = _nothing  # hashable, and equal exactly if all bits are
+    values: Callable[[Any], Sequence[Any]] = _nothing  # the parts, in order
+    steps: Callable[[Any], Sequence[str]] = _nothing  # `.func`, `[0]`, `['k']`; ` key 'k'` of a key
     is_ordered: bool = True
     attributes: "tuple[Kind, Callable[[Any], Sequence[tuple[str, Any]]]] | None" = None
 
@@ -442,7 +435,6 @@ def _find(cls: Any) -> Kind:
         return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)
-    has_own_eq = cls.__eq__ is not object.__eq__
-    if has_own_eq and issubclass(cls, Mapping) and not issubclass(cls, WEAK):
+    if cls.__eq__ is not object.__eq__ and issubclass(cls, Mapping) and not issubclass(cls, WEAK):
         return _with_attributes(_mapping("mapping"))
     return _OBJECT
