@@ -10,6 +10,7 @@ import numpy as np
 
 from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
+from leafwise._objects.code import contents
 from leafwise._objects.text import shorten_both
 from leafwise._statics.account import BY_CONTENT, differences
 from leafwise._trees.equality import is_distinct
@@ -34,13 +35,11 @@ def definition_of(value: Any, depth: int = 5) -> Any:
         return known or (value if hasattr(value, "__name__") else None)
     found: list[Any] = [code.co_filename, code, owner_of(value)]
     is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
-    for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
-        with contextlib.suppress(ValueError):  # an empty cell
-            inner = cell.cell_contents
-            if is_function(inner):
-                found.append(definition_of(inner, depth - 1))
-            elif is_of_jax and is_a(inner, int | str | tuple):
-                found.append(repr(inner))
+    for inner in map(contents, (getattr(value, "__closure__", None) or ()) if depth else ()):
+        if is_function(inner):
+            found.append(definition_of(inner, depth - 1))
+        elif is_of_jax and is_a(inner, int | str | tuple):
+            found.append(repr(inner))
     return tuple(found)
 
 
@@ -119,8 +118,7 @@ def _variable_at(values: dict[str, Any], path: str, name: str) -> tuple[str, str
             parameters = parameters[-len(function.__defaults__) :]
         variable = parameters[number] if number < len(parameters) else f"args[{number}]"
     holder = _spelled(name + re.split(_HELD, path)[0])
-    is_named = bool(name) or holder.startswith("self")
-    return variable.strip("'") + rest, holder if is_named else ""
+    return variable.strip("'") + rest, holder if name or holder.startswith("self") else ""
 
 
 def _spelled(way: str) -> str:

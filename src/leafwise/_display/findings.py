@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from leafwise._display.reasons import Act, Explanation, Fix, Reason, ReasonKind
@@ -156,7 +156,7 @@ class Finding:
 
     def _batch_sizes(self) -> list[str]:
         """Return the batch sizes, if the programs differ in nothing else."""
-        reasons = list(self._every_reason())
+        reasons = self._every_reason()
         if len(reasons) != len(self.programs) or not all(map(is_batch, reasons)):
             return []
         sizes = [size for reason in reasons for size in (reason.before, reason.after)]
@@ -220,9 +220,8 @@ class Finding:
             unlike.setdefault(fix.alike, fix)
         return list(unlike.values())
 
-    def _every_reason(self) -> Iterator[Reason]:
-        for program in self.programs:
-            yield from program.reasons
+    def _every_reason(self) -> list[Reason]:
+        return [reason for program in self.programs for reason in program.reasons]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
@@ -335,8 +334,7 @@ def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
 
 def once_each(report: Report) -> list[tuple[str, int, float]]:
     """Return line, programs and seconds for code outside jitted functions without a finding."""
-    every = (*report.findings, *report.first)
-    outside = [finding for finding in every if finding.is_outside]
+    outside = [each for each in (*report.findings, *report.first) if each.is_outside]
     programs = [program for finding in outside for program in finding.programs]
     known = {(program.first.site, program.first.name) for program in programs}
     lines: dict[str, list[ProgramEvents]] = {}
