@@ -131,7 +131,6 @@ class Described:
         return {"class": name, "parts": {"keys": self._reader.read(keys, path)}}
 
     def add_static(self, value: Any, path: str, *, by_content: bool = False) -> None:
-        """Add the static at `path`."""
         self._put(path, "static", self._reader.read(value, path, by_content=by_content))
 
     def _leaf(self, leaf: Any, path: str) -> None:

@@ -69,7 +69,6 @@ def digest(tree: Any) -> str:
 
 
 def digest_of(record: Record) -> str:
-    """Return the digest of a record."""
     # As pairs, since the order of leaves is part of the structure.
     return _sha([_VERSION, [*record.items()]])
 

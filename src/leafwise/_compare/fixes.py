@@ -577,7 +577,6 @@ class Cause(Enum):
     UNREAD = member(_unread)
 
     def word(self, reason: Reason) -> Advice:
-        """Return the change and the fix of one reason."""
         wording: Advice | Callable[[Reason], Advice] = self.value
         if isinstance(wording, Advice):
             return wording

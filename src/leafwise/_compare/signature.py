@@ -235,7 +235,6 @@ class StaticArguments:
         )
 
     def union(self, other: "StaticArguments") -> "StaticArguments":
-        """Return the static arguments of both."""
         numbers = sorted({*self.numbers, *other.numbers})
         return StaticArguments(tuple(numbers), tuple(sorted({*self.names, *other.names})))
 

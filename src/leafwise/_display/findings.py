@@ -93,7 +93,6 @@ class Finding:
 
     @property
     def events(self) -> list[EventRecord]:
-        """The events of its programs."""
         return [event for program in self.programs for event in program.events]
 
     @property
@@ -109,17 +108,14 @@ class Finding:
 
     @property
     def retraces(self) -> int:
-        """The number of repeated traces."""
         return sum(event.kind == "trace" for event in self.events)
 
     @property
     def recompiles(self) -> int:
-        """The number of repeated compiles."""
         return sum(event.kind in _COMPILES for event in self.events)
 
     @property
     def text(self) -> str:
-        """The source of the line."""
         return self.site.text.strip() if self.site else ""
 
     @property

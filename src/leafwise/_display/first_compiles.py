@@ -31,7 +31,6 @@ class FirstFinding(Finding):
 
     @property
     def largest(self) -> ProgramEvents:
-        """The program that took longest."""
         return max(self.programs, key=lambda program: busy(program.events))
 
     @property

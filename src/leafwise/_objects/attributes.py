@@ -440,7 +440,6 @@ def is_plain_object(kind: type) -> bool:
 
 
 def has_generated_eq(kind: Any) -> bool:
-    """Return whether the ``==`` of a dataclass was generated for it."""
     return _of_code(kind.__eq__, "co_qualname") == _generated()[0]
 
 
