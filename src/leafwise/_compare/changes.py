@@ -10,7 +10,7 @@ import numpy as np
 
 from leafwise._display.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
-from leafwise._objects.parts import kind_of
+from leafwise._objects.code import contents
 from leafwise._objects.text import shorten_both
 from leafwise._statics.account import BY_CONTENT, differences
 from leafwise._trees.equality import is_distinct
@@ -35,13 +35,11 @@ def definition_of(value: Any, depth: int = 5) -> Any:
         return known or (value if hasattr(value, "__name__") else None)
     found: list[Any] = [code.co_filename, code, owner_of(value)]
     is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
-    for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
-        with contextlib.suppress(ValueError):  # an empty cell
-            inner = cell.cell_contents
-            if is_function(inner):
-                found.append(definition_of(inner, depth - 1))
-            elif is_of_jax and is_a(inner, int | str | tuple):
-                found.append(repr(inner))
+    for inner in map(contents, (getattr(value, "__closure__", None) or ()) if depth else ()):
+        if is_function(inner):
+            found.append(definition_of(inner, depth - 1))
+        elif is_of_jax and is_a(inner, int | str | tuple):
+            found.append(repr(inner))
     return tuple(found)
 
 
@@ -67,19 +65,17 @@ def changed_parts(
     """
     changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
-        for steps, mine, its in differences(one, other, BY_CONTENT):
-            path = "".join(map(str, steps))
+        for path, mine, its in differences(one, other, BY_CONTENT):
             first = re.match(r"(?:\.__self__)?\.(?!__|(?:func|args|keywords)\b)(\w+)", path)
             if reads is not None and first is not None and first[1] not in reads:
                 continue
+            # Before what only a function of another definition has, or just JAX's record of it.
             at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]
-            parts = mine, its
-            if at != path:  # a function of another definition, or just JAX's record of it
-                parts = part_at(one, at), part_at(other, at)
+            parts = mine[at], its[at]
             texts = None if are_recreated(*parts) else _changed_texts(*parts)
             if texts is not None and at:
-                variable, holder = _variable_at(one, at, name)
-                optimizer = part_at(one, at.partition(".__")[0].rpartition(".")[0])
+                variable, holder = _variable_at(mine, at, name)
+                optimizer = mine.get(at.partition(".__")[0].rpartition(".")[0])
                 how = how_to_pass(*parts)
                 if type(optimizer).__module__.startswith("optax."):
                     how = Passing.HYPERPARAMETER
@@ -108,32 +104,23 @@ def _changed_texts(one: Any, other: Any) -> tuple[str, str] | None:
 _HELD: Final = r"\.(__closure__|__kwdefaults__|keywords|__defaults__|args)\[(.+?)\]"
 
 
-def _variable_at(value: Any, path: str, name: str) -> tuple[str, str]:
+def _variable_at(values: dict[str, Any], path: str, name: str) -> tuple[str, str]:
     """Return the variable at a path as the code spells it, and the function that holds it."""
     held = re.fullmatch(rf"(.*){_HELD}(.*)", path)
     if held is None:
         return _spelled(name + path), ""
     inner, how, variable, rest = held.groups()
     if variable.isdigit():  # by the name of the parameter
-        function, number = part_at(value, inner), int(variable)
+        function, number = values[inner], int(variable)
         code = read(read(function, "func", function), "__code__", None)
         parameters = () if code is None else code.co_varnames[: code.co_argcount]
         if how == "__defaults__":
             parameters = parameters[-len(function.__defaults__) :]
         variable = parameters[number] if number < len(parameters) else f"args[{number}]"
     holder = _spelled(name + re.split(_HELD, path)[0])
-    is_named = bool(name) or holder.startswith("self")
-    return variable.strip("'") + rest, holder if is_named else ""
+    return variable.strip("'") + rest, holder if name or holder.startswith("self") else ""
 
 
 def _spelled(way: str) -> str:
     way = re.sub(r"\.(__wrapped__|_fun)\b", "", way).lstrip(".")
     return re.sub(r"^(\w*\.)?__self__\b", "self", way)
-
-
-def part_at(value: Any, path: str) -> Any:
-    """Return the part of a value at a path."""
-    for step, part in kind_of(value).parts(value) if path else ():
-        if path.startswith(step) and path[len(step) : len(step) + 1] in ("", ".", "["):
-            return part_at(part, path[len(step) :])
-    return value

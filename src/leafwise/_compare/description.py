@@ -16,13 +16,7 @@ from leafwise._objects.attributes import is_itself
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, argument_value, content_names, verify
-from leafwise._statics.portable import (
-    Json,
-    PortableReader,
-    by_step,
-    dump,
-    format_json,
-)
+from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
 from leafwise._trees.leaves import LeafKind
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference
@@ -115,8 +109,7 @@ class Described:
             verify(node.aux)
         self._put(path, "class", self._class(node, path))
         for name, value in zip(node.names, node.values, strict=True):
-            by_content = node.compared_by(name) == "content"
-            self.add_static(value, path + name, by_content=by_content)
+            self.add_static(value, path + name, by_content=node.compared_by(name) == "content")
         if _has_own_data(node):
             self.add_static(node.aux, f"{path}.<static>")
 
@@ -138,7 +131,6 @@ class Described:
         return {"class": name, "parts": {"keys": self._reader.read(keys, path)}}
 
     def add_static(self, value: Any, path: str, *, by_content: bool = False) -> None:
-        """Add the static at `path`."""
         self._put(path, "static", self._reader.read(value, path, by_content=by_content))
 
     def _leaf(self, leaf: Any, path: str) -> None:

@@ -35,7 +35,6 @@ class Diff(tuple[Reason, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return a line for each difference."""
         return "\n".join(map(str, self)) or "no differences"
 
     __repr__ = __str__
@@ -164,7 +163,6 @@ class _ExactComparison(TreeComparison):
         self._tolerance = tolerance
 
     def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Compare aux_data that JAX considers equal, of nodes whose statics have no names."""
         is_named = mine.is_keyed or mine.names or its.names
         if mine.aux is its.aux or is_named or not jax_equal(mine.aux, its.aux):
             return
@@ -175,14 +173,12 @@ class _ExactComparison(TreeComparison):
             yield from static_reasons(path + name, pair)
 
     def mismatch(self, path: str, mine: Node | Leaf, its: Node | Leaf) -> Reason:
-        """Return the reason for a different class, or a different structure."""
         classes = _class_of_node(mine), _class_of_node(its)
         if None in classes:
             return super().mismatch(path, mine, its)
         return Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
 
     def leaf_reasons(self, mine: int, its: int) -> list[Reason]:
-        """Compare two leaves."""
         path = self.after.leaf_paths[its]
         one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
         found = list(_type_reasons(path, one, other))
@@ -242,7 +238,6 @@ def _value_reason(path: str, before: str, after: str) -> Reason:
 
 
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> _Array | None:
-    """Return the data of a leaf, or None without data."""
     if leaf.kind is LeafKind.TRACER:
         raise TreeError(
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "

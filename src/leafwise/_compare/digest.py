@@ -1,9 +1,4 @@
-"""The digest of a tree: the same in every process if classes, statics and avals are the same.
-
-It is a fold over the parts of values. `leafwise._statics.portable` writes statics as JSON; here,
-classes count with their fields, a function that cannot be imported counts with its closure and
-defaults, and a value that means nothing to another process is an error.
-"""
+"""The digest of a tree: the same in every process if classes, statics and avals are the same."""
 
 import contextlib
 import dataclasses
@@ -74,7 +69,6 @@ def digest(tree: Any) -> str:
 
 
 def digest_of(record: Record) -> str:
-    """Return the digest of a record."""
     # As pairs, since the order of leaves is part of the structure.
     return _sha([_VERSION, [*record.items()]])
 
@@ -272,7 +266,6 @@ class DigestReader(PortableReader):
 
 
 def _why_and_fix(value: Any) -> tuple[str, str]:
-    """Return why a value means nothing to another process, and the fix."""
     cls: type = type(value)
     name = cls.__qualname__.rpartition(".")[2]
     if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
@@ -329,7 +322,6 @@ def _options_of(cls: Any) -> list[str]:
 
 
 def _annotation(kind: Any) -> str:
-    """Return an annotation as text without memory addresses."""
     kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
     return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
 

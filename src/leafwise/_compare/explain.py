@@ -123,14 +123,13 @@ def _config_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]
         if shown in named or (named and name == UNNAMED_CONFIG) or mine == its:
             continue
         named.add(shown)
-        path, cause = f"config.{shown}", Cause.CONFIG
-        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, cause)
+        path = f"config.{shown}"
+        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, Cause.CONFIG)
 
 
 def _uncommon_leaf_reasons(before: "Signature", after: "Signature") -> Iterator[Reason]:
     """Yield a reason for each leaf that a jitted function rejects, or may reject."""
-    records = *before.leaf_records, *after.leaf_records
-    if _UNCOMMON.isdisjoint(leaf.kind for leaf in records):
+    if _UNCOMMON.isdisjoint(leaf.kind for leaf in (*before.leaf_records, *after.leaf_records)):
         return
     kind, error, unknown = ReasonKind.INVALID, Outcome.ERROR, Outcome.UNKNOWN
     earlier = dict(zip(before.leaf_paths, before.leaf_records, strict=True))
@@ -201,8 +200,7 @@ def _static_argument_reasons(before: "Signature", after: "Signature") -> Iterato
     for path, value in zip(after.root.names, after.root.values, strict=True):
         mine = earlier.get(path, MISSING)
         if or_default(None)(hash)(value) is None:
-            cause = Cause.UNHASHABLE
-            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
+            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, Cause.UNHASHABLE)
             continue
         shown = argument_value(value)
         how: How = "identity" if shown is not value else "entry"

@@ -7,6 +7,7 @@ own names and values. Code in a fix runs as it stands, and does not change what 
 import contextlib
 import functools
 import inspect
+import itertools
 import math
 import re
 import types
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jax.numpy as jnp
 
-from leafwise._compare.changes import are_recreated, changed_parts, is_function, part_at
+from leafwise._compare.changes import are_recreated, changed_parts, is_function
 from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason
 from leafwise._objects.attributes import compares_by_identity, has_generated_init
 from leafwise._objects.call_site import is_users_file
@@ -25,9 +26,11 @@ from leafwise._objects.describe import describe
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten, shorten_both
-from leafwise._trees.equality import first_difference, jax_equal, pairs_of_parts, same_entry
+from leafwise._statics.account import BY_IDENTITY, differences
+from leafwise._trees.equality import first_difference, jax_equal, same_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,7 +219,6 @@ def _own_equality(reason: Reason) -> Advice:
 
 
 def _static(reason: Reason) -> Advice:
-    """Word a static from its `StaticFacts`."""
     if not reason.details.path and (reason.before is MISSING or reason.after is MISSING):
         return Advice("only one of the two calls has this static")
     advice, path = _differing(reason, reason.details, reason.path)
@@ -242,7 +244,7 @@ def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, s
         return Advice("another function", Fix(act=Act.NOTHING)), path
     if by == "content":  # `lambda x: x * rate` with `rate` 1, then 2
         return _static_fix(one, other), path
-    holder, way = _recreated_holder(before, path, one, other)
+    holder, way = _recreated_holder(before, after)
     if holder is not None:  # `optax.sgd(0.1)` in each call
         changes = changed_parts(before, after, name if way else "", facts.reads)
         advice, path = recreated_object(public_name(type(holder)), changes), "" if changes else way
@@ -284,12 +286,13 @@ def _trained(path: str) -> tuple[str, ...]:
 _NOT_TRAINED: Final = "; if `{}` is trained, under `jax.lax.stop_gradient` where it is used"
 
 
-def _recreated_holder(value: Any, path: str, one: Any, other: Any) -> tuple[Any, str]:
+def _recreated_holder(before: Any, after: Any) -> tuple[Any, str]:
     """Return the object, such as an optimizer, recreated with its function, and its path."""
-    way, _, name = path.rpartition(".")
-    if name.isidentifier() and are_recreated(one, other):
-        holder = part_at(value, way)
-        if module_of(type(holder)) not in ("builtins", "functools") and not is_function(holder):
+    for path, mine, its in itertools.islice(differences(before, after, BY_IDENTITY), 1):
+        way, _, name = path.rpartition(".")
+        holder = mine.get(way)
+        is_known = is_function(holder) or module_of(type(holder)) in ("builtins", "functools")
+        if not is_known and name.isidentifier() and are_recreated(mine[path], its[path]):
             return holder, way
     return None, ""
 
@@ -309,7 +312,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
         return fix("pass the same NaN object each time, or None: NaN is not equal to itself")
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
-        change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
+        change = f"{shorten(one, 40)} ({names[0]}) -> {shorten(other, 40)} ({names[1]})"
         return Advice(change, Fix("pass values of the same type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
         model = model if is_a(other, float) else ()
@@ -359,9 +362,10 @@ def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: 
     if changes:
         return advice
     why: list[str] = []
-    for step, mine, its in pairs_of_parts(one, other):
-        if (is_same := same_entry(mine, its)) is not True:
-            how = "compares by identity" if compares_by_identity(type(its)) else "differs"
+    parts = dict(kind_of(other).parts(other))
+    for step, mine in kind_of(one).parts(one):
+        if step in parts and (is_same := same_entry(mine, parts[step])) is not True:
+            how = "compares by identity" if compares_by_identity(type(parts[step])) else "differs"
             how = "has no hash" if is_same is None else how
             why.append(f"`{step.lstrip('.')}` {how}")
     words = f"reuse one object, or make {name} a frozen dataclass: it compares by identity"
@@ -493,10 +497,6 @@ def _passed(changes: "Sequence[Change]") -> str:
     return f"pass {' and '.join(f'{_named(several)} as {how}' for how, several in groups.items())}"
 
 
-def _short(value: Any) -> str:
-    return shorten(value, 40)
-
-
 def _cleared_by_call(reason: Reason) -> Advice:
     where = f" at {reason.details}" if reason.details else ""
     leave_out = Fix("leave it out if the same functions are called again")
@@ -577,7 +577,6 @@ class Cause(Enum):
     UNREAD = member(_unread)
 
     def word(self, reason: Reason) -> Advice:
-        """Return the change and the fix of one reason."""
         wording: Advice | Callable[[Reason], Advice] = self.value
         if isinstance(wording, Advice):
             return wording
@@ -588,8 +587,7 @@ class Cause(Enum):
         """Return the class of a recreated object, or None."""
         if self is not Cause.STATIC:
             return None
-        path, one, other = first_difference(reason.before, reason.after)
-        holder, way = _recreated_holder(reason.before, path, one, other)
+        holder, way = _recreated_holder(reason.before, reason.after)
         if reason.details.by != "content" and holder is not None and not way:
             return public_name(type(holder)), "a new one"
         return None

@@ -302,7 +302,6 @@ def _donated_before(error: BaseException) -> list[str]:
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays in trees, each with its path."""
     for name, value in values.items():
         for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
             if isinstance(leaf, jax.Array) and not is_a(leaf, Tracer):
@@ -335,7 +334,6 @@ def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
 def _named_arguments(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call by parameter name."""
     values = {f"args[{place}]": each for place, each in enumerate(args)}
     values |= {f"kwargs[{key!r}]": each for key, each in kwargs.items()}
     labels = labels_of(fun, args, kwargs)
@@ -343,8 +341,7 @@ def _named_arguments(
 
 
 def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
-    scopes = list(map(locals_of, frames_of(error)))
-    holder, name, value = _find(path, scopes, wanted=Tracer)
+    holder, name, value = _find(path, list(map(locals_of, frames_of(error))), wanted=Tracer)
     cls = type(holder)
     shown = f"{cls.__name__}.{name}" if holder is not None else path
     kind = _fields(cls)[name].type if name in _fields(cls) else None

@@ -39,7 +39,6 @@ class Operation:
     source: str = ""
 
     def __str__(self) -> str:
-        """Return both."""
         return f"{self.text.strip()}  # {self.source}" if self.source else self.text.strip()
 
 

@@ -140,7 +140,6 @@ class Signature:
         return path
 
     def _walk(self) -> Iterator[tuple[str, Node | int]]:
-        """Yield the nodes, and the indices of leaves, with their paths."""
         return (("".join(steps), part) for steps, part in walk(self.root))
 
     def __eq__(self, other: object) -> bool:
@@ -236,7 +235,6 @@ class StaticArguments:
         )
 
     def union(self, other: "StaticArguments") -> "StaticArguments":
-        """Return the static arguments of both."""
         numbers = sorted({*self.numbers, *other.numbers})
         return StaticArguments(tuple(numbers), tuple(sorted({*self.names, *other.names})))
 

@@ -41,7 +41,6 @@ class TreeComparison:
         self.known: dict[tuple[int, int], list[Reason]] = {}
 
     def reasons(self) -> list[Reason]:
-        """Return all differences."""
         treedefs = self.before.treedef, self.after.treedef
         running = [self._reasons("", self.before.root, self.after.root, treedefs)]
         found: list[Reason] | None = None

@@ -15,7 +15,7 @@ from leafwise._display.words import clean, count, size
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.interrupts import or_default
-from leafwise._objects.text import shorten
+from leafwise._objects.text import local_name, shorten
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise._trees.nodes import Node, TreeWalk, walk
 
@@ -129,7 +129,6 @@ class _Drawing:
         return self._sums[part.leaves.stop] - self._sums[part.leaves.start]
 
     def part(self, step: str, child: Node | int) -> _Part:
-        """Return the part for a child, which is a node or the index of a leaf."""
         if isinstance(child, int):
             return _Part("leaf", step, child, range(child, child + 1))
         return _Part("node", step, child, range(child.start, child.stop))
@@ -174,7 +173,6 @@ class _Drawing:
             yield from self.rows(child, (guides[1] + own, guides[1] + line), depth - 1)
 
     def _text_and_notes(self, part: _Part) -> tuple[str, list[str]]:
-        """Return the text of a part, and notes on anything unusual about it."""
         if part.kind == "static":
             return describe(part.value, _SHORT), []
         if part.kind == "note":
@@ -187,7 +185,7 @@ class _Drawing:
                 notes.append(f"the same as {''.join(steps).removeprefix('.')}")
             return _format_type(value, leaf), notes
         cls: type = part.value.cls
-        name = "None" if cls is type(None) else _class_name(cls)
+        name = "None" if cls is type(None) else local_name(cls)
         is_plain = issubclass(cls, list | tuple | dict) and not hasattr(cls, "_fields")
         return f"{name} of {len(part.value.children):,}" if is_plain else name, []
 
@@ -215,8 +213,6 @@ def _statics_of(node: Node) -> list[_Part]:
 
 
 class _Span(NamedTuple):
-    """A string and its rich style."""
-
     style: str
     text: str
 
@@ -232,11 +228,6 @@ class _Row(NamedTuple):
 _STYLES: Final = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
 
 
-def _class_name(cls: type) -> str:
-    """Return the name of a class, without the function that it is defined in."""
-    return cls.__qualname__.rpartition("<locals>.")[2]
-
-
 _SHORT: Final = DescribeOptions(short=True)
 
 
@@ -249,9 +240,9 @@ def _format_type(value: Any, leaf: Leaf) -> str:
 
 def _leaf_notes(value: Any, leaf: Leaf) -> Iterator[str]:
     if leaf.kind is LeafKind.PYTHON_SCALAR:
-        yield f"Python {_class_name(type(value))} {describe(value, _SHORT)}"
+        yield f"Python {local_name(type(value))} {describe(value, _SHORT)}"
     elif leaf.kind is LeafKind.INVALID:
-        yield f"{_class_name(type(value))}, which JAX refuses" if leaf.aval is None else "deleted"
+        yield f"{local_name(type(value))}, which JAX refuses" if leaf.aval is None else "deleted"
     elif leaf.kind is not LeafKind.JAX_ARRAY:
         yield _KIND_NOTES.get(leaf.kind, str(leaf.kind))
     if leaf.weak_type:
@@ -302,7 +293,6 @@ def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
 
 
 def _encodable(text: str, encoding: str) -> str:
-    """Return a text with characters that `encoding` lacks replaced."""
     try:
         "├─└│".encode(encoding)
     except UnicodeEncodeError:

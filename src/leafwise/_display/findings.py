@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from leafwise._display.reasons import Act, Explanation, Fix, Reason, ReasonKind
@@ -93,7 +93,6 @@ class Finding:
 
     @property
     def events(self) -> list[EventRecord]:
-        """The events of its programs."""
         return [event for program in self.programs for event in program.events]
 
     @property
@@ -109,17 +108,14 @@ class Finding:
 
     @property
     def retraces(self) -> int:
-        """The number of repeated traces."""
         return sum(event.kind == "trace" for event in self.events)
 
     @property
     def recompiles(self) -> int:
-        """The number of repeated compiles."""
         return sum(event.kind in _COMPILES for event in self.events)
 
     @property
     def text(self) -> str:
-        """The source of the line."""
         return self.site.text.strip() if self.site else ""
 
     @property
@@ -156,7 +152,7 @@ class Finding:
 
     def _batch_sizes(self) -> list[str]:
         """Return the batch sizes, if the programs differ in nothing else."""
-        reasons = list(self._every_reason())
+        reasons = self._every_reason()
         if len(reasons) != len(self.programs) or not all(map(is_batch, reasons)):
             return []
         sizes = [size for reason in reasons for size in (reason.before, reason.after)]
@@ -220,9 +216,8 @@ class Finding:
             unlike.setdefault(fix.alike, fix)
         return list(unlike.values())
 
-    def _every_reason(self) -> Iterator[Reason]:
-        for program in self.programs:
-            yield from program.reasons
+    def _every_reason(self) -> list[Reason]:
+        return [reason for program in self.programs for reason in program.reasons]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
@@ -268,23 +263,21 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
     """Return the findings on repeats, the longest first, or only those too `small` to report."""
     rows: dict[Any, Finding] = {}
     forward: dict[Any, Any] = {}
-    key: Any
     recreated: dict[Any, list[ProgramEvents]] = {}
     for program in programs_of(events):
         first, line = program.first, program.first.site
         if (culprit := program.explained.culprit) is not None:
-            key = culprit, "culprit"
-            rows.setdefault(key, Finding(culprit, is_outside=False)).programs.append(program)
+            finding = rows.setdefault((culprit, "culprit"), Finding(culprit, is_outside=False))
+            finding.programs.append(program)
         elif first.eager:
             finding = rows.setdefault((line, "outside"), Finding(line, is_outside=True))
             finding.every.append(program)
             finding.programs += [program] if program.is_repeat else []
         elif program.is_repeat:
-            key = _line_and_cause(program, forward)
-            rows.setdefault(key, Finding(line, is_outside=False)).programs.append(program)
+            cause = _line_and_cause(program, forward)
+            rows.setdefault(cause, Finding(line, is_outside=False)).programs.append(program)
         elif program.explained.recreated:
-            key = line, program.identity, first.process
-            recreated.setdefault(key, []).append(program)
+            recreated.setdefault((line, program.identity, first.process), []).append(program)
     for (line, identity, _), several in recreated.items():
         # A function that is jitted for two objects is not recreated again and again.
         if len(several) > 1 or several[0].explained.recreated != "new":
@@ -337,8 +330,7 @@ def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
 
 def once_each(report: Report) -> list[tuple[str, int, float]]:
     """Return line, programs and seconds for code outside jitted functions without a finding."""
-    every = (*report.findings, *report.first)
-    outside = [finding for finding in every if finding.is_outside]
+    outside = [each for each in (*report.findings, *report.first) if each.is_outside]
     programs = [program for finding in outside for program in finding.programs]
     known = {(program.first.site, program.first.name) for program in programs}
     lines: dict[str, list[ProgramEvents]] = {}
@@ -404,10 +396,9 @@ def _calling_line(event: EventRecord) -> str:
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
     # If its definition is not known, use the line that called it first.
     file, _, line = (where or _calling_line(events[0])).rpartition(":")
-    seconds: dict[str, list[float]] = {kind: [] for kind in _ORDER}
-    for event in events:
-        seconds[event.kind].append(event.seconds)
-    traces, lowerings, compiles, hits = seconds.values()
+    traces, lowerings, compiles, hits = (
+        [event.seconds for event in events if event.kind == kind] for kind in _ORDER
+    )
     return FunctionRecord(
         name="outside jit" if name is None else name,
         file=file,

@@ -31,7 +31,6 @@ class FirstFinding(Finding):
 
     @property
     def largest(self) -> ProgramEvents:
-        """The program that took longest."""
         return max(self.programs, key=lambda program: busy(program.events))
 
     @property
@@ -159,7 +158,6 @@ def cache_variables(report: Report) -> list[tuple[str, str]] | None:
 
 
 def _uncached(report: Report) -> list[EventRecord]:
-    """Return the compiles that finished with the cache off."""
     compiles = (event for event in report.events if event.kind == "compile")
     return [event for event in compiles if not (event.miss or event.unfinished)]
 

@@ -48,7 +48,6 @@ class FunctionRecord:
 
     @property
     def total(self) -> float:
-        """The seconds spent on traces, lowerings and compiles."""
         return self.seconds.trace + self.seconds.lower + self.seconds.compile
 
 
@@ -63,7 +62,6 @@ class SiteRecord:
 
     @classmethod
     def of(cls, site: Site | None) -> "SiteRecord | None":
-        """Return the record of a line."""
         return None if site is None else cls(*site, site.text)
 
     def shortened(self) -> "SiteRecord":
@@ -178,7 +176,6 @@ class EventRecord:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its start and its end."""
         return self.start, self.start + self.seconds
 
 

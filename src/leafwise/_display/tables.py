@@ -216,7 +216,6 @@ def _tried_lines(finding: Finding) -> Iterator[str]:
 
 
 def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
-    """Yield the headline of a finding, and its reasons."""
     every = {event.process for event in report.events}
     where = ""
     if finding.processes and len(finding.processes) < len(every):
@@ -234,7 +233,6 @@ def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
 
 
 def _shorten_place(text: str) -> str:
-    """Return the end of ``file:line``, if it is too long."""
     return f"...{text[-_LONGEST_PLACE:]}" if len(text) > _LONGEST_PLACE + 3 else text
 
 

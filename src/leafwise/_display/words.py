@@ -144,12 +144,10 @@ class ShownAsText:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """Return the text, for notebooks."""
         lines = (html.escape(cut(line, 1000)) for line in str(self).splitlines())
         return "<pre>{}</pre>".format("\n".join(lines))
 
     def __rich__(self) -> object:
-        """Return the text, for `rich.print`."""
         from rich.text import Text  # noqa: PLC0415  # only rich calls this
 
         return Text(str(self))

@@ -71,12 +71,10 @@ def member_of(value: Any, name: str) -> Member:
 
 
 def _from_class(raw: Any, value: Any) -> Member:
-    """Return the member that an object gets from its class."""
     descriptor: Any = type(raw)
+    is_value = is_a(raw, staticmethod | type | types.BuiltinFunctionType)
     # `rate = 0.1`, `class Inner: ...`, `act = staticmethod(relu)`
-    if not hasattr(descriptor, "__get__") or is_a(
-        raw, staticmethod | type | types.BuiltinFunctionType
-    ):
+    if is_value or not hasattr(descriptor, "__get__"):
         return Member(MemberKind.VALUE, function_in(raw), not is_a(raw, staticmethod))
     getter = in_class(descriptor, "__get__")
     runs_code = is_a(raw, property | classmethod) or callable(raw)
@@ -109,9 +107,8 @@ def in_class(cls: type, name: str) -> Any:
 def is_plain(value: Any, name: str) -> bool:
     """Return whether reading an attribute, if it exists, runs no user code."""
     own: Any = type(value).__getattribute__
-    return type(own) is types.WrapperDescriptorType and member_of(value, name).kind is (
-        MemberKind.VALUE
-    )
+    is_default = type(own) is types.WrapperDescriptorType
+    return is_default and member_of(value, name).kind is MemberKind.VALUE
 
 
 def keeps_in_dict(kind: Any) -> bool:
@@ -184,12 +181,10 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
 @per_class
 def _cached_names(kind: type) -> frozenset[str]:
     """Return the names under which instances cache computed values, as `cached_property` does."""
-    members: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        members.update(vars(base))
-    cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
-    getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
-    for getter in getters:
+    names = {name for base in kind.__mro__ for name in vars(base)}
+    cached = {name for name in names if is_a(in_class(kind, name), functools.cached_property)}
+    for base in kind.__mro__:
+        getter: Any = vars(base).get("__getattr__")
         if _of_code(getter).startswith(_ATTRS):  # attrs turns cached properties into slots
             cached.update(getter.__globals__.get("cached_properties", ()))
     return frozenset(cached)
@@ -351,10 +346,8 @@ def has_mutable_state(value: Any) -> bool:
 
 def builtin_base(kind: type) -> type | None:
     """Return the builtin base class whose ``==`` a class inherits, or None."""
-    for base in _BASES:
-        if issubclass(kind, base) and kind.__eq__ is base.__eq__:
-            return base
-    return None
+    bases = (base for base in _BASES if issubclass(kind, base) and kind.__eq__ is base.__eq__)
+    return next(bases, None)
 
 
 _BASES: Final = (
@@ -447,7 +440,6 @@ def is_plain_object(kind: type) -> bool:
 
 
 def has_generated_eq(kind: Any) -> bool:
-    """Return whether the ``==`` of a dataclass was generated for it."""
     return _of_code(kind.__eq__, "co_qualname") == _generated()[0]
 
 

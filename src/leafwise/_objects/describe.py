@@ -44,21 +44,13 @@ _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
-    """How to describe a static value.
+    """How to describe a static value."""
 
-    Attributes:
-        digest: The hash of the key it belongs to, shown where the text is truncated.
-        home: The module whose classes are shown without a module; None for all modules.
-        short: Whether texts of distinct values may be equal: no digests, no addresses.
-        by_content: Whether functions are compared by content.
-        above: The ids of the records around it: a Flax module is a part of its own submodules.
-    """
-
-    digest: int = 0
-    home: str | None = None
-    short: bool = False
-    by_content: bool = False
-    above: tuple[int, ...] = ()
+    digest: int = 0  # the hash of the key it belongs to, shown where the text is truncated
+    home: str | None = None  # the module whose classes are shown without one; None for all
+    short: bool = False  # whether texts of distinct values may be equal: no digests, no addresses
+    by_content: bool = False  # whether functions are compared by content
+    above: tuple[int, ...] = ()  # the records around it, by id: a Flax module is in its submodules
 
     @property
     def mark(self) -> str:

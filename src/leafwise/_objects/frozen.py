@@ -210,7 +210,6 @@ _FEW: Final = 8
 
 
 def _plain(value: Any) -> Any:
-    """Return a plain view of a `StaticArray`, and anything else as it is."""
     return value.view(np.ndarray) if is_a(value, StaticArray) else value
 
 

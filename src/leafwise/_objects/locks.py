@@ -3,10 +3,9 @@
 A child starts with its parent's locks as they were, but without the threads that held them. So
 every lock of leafwise is created here, and is free again in the child.
 
-Guarded data may then be halfway through a change. The alternative, in which the forking thread
-takes all locks before the fork and releases them afterwards, keeps the tables consistent; but it
-waits in the middle of a fork, for threads that run user code under a lock, and that may be waiting
-for a lock that another library has taken for the fork. So nothing waits, and instead:
+Guarded data may then be halfway through a change. Taking all locks before the fork would prevent
+that, but wait for threads that run user code under a lock, and that may be waiting for a lock that
+another library has taken for the fork. So nothing waits, and instead:
 
 - Guarded data is valid between any two statements that change it: each entry of a table is correct
   without the next one.

@@ -20,19 +20,12 @@ _Position: TypeAlias = tuple[int, int]
 
 
 class Loop(NamedTuple):
-    """A loop.
-
-    Attributes:
-        file: The file.
-        line: The number of its first line.
-        kind: ``for``, ``while``, ``comprehension``, ``unroll``, or the name of the function called.
-        has_parts: Whether it runs over objects with parts, such as layers, rather than arrays.
-    """
+    """A loop, by the file and the number of its first line."""
 
     file: str
     line: int
-    kind: str
-    has_parts: bool = False
+    kind: str  # "for", "while", "comprehension", "unroll", or the name of the function called
+    has_parts: bool = False  # whether it runs over objects with parts, such as layers, not arrays
 
     @property
     def is_call(self) -> bool:

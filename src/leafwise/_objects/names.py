@@ -86,8 +86,7 @@ def value_of(chain: Chain, function: types.FunctionType) -> Any:
         name = absolute(chain.name, function.__globals__)
         value = MISSING if is_installed_module(name) else sys.modules.get(name, MISSING)
     else:
-        builtin = vars(builtins).get(chain.name, MISSING)
-        value = _named(function.__globals__, chain.name, builtin)
+        value = _named(function.__globals__, chain.name, vars(builtins).get(chain.name, MISSING))
     for step in chain.steps:
         if isinstance(step, Item):
             break
@@ -167,7 +166,6 @@ class _Scan:
         self._module: Chain | None = None
 
     def chains(self) -> tuple[Chain, ...]:
-        """Scan all instructions, and return the chains."""
         for index, each in enumerate(self._instructions):
             self._line = (each.positions and each.positions.lineno) or self._line
             if each.opname == "IMPORT_NAME":
@@ -221,7 +219,6 @@ class _Scan:
             self._found.setdefault(top._replace(line=0), top.line)
 
     def _begin(self, each: dis.Instruction) -> None:
-        """Begin a chain if an instruction loads a name."""
         op, name, self._place = each.opname, each.argval, _place_of(each)
         if op in _GLOBALS:
             self._top = Chain(Root.GLOBAL, name, (), self._line)

@@ -60,32 +60,24 @@ def _nothing(_value: Any) -> tuple[()]:
 class Kind:
     """What values of one kind consist of.
 
-    Attributes:
-        name: The name of the kind, for folds that treat it in their own way.
-        content: Returns the plain content: hashable, and equal exactly if all bits are.
-        values: Returns the parts, in order.
-        steps: Returns the step to each part, as in a path: ``.func``, ``[0]``, ``['k']``; for a key
-            of a mapping, `` key 'k'``.
-        is_ordered: Whether the order of the parts counts. If not, the content begins with the
-            number of unordered parts, since attributes may follow them.
-        attributes: If the content ends with names of attributes, and the parts with their values:
-            the kind of the rest, and a function that returns both. It is slow: `read` calls it
-            once.
+    If the order of the parts does not count, the content begins with the number of unordered parts,
+    since attributes may follow them. With `attributes`, the content ends with names of attributes,
+    and the parts with their values: it has the kind of the rest, and a function that returns both,
+    which is slow, so that `read` calls it once.
     """
 
     name: str
-    content: Callable[[Any], Content] = _nothing
-    values: Callable[[Any], Sequence[Any]] = _nothing
-    steps: Callable[[Any], Sequence[str]] = _nothing
+    content: Callable[[Any], Content] = _nothing  # hashable, and equal exactly if all bits are
+    values: Callable[[Any], Sequence[Any]] = _nothing  # the parts, in order
+    steps: Callable[[Any], Sequence[str]] = _nothing  # `.func`, `[0]`, `['k']`; ` key 'k'` of a key
     is_ordered: bool = True
     attributes: "tuple[Kind, Callable[[Any], Sequence[tuple[str, Any]]]] | None" = None
 
     def read(self, value: Any) -> tuple[Content, list[Part]]:
         """Return the content of a value, and its parts, each with the step to it."""
         if self.attributes is None:
-            return self.content(value), list(
-                zip(self.steps(value), self.values(value), strict=True)
-            )
+            parts = zip(self.steps(value), self.values(value), strict=True)
+            return self.content(value), list(parts)
         rest, pairs = self.attributes
         content, found = rest.read(value)
         own = pairs(value)
@@ -115,8 +107,8 @@ def _itself(value: Any) -> Content:
 
 def _members(base: Any, *names: str) -> Callable[[Any], Content]:
     """Return a function that reads attributes as the builtin `base` does, not a subclass."""
-    found = [getattr(base, name) for name in names]
-    return lambda value: tuple([each.__get__(value) for each in found])
+    members = [getattr(base, name) for name in names]
+    return lambda value: tuple([member.__get__(value) for member in members])
 
 
 _DAY: Final = ("year", "month", "day")
@@ -243,7 +235,6 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
 
 def _attribute_parts(name: str, *names: str) -> Kind:
-    """Return a kind whose parts are the named attributes."""
     return Kind(
         name,
         values=lambda value: [getattr(value, each) for each in names],
@@ -444,7 +435,6 @@ def _find(cls: Any) -> Kind:
         return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)
-    has_own_eq = cls.__eq__ is not object.__eq__
-    if has_own_eq and issubclass(cls, Mapping) and not issubclass(cls, WEAK):
+    if cls.__eq__ is not object.__eq__ and issubclass(cls, Mapping) and not issubclass(cls, WEAK):
         return _with_attributes(_mapping("mapping"))
     return _OBJECT

@@ -4,8 +4,6 @@ from typing import Final
 
 
 class _Missing:
-    """The class of `MISSING`, its only instance."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:

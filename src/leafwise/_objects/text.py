@@ -11,7 +11,8 @@ from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.interrupts import reraise_interrupt
 
 
-def _name(cls: type) -> str:
+def local_name(cls: type) -> str:
+    """Return the name of a class, without the function that it is defined in."""
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 
@@ -21,7 +22,7 @@ def shorten(value: object, width: int = 80) -> str:
         text = re.sub(r"\s*\n\s*", " ", repr(value))
     except Exception as error:  # noqa: BLE001  # a user's repr: a message must not fail
         reraise_interrupt(error)
-        text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
+        text = f"<{local_name(type(value))} whose repr raises {type(error).__name__}>"
     return _cut(text, width)
 
 
@@ -49,7 +50,7 @@ def describe_array(value: Any) -> str:
     try:
         return f"{dtype}[{','.join(map(str, shape))}]"
     except TypeError:  # an object that only looks like an array
-        return _name(type(value))
+        return local_name(type(value))
 
 
 def got(value: object) -> str:

@@ -226,6 +226,11 @@ class AccountFold(Fold):
         """Return the tokens of all parts by path."""
         return dict(zip(cast("list[Any]", self.paths), self.tokens, strict=True))
 
+    def leading_to(self, path: Path) -> dict[str, Any]:
+        """Return the value, the parts of it around a path, and the one at it, by path."""
+        ways = (path[:size] for size in range(len(path) + 1))
+        return {"".join(map(str, way)): self.nodes[way].value for way in ways}
+
     def take(self, size: int = 0, most: int = 0) -> None:
         """Raise if a value is too large, or the budget for values with parts is used up."""
         if size > most or self.room <= 0:
@@ -251,8 +256,10 @@ def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
     return AccountFold(words).add(value, ()).account()
 
 
-def differences(one: Any, other: Any, scope: Scope) -> Iterator[tuple[Path, Any, Any]]:
-    """Yield the parts at which two values differ, with their path; none inside another one."""
+def differences(
+    one: Any, other: Any, scope: Scope
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield the paths at which two values differ, none inside another, and what leads there."""
     if one is other:
         return
     mine, its = (AccountFold(scope=scope).add(value, ()) for value in (one, other))
@@ -264,7 +271,7 @@ def differences(one: Any, other: Any, scope: Scope) -> Iterator[tuple[Path, Any,
         at = path if path in before and path in after else path[:-1]
         if not any(at[:size] in found for size in range(len(at) + 1)):
             found.add(at)
-            yield at, mine.nodes[at].value, its.nodes[at].value
+            yield "".join(map(str, at)), mine.leading_to(at), its.leading_to(at)
 
 
 def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:

@@ -1,6 +1,5 @@
 """Comparing static values, by ``!=`` as JAX does and by canonical form; where they differ."""
 
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from leafwise._classes.options import By
@@ -9,7 +8,7 @@ from leafwise._objects.frozen import freeze
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
-from leafwise._statics.account import BY_CONTENT, BY_IDENTITY, OBJECTS, Path, differences
+from leafwise._statics.account import BY_CONTENT, BY_IDENTITY, OBJECTS, differences
 from leafwise._statics.fold import Fold
 from leafwise._statics.form import AS_KEY, consists_of_parts
 
@@ -107,38 +106,21 @@ def first_difference(
 ) -> tuple[str, Any, Any]:
     """Return the path to the first parts of two values that differ, and the two parts."""
     scope = BY_CONTENT if by == "content" else BY_IDENTITY
-    first = next(differences(before, after, scope), ((), before, after))
-    return path + "".join(map(str, first[0])), *first[1:]
+    for at, mine, its in differences(before, after, scope):
+        return path + at, mine[at], its[at]
+    return path, before, after
 
 
 def hidden_difference(one: Any, other: Any) -> tuple[str, Any, Any] | None:
     """Return the path and the plain parts that differ although the class's ``==`` says equal."""
     for path, mine, its in differences(one, other, OBJECTS):
-        is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in (mine, its))
-        is_filled = mine is not None and its is not None
-        if is_plain and is_filled and any(map(_compares_itself, (*_around(one, path), mine))):
-            return "".join(map(str, path)), mine, its
+        parts = mine[path], its[path]
+        kinds = {"None" if part is None else kind_of(part).name for part in parts}
+        if kinds <= {"plain", "time", "dtype"} and any(map(_compares_itself, mine.values())):
+            return path, *parts
     return None
-
-
-def _around(value: Any, path: Path) -> Iterator[Any]:
-    """Yield the values on the way to a path."""
-    for step in path:
-        yield value
-        value = dict(kind_of(value).parts(value)).get(str(step))
 
 
 def _compares_itself(value: Any) -> bool:
     cls = type(value)
     return not consists_of_parts(cls) and not compares_by_identity(cls)
-
-
-def pairs_of_parts(one: Any, other: Any, *, same_steps: bool = False) -> list[tuple[str, Any, Any]]:
-    """Return the step and both parts for each step that two values of the same type share."""
-    kind = kind_of(one)
-    if type(one) is not type(other) or not kind.is_ordered:
-        return []
-    mine, its = kind.parts(one), dict(kind.parts(other))
-    if same_steps and [step for step, _ in mine] != list(its):
-        return []
-    return [(step, part, its[step]) for step, part in mine if step in its]
