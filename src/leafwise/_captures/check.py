@@ -5,6 +5,7 @@ accounts are compared, which may say that nothing has changed. Nothing large is 
 """
 
 import functools
+import hashlib
 import itertools
 import linecache
 import sys
@@ -294,7 +295,8 @@ def _code_of_check(
         "    return check",
     ]
     source = "\n".join(lines) + "\n"
-    filename = f"<leafwise check of captures, {len(terms)} terms>"
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]  # a traceback shows its own terms
+    filename = f"<leafwise check of captures {digest}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     code: types.CodeType = compile(source, filename, "exec")
     for _ in range(2):  # the code of `make`, then that of `check` inside it
