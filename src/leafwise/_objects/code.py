@@ -133,6 +133,16 @@ def own_bases(cls: type) -> list[type]:
     return [base for base in bases if not is_installed_module(module_of(base))]
 
 
+OF_EVERY_CLASS: Final = frozenset(
+    {
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"),
+        # Created on demand, as are the combinations of an `enum.Flag`.
+        *("__slotnames__", "__annotations_cache__", "__annotate_func__", "_value2member_map_"),
+    }
+)
+"""The members of a class that say nothing about its instances."""
+
+
 def int_as_float(value: Any) -> Any:
     """Return an `int` as the `float` that code makes of it when it rebinds it, as in optax."""
     is_exact = type(value) is int and abs(value) < 1 << 53  # exact as `float`

@@ -43,6 +43,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.call_site import is_generated_file
 from leafwise._objects.classes import declared_fields, is_a, is_tree_node, module_of, per_class
 from leafwise._objects.code import (
+    OF_EVERY_CLASS,
     contents,
     facts_of,
     int_as_float,
@@ -494,7 +495,8 @@ def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
     if is_installed_module(value.__module__):
         return _light(value)
     held = vars(value)
-    functions = [(name, behind) for name in list(held) if (behind := functions_behind(held[name]))]
+    own = [name for name in list(held) if name not in OF_EVERY_CLASS]
+    functions = [(name, behind) for name in own if (behind := functions_behind(held[name]))]
     members = [function for _, behind in functions for function in behind]
     fields = declared_fields(value)  # whose defaults generated code has elsewhere
     defaults = [getattr(field, name, None) for field in fields for name in _DEFAULTS]

@@ -26,6 +26,7 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.code import (
+    OF_EVERY_CLASS,
     facts_of,
     function_in,
     is_importable,
@@ -272,18 +273,9 @@ def _read_classes(fold: Fold, cls: type, path: str) -> None:
             continue
         fold.outer.add(_members, base)
         for name, member in vars(base).items():
-            if name not in _OF_EVERY_CLASS:
+            if name not in OF_EVERY_CLASS:
                 fold.push(path, name)
                 fold.defer(function_in(member), f"{path}.{base.__name__}.{name}", is_named=True)
-
-
-_OF_EVERY_CLASS: Final = frozenset(
-    {
-        *("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"),
-        *("__slotnames__", "__annotations_cache__", "__annotate_func__"),  # created on demand
-        "_value2member_map_",  # as are the combinations of an `enum.Flag`
-    }
-)
 
 
 @functools.cache
