@@ -18,7 +18,8 @@ def reraise_interrupt(error: BaseException) -> None:
     """
     # Python calls a handler between any two instructions, with the frame that it interrupts. So
     # the handler's frame is that which was passed its own caller's frame.
-    step = error.__traceback__
+    # Not the frame that caught it: before 3.13 its `f_locals` would keep the error in a cycle.
+    step = error.__traceback__ and error.__traceback__.tb_next
     while step is not None:
         frame = step.tb_frame
         names, rest, _, values = inspect.getargvalues(frame)
