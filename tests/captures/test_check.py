@@ -18,7 +18,8 @@ from tests.kit.checks import check_of
 import leafwise as lw
 from leafwise._captures.reads import Traced, format_change
 from leafwise._captures.treatment import Way, parameter_of, way_of
-from leafwise._statics.account import account_of, describe_value
+from leafwise._objects.describe import describe_value
+from leafwise._statics.account import account_of
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

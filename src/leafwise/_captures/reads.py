@@ -48,6 +48,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.code import facts_of, int_as_float, is_installed_module
+from leafwise._objects.describe import describe_value
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
@@ -59,7 +60,6 @@ from leafwise._statics.account import (
     Held,
     PartNode,
     Path,
-    describe_value,
 )
 
 _Arguments: TypeAlias = dict[tuple[Any, str], Place]

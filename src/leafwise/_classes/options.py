@@ -68,7 +68,7 @@ class FieldOptions(NamedTuple):
             else:
                 verdict = self.validator(value) if self.validator is not None else None
             refused = _is_false(verdict)
-        except Exception as error:  # of the user's converter or validator
+        except Exception as error:  # a user's converter or validator
             __tracebackhide__ = True
             error.add_note(f"in the {doing} of field {where}, given {got(value)}")
             raise

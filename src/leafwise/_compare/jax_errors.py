@@ -111,7 +111,7 @@ class Explaining(Block):
         # Whatever goes wrong here, the user must see the original exception.
         with contextlib.suppress(Exception):  # code of the values' classes, or a fault of ours
             lines = _refused_in(error) or _uses_in(error, None)
-        with contextlib.suppress(Exception):  # as above
+        with contextlib.suppress(Exception):  # a class's own code
             if kept:
                 hide_frames(error)
             _add_note(error, lines)
@@ -122,7 +122,7 @@ def add_uses(
 ) -> None:
     """Add a note to an error of a call, if a dynamic value was used as a static one."""
     # Whatever goes wrong here, the user must see the original exception.
-    with contextlib.suppress(Exception):  # as above
+    with contextlib.suppress(Exception):  # a class's own code
         _add_note(error, _uses_in(error, _named_arguments(fun, args, kwargs)))
 
 

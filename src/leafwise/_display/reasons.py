@@ -281,7 +281,7 @@ class Reason(NamedTuple):
             return distinct_names(before, after)
         texts = format_value(before), format_value(after)
         if texts[0] == texts[1] and "..." in texts[0]:
-            from leafwise._objects.text import shorten_both  # noqa: PLC0415  # as above
+            from leafwise._objects.text import shorten_both  # noqa: PLC0415  # imports JAX
 
             return shorten_both(before, after)
         return texts

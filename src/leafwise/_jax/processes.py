@@ -193,7 +193,7 @@ def check_same(  # noqa: PLR0917
     """Raise in every process if the digests of their values differ."""
     try:
         own = make()
-    except Exception as error:  # of the user's tree
+    except Exception as error:  # a user's tree
         exchange_json(here, name, error_answer(error), timeout, words)
         raise
     answers = exchange_json(here, name, {"digest": digest(own)}, timeout, words)

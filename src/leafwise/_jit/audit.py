@@ -22,8 +22,9 @@ from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
-from leafwise._statics.account import Held, PartToken, Path, account_of, describe_value
+from leafwise._statics.account import Held, PartToken, Path, account_of
 
 exclude_file(__file__)  # errors show the same frames as without the audit
 
@@ -95,7 +96,7 @@ class AuditedCalls:
             audit.note(text, site_of(inspect.currentframe()))
         try:
             return self.inner(*args, **kwargs)
-        except BaseException as error:  # of the user's function
+        except BaseException as error:  # a user's function
             # In a printed traceback, the script's own line comes first, and then JAX.
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise

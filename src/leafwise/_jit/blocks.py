@@ -21,10 +21,10 @@ from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, is_users_file, short_file
+from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
-from leafwise._statics.account import describe_value
 
 
 class StaleAction(StrEnum):

@@ -132,7 +132,7 @@ def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
     _HERE.traced.add(body)
     try:
         yield
-    except BaseException as error:  # of the user's function
+    except BaseException as error:  # a user's function
         if runs and _HERE.traces == 1:
             _tell(body, "", error)
         raise

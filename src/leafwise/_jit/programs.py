@@ -239,7 +239,7 @@ class ProgramLog:
             return reason
         try:
             function = functools.partial(self.callee.fun, **{reason.path: after})
-            runs = reachable(function)  # of the user's functions
+            runs = reachable(function)  # a user's functions
             names = names_in(runs) if runs else None
         except Exception:  # noqa: BLE001  # the user's own code
             return reason

@@ -179,7 +179,7 @@ class Guard:
         __tracebackhide__ = True
         try:
             result = self._next_call()(*args, **kwargs)
-        except Exception as error:  # of the user's function
+        except Exception as error:  # a user's function
             add_uses(error, self.made, args, kwargs)
             raise
         if self._is_first:  # no trace has installed a check

@@ -20,7 +20,9 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from leafwise._objects.attributes import (
     attributes,
@@ -35,7 +37,7 @@ from leafwise._objects.code import contents, is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
-from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import describe_array, shorten
 
 _MOST_ITEMS: Final = 20
@@ -59,6 +61,7 @@ class DescribeOptions(NamedTuple):
 
 
 _DEFAULT: Final = DescribeOptions()
+_SHOWN: Final = 8  # numbers of an array
 
 
 def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
@@ -67,6 +70,21 @@ def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
         return _described(value, options)
     except Exception:  # noqa: BLE001  # user code, or nested too deeply
         return shorten(value) + options.mark
+
+
+def describe_value(value: Any) -> str:
+    """Return a value as text for a message."""
+    try:
+        if is_a(value, Tracer) or not is_a(value, np.ndarray | jax.Array):
+            return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
+        array: Any = value
+        is_there = not is_a(value, jax.Array) or (array.is_fully_addressable and array.is_ready())
+        is_number = not jnp.issubdtype(array.dtype, jax.dtypes.extended)
+        is_shown = is_there and is_number and array.size <= _SHOWN
+        numbers = f" {shorten(np.asarray(array).tolist(), 80)}" if is_shown else ""
+        return describe_array(value) + numbers
+    except Exception:  # noqa: BLE001  # the user's own code
+        return shorten(value, 120)
 
 
 def _described(value: Any, options: DescribeOptions) -> str:

@@ -49,7 +49,7 @@ from leafwise._objects.code import (
     int_as_float,
     is_installed_module,
 )
-from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.describe import describe_value
 from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.parts import Kind, Part, kind_of
@@ -60,7 +60,6 @@ from leafwise._statics.fold import Fold, Policy, Reader
 from leafwise._statics.form import OpaqueTreedef
 
 _DEEPEST: Final = 100
-_SHOWN: Final = 8  # numbers of an array
 
 
 class Scope(NamedTuple):
@@ -499,7 +498,8 @@ def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
     functions = [(name, behind) for name in own if (behind := functions_behind(held[name]))]
     members = [function for _, behind in functions for function in behind]
     fields = declared_fields(value)  # whose defaults generated code has elsewhere
-    defaults = [getattr(field, name, None) for field in fields for name in _DEFAULTS]
+    names = "default", "default_factory"
+    defaults = [getattr(field, name, None) for field in fields for name in names]
     made_of = fold.summary(value, (*value.__bases__, *members, *defaults))
     data = [name for name in sorted(fold.words & held.keys()) if not is_descriptor(held[name])]
     key = value.__module__, value.__qualname__, *[name for name, _ in functions], *made_of
@@ -576,21 +576,6 @@ def _class_of(value: Any) -> tuple[WeakId, Verbatim]:
     return _class_token(type(value))
 
 
-def describe_value(value: Any) -> str:
-    """Return a value as text for a message."""
-    try:
-        if is_a(value, Tracer) or not is_a(value, np.ndarray | jax.Array):
-            return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
-        array: Any = value
-        is_there = not is_a(value, jax.Array) or (array.is_fully_addressable and array.is_ready())
-        is_number = not jnp.issubdtype(array.dtype, jax.dtypes.extended)
-        is_shown = is_there and is_number and array.size <= _SHOWN
-        numbers = f" {shorten(np.asarray(array).tolist(), 80)}" if is_shown else ""
-        return describe_array(value) + numbers
-    except Exception:  # noqa: BLE001  # the user's own code
-        return shorten(value, 120)
-
-
 FUNCTION: Final = Verbatim("<function>")
 _PLAIN: Final[frozenset[type]] = frozenset(
     {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
@@ -607,7 +592,6 @@ _BY_CLASS: Final[tuple[tuple[Any, _EntryReader], ...]] = (
     (types.FunctionType, _function),  # def act(x): ...
     (jax.tree_util.PyTreeDef, _treedef),
 )
-_DEFAULTS: Final = ("default", "default_factory")
 _OBJECTS: Final = ("object", "record", "mapping")
 _MAPPINGS: Final = ("dict", "mapping")
 SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", *_MAPPINGS})

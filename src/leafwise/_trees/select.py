@@ -162,7 +162,7 @@ def _answers(
     for place, leaf in enumerate(leaves, start):
         try:
             answer = test(leaf)
-        except Exception as error:  # of the user's condition
+        except Exception as error:  # a user's condition
             error.add_note(f"in the condition {name} for the leaf {flat.name_of(place)}")
             raise
         answers.append(_as_bool(answer, f"{name} returned", flat, place))

@@ -92,7 +92,7 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
         changes[step] = _updated(parts.values[place], inside, (*path, step), tree)
     try:
         return copy_with_parts(value, parts, changes)
-    except Exception as error:  # of the user's constructor
+    except Exception as error:  # a user's constructor
         error.add_note(f"in lw.update, where {name_in(tree, path)} is rebuilt")
         raise
 

@@ -100,7 +100,7 @@ def _check_copy(case: Case, result: Any, how: str, do_part: Function) -> None:
     """Fail if a copy differs in an attribute whose value survives a copy by itself."""
     x, names = case.instance, case.names
 
-    @or_default(default=False)  # as above
+    @or_default(default=False)
     def is_kept(name: str) -> bool:  # copying a function may create another one
         alone = exchange(x, name, do_part(getattr(x, name)))
         return difference(x, alone, names, (name,)) is None
