@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.jit.stale_kinds import scanned
 
 import leafwise as lw
 
@@ -116,10 +117,6 @@ def knob(k: float = 2.0) -> tuple[Any, Any]:
     return lambda x: x * k, turn
 
 
-def scanned(function: Any) -> Any:
-    return lambda x: jax.lax.scan(lambda c, _: (function(c), None), x, None, length=1)[0]
-
-
 def of_modules() -> Any:
     one, other = twin(2.0), twin(2.0)
     return one.scale, other.scale, functools.partial(setattr, other, "rate")
@@ -165,16 +162,6 @@ def layer(k: float, *bases: type) -> type:
     return type("Layer", bases, {"go": lambda _, x: x * k} if k else {})
 
 
-class Plus:
-    def go(self, x: Any) -> Any:
-        return x + 1.0
-
-
-class Times:
-    def go(self, x: Any) -> Any:
-        return x * 3.0
-
-
 def cells(factor: float, decorator: Any = lambda method: method) -> type:
     """Run two cells of a notebook, of which the second inherits from a class of the first."""
     space = NOTEBOOK
@@ -210,6 +197,12 @@ class Slotted:
         return x * self.k
 
 
+def tagged(k: float) -> Any:
+    function: Any = functools.wraps(abs)(lambda x: x * function.k)
+    function.k = k
+    return function
+
+
 def added(x: Any, y: Any) -> Any:
     return x.sum() * y
 
@@ -227,13 +220,14 @@ REBOUND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[], Any], Callable[
             lambda it, x: it().go(x),
             functools.partial(cells, decorator=functools.partial(jax.jit, static_argnums=0)),
         ),
-        ("base", lambda it, x: it().go(x), lambda k: layer(0, Plus if k == 2.0 else Times)),
+        ("base", lambda it, x: it().go(x), lambda k: layer(0, layer(k))),
         ("method of a class", lambda it, x: it.go(None, x), lambda k: layer(k)),
         (
             "custom_jvp",
             lambda it, x: jax.grad(lambda y: it(y))(x),
             lambda k: with_rule(jax.custom_jvp, k),
         ),
+        ("attribute of a function", lambda it, x: it(x), tagged),
         ("custom_vjp", lambda it, x: jax.grad(lambda y: it(y))(x), with_backward),
         (
             "custom_jvp of equinox",

@@ -164,10 +164,14 @@ class Terms:
 
     def wrapper(self, node: PartNode, path: Path, at: str) -> Checked:
         """Check the wrapper that a package makes of a function, as `jax.jit` does."""
-        one, step = self._names.local(), ".__wrapped__"
+        value, one, step = node.value, self._names.local(), ".__wrapped__"
         wrapped = self.of((*path, step), f"{one}{step}")
-        terms = _all_terms(_changing([wrapped]))
-        return self._with_terms(node.value, at, one, terms, Grade.FIXED)
+        # `act.defjvp(rule)` gives a function another rule.
+        options = () if never_changes(type(value)) else node.parts[1:]
+        rules = [(way, rule) for way, rule in options if is_a(rule, types.FunctionType)]
+        checked = [self._same(rule, f"{one}{way}") for way, rule in rules]
+        terms = _all_terms([*_changing([wrapped]), *checked])
+        return self._with_terms(value, at, one, terms, Grade.FIXED)
 
     def namespace(self, node: PartNode, path: Path, at: str) -> Checked:
         """Check a user's class or module, and the members that the code names."""

@@ -52,6 +52,7 @@ from leafwise._objects.describe import describe_value
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import shorten_both
 from leafwise._statics.account import (
     FUNCTION,
     Account,
@@ -351,6 +352,7 @@ class Current:
         spaces = [read.place.owner() for read, _ in found if read.place.holder is BoundIn.GLOBAL]
         self._names = Names(*spaces[: not is_weak], is_weak=is_weak)
         self._folds: dict[Any, AccountFold] = {}
+        self.places = {read.place.key for read, _ in found}
         self.captured: dict[Any, Captured] = {}
         self.values: dict[Any, Any] = {}
         for each, value in found:
@@ -415,7 +417,10 @@ def differing(was: Account, now: Account) -> list[Path]:
 
 
 def _texts(path: Path, was: Account, now: Account) -> tuple[str, str]:
-    before, after = (each[path].text if path in each else "nothing" for each in (was, now))
+    one, other = was.get(path), now.get(path)
+    before, after = ("nothing" if token is None else token.text for token in (one, other))
+    if before == after and one is not None and other is not None and one.is_exact:
+        return shorten_both(one.shown, other.shown, 120)  # two long strings
     return before, after
 
 
@@ -427,7 +432,9 @@ def value_change(was: Traced, now: Traced) -> tuple[Path, str, str]:
         path: _texts(path, was.account, now.account) for path in differing(was.account, now.account)
     }
     path = next((path for path, (before, after) in texts.items() if before != after), [*texts][-1])
-    before, after = texts[path] if path else (was.text, now.text)
+    before, after = texts[path]
+    if before == after and not path:
+        before = after = now.text
     return path, before, f"another {after}" if before == after else after
 
 

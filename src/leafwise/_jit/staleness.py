@@ -9,6 +9,7 @@ that is set for training and reset for evaluation, finds its own.
 import contextlib
 import dataclasses
 import inspect
+import threading
 import warnings
 import weakref
 from collections import Counter
@@ -172,7 +173,8 @@ class Guard:
 
     def block_changed(self) -> None:
         """Compare everything at the next call, if there is anything to check."""
-        self._install(self._next_call())
+        with self._lock:  # another thread may install a check of what it has just traced
+            self._install(self._next_call())
 
     def first_call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run a call while none has succeeded yet."""
@@ -213,23 +215,23 @@ class Guard:
 
     def _check_against(self, current: Current, state: int) -> None:
         """Install the check against these values, which are those of a state."""
-        self._state = state
-        block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
-        kinds = {(id(each.observation), each.state) for each in self._log.traced()}
-        # A program of another state may answer.
+        with self._lock:
+            self._state = state
+            self._install(self._check_of(current, state))
+
+    def _check_of(self, current: Current, state: int) -> Callable[..., Any]:
+        log, block, is_ignored = self._log, current_block(), self.stale is StaleAction.IGNORE
+        traced, call = log.traced(), _in_state(self.made, state)
+        if block is None and is_ignored:
+            return call
+        kinds = {(id(each.observation), each.state) for each in traced}
+        # A program of another state may answer; or another thread has traced or dropped some.
         is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
-        call = _in_state(self.made, state)
-        if block is not None and block.is_exact:
-            self._install(self.changed_call)
-        elif not current.captured or (block is None and is_ignored):
-            self._install(call)
-        elif is_mixed:
-            self._install(self.changed_call)
-        else:
-            keys = self._log.states.get(state, ())
-            self._install(current.check(call, self.changed_call, keys))
-        if state not in self._log.states and not is_ignored:  # another thread has dropped it
-            self._install(self.changed_call)
+        is_known = traced and current.places == {read.place.key for read in self.reads()}
+        is_known = is_known and (state in log.states or is_ignored)
+        if is_mixed or not is_known or (block is not None and block.is_exact):
+            return self.changed_call
+        return current.check(call, self.changed_call, log.states.get(state, ()))
 
     def changed_call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run a call for which some capture may have changed."""
@@ -277,7 +279,10 @@ class Guard:
             if is_copied and has_old_copy(current.values.values()):
                 clear: Any = jax.clear_caches  # for a program of another function has it, too
                 inspect.unwrap(clear)()  # not as a call of the user
-            return 0
+            if threading.active_count() == 1:
+                return 0
+            log.states.pop(0, None)  # for which another thread may be compiling an old program
+            return log.new_state(current.captured)
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None, None, None]:

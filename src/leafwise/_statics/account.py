@@ -446,14 +446,13 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
         (Held(".__kwdefaults__"), value.__kwdefaults__),
         *[(Held(f".__closure__[{name!r}]", name), item) for name, item in held.items()],
     ]
-    if not fold.scope.is_detailed:
-        key: tuple[Any, ...] = types.FunctionType, facts.form, _globals_of(value)
-        return PartToken(key, FUNCTION), PartNode(value, CheckedBy.FUNCTION, parts)
+    is_detailed, named = fold.scope.is_detailed, sorted(vars(value).items())
     # Where parts are named one by one, equal code in another module is the same function.
-    unseen = DISPATCH if choice else ()
-    own = {name: item for name, item in sorted(vars(value).items()) if name not in unseen}
+    where = None if is_detailed else _globals_of(value)
+    kept = vars(value).keys() - (DISPATCH if choice else ()) if is_detailed else fold.words
+    own = {name: item for name, item in named if name in kept}
     parts += [(f".{name}", item) for name, item in own.items()]
-    token = PartToken((types.FunctionType, facts.form, *own), FUNCTION)
+    token = PartToken((types.FunctionType, facts.form, where, *own), FUNCTION)
     return token, PartNode(value, CheckedBy.FUNCTION, parts)
 
 
