@@ -151,7 +151,8 @@ def test_a_value_that_an_inner_function_read_before(explained: Explained) -> Non
         one, other = Net(2.0), Net(3.0)
         for net in (one, other):
             _ = net.inner(1.0), net.plus(1.0), net.slope(1.0)
-        _ = helper(1.0), step(1.0)
+        outer = jax.jit(lambda x: other.inner(x))
+        _ = helper(1.0), step(1.0), outer(1.0)
         rate, other.rate = 0.25, 4.0
         try:
             assert (float(step(1.0)), float(late(1.0))) == (1.5, 2.5)
@@ -160,12 +161,14 @@ def test_a_value_that_an_inner_function_read_before(explained: Explained) -> Non
             rate = 0.5
         for net in (other, one):
             _ = net.slope(1.0), net.plus(1.0)
+        _ = outer(1.0)
 
     assert said(explained, script) == [
         "<lambda> answered for `rate=0.5`, which is 0.25 now",
         "<lambda> answered for `rate=0.5`, which is 0.25 now",
         of("slope", "self.rate=3.0", "`4.0`"),
         of("plus", "self.rate=3.0", "`4.0`"),
+        "<lambda> answered for `self.rate=3.0`, which is 4.0 now",
     ]
 
 

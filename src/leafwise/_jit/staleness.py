@@ -328,9 +328,12 @@ class Guard:
         found = _stale_captures(self.name, program, current)
         if apart:
             return found
-        # The audit compares static arguments by itself.
-        own = id(getattr(self.made.__wrapped__, "__self__", None))
-        return {key: found[key] for key in found if key[0] != "object" or key[1] == own}
+        # The audit compares static arguments by itself, but not those of traces inside this one.
+        given = set(map(id, (*args, *kwargs.values())))
+        inner = () if program.observation is None else program.observation.reused
+        kept = {key[1] for key in inner if key[0] == "object"} - given
+        kept.add(id(getattr(self.made.__wrapped__, "__self__", None)))
+        return {key: found[key] for key in found if key[0] != "object" or key[1] in kept}
 
     def stale_captures(self, args: Any, kwargs: Any) -> dict[Any, StaleCapture]:
         """Return the captures that changed since the trace whose program a call would get."""

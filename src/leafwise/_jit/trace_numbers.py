@@ -40,6 +40,7 @@ class Observation:
     ) -> None:
         own = {each.place.key: each for each in reads_of(runs, root)}
         earlier = {key: each for each in reused if (key := each.read.place.key) not in own}
+        self.reused = frozenset(earlier)
         self.reads = own | {key: each.read for key, each in earlier.items()}
         current = Current(self.reads.values(), is_weak=True)
         self.captured: dict[Any, Captured] = current.captured
