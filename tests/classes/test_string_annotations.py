@@ -77,6 +77,7 @@ def test_name_for_type_checkers_only() -> None:
         x: Missing
         a: Static[Missing] = 1
         b: lw.Static[dict[str, Missing] | None] = None
+        c: "lw.Static[Missing]" = 2  # in quotes, twice
 
     assert jax.tree.leaves(P(1.0)) == [1.0]
 

@@ -278,7 +278,9 @@ def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, li
     names = _Namespace([*scopes, vars(builtins)])
     try:
         # With real builtins: subscripting a generic class imports.
-        value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
+        value: Any = annotation
+        while isinstance(value, str):  # twice for one in quotes under the future import
+            value = eval(value, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
     except DefinitionError:  # from `Static(int)`
         raise
     except Exception as error:  # noqa: BLE001  # any code can stand in an annotation
