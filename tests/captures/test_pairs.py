@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jit.stale_kinds import scanned
 
 import leafwise as lw
 
@@ -130,7 +129,9 @@ def of_closures(wrap: Callable[[Any], Any] = lambda function: function) -> Any:
 RUNS: dict[str, Callable[[], Any]] = {
     "helpers of two modules": of_modules,
     "closures": of_closures,
-    "closures in scans": lambda: of_closures(scanned),
+    "closures in loops": lambda: of_closures(
+        lambda f: lambda x: jax.lax.fori_loop(0, 1, lambda _, y: f(y), x)
+    ),
     "closures behind a decorator": lambda: of_closures(
         lambda f: functools.wraps(f)(lambda x: f(x))
     ),
