@@ -452,7 +452,8 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
     kept = vars(value).keys() - (DISPATCH if choice else ()) if is_detailed else fold.words
     own = {name: item for name, item in named if name in kept}
     parts += [(f".{name}", item) for name, item in own.items()]
-    token = PartToken((types.FunctionType, facts.form, where, *own), FUNCTION)
+    names = own if is_detailed else ()  # not those that are asked for
+    token = PartToken((types.FunctionType, facts.form, where, *names), FUNCTION)
     return token, PartNode(value, CheckedBy.FUNCTION, parts)
 
 
@@ -517,8 +518,8 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     parts = _attributes(fold, value, table)
     fold.take(len(parts), 4 * fold.scope.most_items)
     # An object with its own `==` and some attributes may fill caches; others may gain none.
-    is_open = not compares_by_identity(kind) and parts
-    names = () if is_open else [step for step, _ in parts] or [""]
+    is_closed = fold.scope.is_detailed and (compares_by_identity(kind) or not parts)
+    names = ([step for step, _ in parts] or [""]) if is_closed else ()
     own, text = _class_of(value)
     return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
 
