@@ -198,6 +198,10 @@ class Slotted:
         return x * self.k
 
 
+def gradient(function: Any, x: Any) -> Any:
+    return jax.grad(lambda y: function(y))(x)
+
+
 def tagged(k: float) -> Any:
     function: Any = functools.wraps(abs)(lambda x: x * function.k)
     function.k = k
@@ -223,18 +227,10 @@ REBOUND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[], Any], Callable[
         ),
         ("base", lambda it, x: it().go(x), lambda k: layer(0, layer(k))),
         ("method of a class", lambda it, x: it.go(None, x), lambda k: layer(k)),
-        (
-            "custom_jvp",
-            lambda it, x: jax.grad(lambda y: it(y))(x),
-            lambda k: with_rule(jax.custom_jvp, k),
-        ),
+        ("custom_jvp", gradient, lambda k: with_rule(jax.custom_jvp, k)),
         ("attribute of a function", lambda it, x: it(x), tagged),
-        ("custom_vjp", lambda it, x: jax.grad(lambda y: it(y))(x), with_backward),
-        (
-            "custom_jvp of equinox",
-            lambda it, x: jax.grad(lambda y: it(y))(x),
-            lambda k: with_rule(eqx.filter_custom_jvp, k),
-        ),
+        ("custom_vjp", gradient, with_backward),
+        ("custom_jvp of equinox", gradient, lambda k: with_rule(eqx.filter_custom_jvp, k)),
         (
             "vmap of equinox",
             lambda it, x: it(SQUARE * x, SQUARE)[0, 0, 1],

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import sys
+import threading
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -28,7 +29,10 @@ jit: Any = lw.jit  # so that lambdas need no types
 def _as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(stale_kinds, "rate", 1.0)
     monkeypatch.setattr(stale_kinds, "shift", 0.0)
+    another = threading.Timer(60, int)  # so that captures are read before a trace, too
+    another.start()
     yield
+    another.cancel()
     sys.modules.pop("leafwise_test_settings", None)
 
 
