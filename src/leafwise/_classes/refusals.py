@@ -91,7 +91,7 @@ def check_defaults(cls: type, own: Mapping[str, Any]) -> None:
             continue
         definition.name, definition.default = name, dataclasses.MISSING
         code = written_default(cls, name, default)
-        factory = f"lambda: {code}" if code and not code.endswith("...") else "..."
+        factory = f"lambda: {code}" if code and "..." not in code else "..."
         if type(default) in (list, dict, set) and not default:
             factory = type(default).__name__
         static = has_mark(resolve(cls, name, kind, []))
