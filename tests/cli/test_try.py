@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from rich.console import Console
-from tests.kit.inside import Script, print_report, trial
+from tests.kit.inside import Script, print_report, trial, uncommitted
 
 from .conftest import Done, Runner
 
@@ -182,6 +182,29 @@ def test_what_is_refused_first(run: Runner, name: str) -> None:
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stdout == ""
+
+
+# How git is told to show no changes of a file.
+HIDDEN = {
+    ":(top)t.py": "status",
+    "link.py": "status",
+    "flag.py": "update-index --assume-unchanged flag.py",
+    "new.py": "config status.showUntrackedFiles no",
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_git_could_not_restore(run: Runner, name: str) -> None:
+    """A file is committed if the last commit has it as it is, whatever its name, link or flag."""
+    (run.folder / "link.py").symlink_to("linked.py")
+    for file in ("linked.py", ":(top)t.py", "flag.py"):
+        run.write("1", file)
+    repository(run, ".")
+    path = run.folder / name
+    assert uncommitted([str(path)]) == "" or name == "new.py"
+    git(run, *HIDDEN[name].split())
+    path.write_text("2")
+    assert "has uncommitted changes" in uncommitted([str(path)])
 
 
 @pytest.mark.nightly

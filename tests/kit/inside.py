@@ -51,7 +51,7 @@ from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.call_site import Site, short_file, user_frame
 from leafwise.cli import check_classes as run_module
-from leafwise.cli import notebook, operations_recorder, program_recorder, trial
+from leafwise.cli import main, notebook, operations_recorder, program_recorder, trial
 from leafwise.cli.check_classes import (
     EXAMPLES,
     CheckOptions,
@@ -63,7 +63,7 @@ from leafwise.cli.check_fields import Example, check_fields
 from leafwise.cli.check_report import CheckPrinter
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 from leafwise.cli.check_targets import CheckTarget, FoundTargets, find_targets, is_node
-from leafwise.cli.edits import Replacement, applied, diff, edits_for, shown
+from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script
 from leafwise.cli.program_recorder import packed, unpacked
 from leafwise.cli.recorded import Process, make_report

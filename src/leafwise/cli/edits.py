@@ -466,11 +466,12 @@ def shown(files: Mapping[Code, bytes]) -> list[str]:
 
 def uncommitted(files: Iterable[str]) -> str:
     """Return why files must not be written: one has changes that git could not restore."""
-    for path in map(Path, files):
-        git = ["git", "-C", f"{path.parent}", "status", "--porcelain", "--ignored", "--", path.name]
-        with contextlib.suppress(OSError):  # git is not installed
-            done = subprocess.run(git, check=False, capture_output=True)  # noqa: S603
-            if not (done.returncode or done.stdout):
+    for path in files:
+        folder, name = os.path.split(os.path.realpath(path))
+        git = functools.partial(subprocess.check_output, cwd=folder, stderr=subprocess.DEVNULL)
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):  # no git, or no commit
+            committed = git(["git", "rev-parse", "--verify", f"HEAD:./{name}"])
+            if committed == git(["git", "hash-object", "--", name]):
                 continue
         return f"{os.path.relpath(path)} has uncommitted changes: commit them, or use --force"
     return ""
