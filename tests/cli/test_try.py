@@ -184,6 +184,19 @@ def test_what_is_refused_first(run: Runner, name: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.nightly
+def test_what_the_script_saves_is_kept(run: Runner) -> None:
+    """A file that changed during the runs is not written, and the command says so."""
+    script = run.write(f"{SCRIPT}open(__file__, 'a').write('# mine\\n')\n")
+    text = (run.folder / script).read_text()
+    done, (record,) = tried(run, "--write", "--force", script)
+    assert record["verdict"] == "confirmed"
+    assert done.returncode == 2
+    words = "script.py: changed while the runs went on: run it again"
+    assert f"leafwise explain: nothing was written: {words}\n" in done.stderr
+    assert (run.folder / script).read_text() == text + "# mine\n" * 2
+
+
 # How git is told to show no changes of a file.
 HIDDEN = {
     ":(top)t.py": "status",

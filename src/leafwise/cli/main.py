@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import leafwise_cli
+from leafwise._objects import files
 
 if TYPE_CHECKING:
     from leafwise._display.report import Report
@@ -201,12 +202,9 @@ def _refuse(command: str, problem: str) -> int:
 
 def _unwritable(*names: str | None) -> str | None:
     """Return why a file cannot be written, before anything slow runs; None if all can."""
-    for name in filter(None, names):
-        file = Path(name).resolve()
-        if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
-            return f"cannot write {name}"
-    return None
+    refused = [name for name in names if name and not files.is_writable(name)]
+    return f"cannot write {refused[0]}" if refused else None
 
 
 def _write(name: str, text: str) -> None:
-    Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")
+    files.write_files(files.NewFile(name, text.encode(errors="backslashreplace")))

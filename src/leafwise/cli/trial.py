@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +18,7 @@ from leafwise._display.findings import Finding, busy, findings
 from leafwise._display.first_compiles import CACHE_FOLDER, MOST_FIRST, FirstFinding, cache_variables
 from leafwise._display.report import Report, TogetherRecord, TriedRecord
 from leafwise._display.words import CONFIRMED, ROUNDED, SAME, UNKNOWN, count
+from leafwise._objects.files import NewFile, write_files
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script, run
@@ -56,15 +58,25 @@ def run_and_try(
     if options.diff:
         sys.stdout.buffer.write(diff(files))
     if options.write:
-        if not options.force and (problem := uncommitted(code.path for code in files)):
+        problem = "" if options.force else uncommitted(code.path for code in files)
+        if problem := problem or write_patch(files):
             sys.stderr.write(f"leafwise explain: nothing was written: {problem}\n")
             return trials.report, 2
-        for code, text in files.items():
-            Path(code.path).write_bytes(code.file_with(text).encode(code.encoding))
+        for code in files:
             sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
         if trials.report.together is not None:
             trials.report.together.written = True
     return trials.report, trials.report.exit
+
+
+def write_patch(files: Mapping[Code, bytes]) -> str:
+    """Write files with their new texts, all or none; return why none was, or nothing."""
+    texts = {code: code.file_with(text).encode(code.encoding) for code, text in files.items()}
+    try:
+        write_files(*(NewFile(code.path, text, code.data) for code, text in texts.items()))
+    except OSError as error:
+        return f"{os.path.relpath(error.filename)}: {error.strerror}"
+    return ""
 
 
 class Trials:

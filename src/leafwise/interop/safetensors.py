@@ -5,9 +5,9 @@ safetensors lacks (``int4``, complex numbers) are written as bytes, with one mor
 ``U8``.
 """
 
+import functools
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._objects.files import NewFile, write_files
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra
@@ -57,15 +58,8 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
     description, arrays = pack(tree)
     tensors = {name or ROOT: _as_tensor(array) for name, array in arrays.items()}
     metadata = {_DESCRIPTION: json.dumps(to_json(description))}
-    path = Path(path)
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        safetensors_numpy.save_file(tensors, new, metadata)
-        with new.open("rb+") as file:
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    write = functools.partial(safetensors_numpy.save_file, tensors, metadata=metadata)
+    write_files(NewFile(os.fspath(path), write))
 
 
 def load(target: T, path: str | os.PathLike[str], *, renamed: Mapping[str, str] | None = None) -> T:
