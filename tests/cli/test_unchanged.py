@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 
 import pytest
 
@@ -16,31 +17,37 @@ LOOKS = """
 import sys
 seen = {
     "path": sys.path[:], "argv": sys.argv[:], "flags": repr(sys.flags),
-    "xoptions": sys._xoptions, "modules": len(sys.modules),
+    "xoptions": sys._xoptions, "modules": sorted(sys.modules),
 }
 import __main__, json, os, signal, warnings
 seen |= {
     "main": sorted(vars(__main__)), "name": __name__, "file": __file__, "spec": repr(__spec__),
-    "environ": [e for e in os.environ.items() if e[0] != "LEAFWISE_EXPLAIN"],
+    "environ": [e for e in os.environ.items() if not e[0].startswith("LEAFWISE_EXPLAIN")],
     "cwd": os.getcwd(), "filters": repr(warnings.filters), "line": sys.stdin.readline(),
     "handlers": [str(signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)],
     "buffered": not sys.stdout.write_through,
 }
 os.environ["JAX_ENABLE_X64"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3"
 warnings.simplefilter("error")
 import jax, functools
 import jax.numpy as jnp
 from jax._src import xla_bridge
+seen["threads"] = len(os.listdir("/proc/self/task")) if os.path.exists("/proc") else 1
+if not (pid := os.fork()): os._exit(0)
+os.waitpid(pid, 0)
+jax.eval_shape(jax.jit(lambda x: x), 1.0)
 seen |= {"started": xla_bridge.backends_are_initialized(), "loader": type(jax.__loader__).__name__}
+jax.config.update("jax_num_cpu_devices", 3)
 seen |= {"x64": str(jnp.ones(2).dtype), "devices": jax.device_count()}
 @functools.partial(jax.jit, static_argnums=0)
 def apply(fun, x): return fun(x)
 for n in range(12):
     apply(lambda y: y * 2, 1.0)
 seen |= {"after": repr(warnings.filters), "environ after": sorted(set(os.environ))}
+seen["modules after"] = sorted(sys.modules)
 print(json.dumps(seen))
 sys.stderr.write("on stderr\\n")
+sys.exit(3)
 """
 
 ROW = "1         1  "
@@ -48,36 +55,50 @@ ROW = "1         1  "
 
 
 @pytest.mark.parametrize(
-    ("options", "environment"),
+    ("wanted", "options", "environment"),
     [
-        ((), {}),
+        ((), (), {}),
+        (("-o", "report.json", "--output-format", "json"), (), {}),
+        pytest.param(("-q", "--output-format", "github"), (), {}, marks=pytest.mark.nightly),
+        pytest.param(("--captures",), (), {}, marks=pytest.mark.nightly),
+        pytest.param(("--audit", "--progress"), (), {}, marks=pytest.mark.nightly),
+        pytest.param(("--html", "report.html"), (), {}, marks=pytest.mark.nightly),
         pytest.param(
+            (),
             ("-BbuO", "-Xutf8", "-W", "error::ResourceWarning", "-X", "faulthandler"),
             {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
             marks=pytest.mark.nightly,
         ),
     ],
-    ids=["plain", "options"],
+    ids=["text", "json", "quiet", "captures", "audit", "html", "options"],
 )
 def test_a_script_that_looks(
-    run: Runner, options: tuple[str, ...], environment: dict[str, str]
+    run: Runner, wanted: tuple[str, ...], options: tuple[str, ...], environment: dict[str, str]
 ) -> None:
-    """Paths, options, warnings, handlers and x64 are as with `python`.
+    """Whatever the report, a script finds and ends as with `python`; nothing starts JAX's backend.
 
-    The environment has one variable more, and there is the module that waits for JAX.
+    The environment also has our variables; of modules there are also ours, and parts of Python.
     """
     script = run.write(LOOKS, "folder/looks.py")
     more = {"options": options, "env": {**os.environ, **environment}}
-    plain, explained = run.both(script, "one", "--two", "-m", **more)
-    assert plain.returncode == explained.returncode == 0, explained.stderr
+    arguments = script, "one", "--two", "-m"
+    plain, explained = run.run(*arguments, **more), run.explain(*wanted, *arguments, **more)
+    assert plain.returncode == explained.returncode == 3, explained.stderr
     assert plain.stderr == "on stderr\n"
     assert explained.stderr.startswith(plain.stderr)
     expected, found = (json.loads(done.stdout.splitlines()[0]) for done in (plain, explained))
-    assert found.pop("modules") == expected.pop("modules") + 1
-    assert found.pop("environ after") == sorted([*expected.pop("environ after"), VARIABLE])
+    before, after = (
+        set(found.pop(key)) ^ set(expected.pop(key)) for key in ("modules", "modules after")
+    )
+    assert before == {"leafwise_explain"}
+    others = {name.partition(".")[0] for name in after} - sys.stdlib_module_names
+    assert others == {"leafwise", "leafwise_explain"}
+    names = set(found.pop("environ after")) ^ set(expected.pop("environ after"))
+    assert all(name.startswith(VARIABLE) for name in names)
     assert found == expected
     assert (found["x64"], found["devices"], found["started"]) == ("float64", 3, False)
-    assert "apply retraced 11 times" in explained.stderr
+    if not wanted:
+        assert "apply retraced 11 times" in explained.stderr
 
 
 ENDS: dict[str, str] = {

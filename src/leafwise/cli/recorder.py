@@ -138,8 +138,6 @@ class Recorder(CaptureChecks):
             AUDITS.append(self._audit.calls_of)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
-        if self._programs is not None:
-            self._programs.start()
 
     def stop(self) -> None:
         """Stop, and restore `jax.jit`."""
@@ -192,6 +190,8 @@ class Recorder(CaptureChecks):
             return  # JAX does not report this trace, which is part of the enclosing one
         with writing_faults(self._write, event.name), ignore_events():
             is_compile = event.kind is EventKind.COMPILE
+            if self._programs is not None and event.kind is EventKind.LOWERING:
+                self._programs.start()  # the script has started JAX's backend by now
             if self._programs is not None and is_compile:
                 spent = event.seconds - self._programs.seconds()
                 event = dataclasses.replace(event, seconds=max(spent, 0.0))
