@@ -2,6 +2,7 @@ import contextlib
 import re
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,31 @@ def test_what_is_asked_when() -> None:
     command = [sys.executable, "-c", ASKED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_asking_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside other traces, JAX is asked on this thread, as in `atexit` functions of Python 3.12."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    def ask_all() -> dict[compat.Internal, bool]:
+        compiles.shows_lines()
+        stack.shows_work()
+        compat.Internal.ROLES.is_known(stack._probe_roles)
+        return dict(compat.ANSWERS)
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        answers.append(ask_all())
+        return x
+
+    expected, answers = ask_all(), list[Any]()
+    for internal in expected:
+        monkeypatch.delitem(compat.ANSWERS, internal)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    jax.jit(jax.grad(lambda x: step(x * 2)))(1.0)
+    assert answers == [expected]
 
 
 def test_the_page_has_a_row_for_each() -> None:

@@ -54,9 +54,12 @@ class Internal(Enum):
         if self not in ANSWERS:
             # This thread may be inside a trace, where JAX reports less.
             thread = threading.Thread(target=_ask, args=(probe,), name="leafwise asks JAX")
-            with contextlib.suppress(RuntimeError):  # Python is shutting down
+            try:
                 thread.start()
                 thread.join()
+            except RuntimeError:  # Python 3.12 starts none in `atexit` functions
+                with getattr(inside("core"), "eval_context", contextlib.nullcontext)():
+                    _ask(probe)
             ANSWERS.setdefault(self, False)
         return ANSWERS[self]
 

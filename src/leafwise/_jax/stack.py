@@ -100,6 +100,8 @@ def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, typ
         name = str(frame.f_globals.get("__name__"))
         if name.startswith("jax._src."):
             yield name[9:], frame.f_code.co_name, frame
+        elif name == "leafwise._jax.compat" and frame.f_code.co_name == "_ask":
+            return  # what is around a probe is no part of it
         frame = frame.f_back
 
 
