@@ -287,24 +287,30 @@ def test_a_field_of_another_module(run: Runner) -> None:
 
 
 @pytest.mark.nightly
-def test_ctrl_c(run: Runner) -> None:
-    """The report has what is known by then."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals(run: Runner, number: signal.Signals) -> None:
+    """The report has what is known by then; what ends the command leaves all files as they are."""
     # The first run sleeps, too: else a slow trial would be ended before it is interrupted.
     wait = "if 'f' in vars(): open('reached', 'w')\ntime.sleep(99 if 'f' in vars() else 3)\n"
     script = run.write(f"import time\n{SCRIPT}{wait}")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job may ignore it
-    process = run.popen("-m", "leafwise", "explain", "--try", script, start_new_session=True)
+    options = "--try", "--write", "--force"
+    (run.folder / "temporary").mkdir()
+    more: Any = {"env": {**os.environ, "TMPDIR": "temporary"}, "start_new_session": True}
+    process = run.popen("-m", "leafwise", "explain", *options, script, **more)
     signal.signal(signal.SIGINT, before)
     for _ in range(1200):
         time.sleep(0.05)
         if (run.folder / "reached").exists():
             break
-    os.killpg(process.pid, signal.SIGINT)
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == (0 if number == signal.SIGINT else 128 + number)
     assert "  fix: " in err
     assert "Traceback" not in err
     assert "__main__" in out
+    assert (run.folder / script).read_text() == f"import time\n{SCRIPT}{wait}"
+    assert list((run.folder / "temporary").iterdir()) == []
 
 
 Tried: TypeAlias = Callable[..., tuple[Any, str]]

@@ -2,14 +2,18 @@
 
 import json
 import os
+import pkgutil
 import signal
 import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from leafwise_explain import VARIABLE
 
-from .conftest import Runner
+from .conftest import Outcome, Runner
 
 pytestmark = pytest.mark.slow  # processes of their own
 
@@ -148,29 +152,71 @@ print(len(times))
 """
 
 
+WAYS = {
+    "to the group": (signal.SIGINT, 7),
+    "term": (signal.SIGTERM, 143),
+    "term handled": (signal.SIGTERM, 0),
+    "hup": (signal.SIGHUP, 129),
+    "nohup": (signal.SIGHUP, 143),
+    "quit": (signal.SIGQUIT, 131),
+}
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("way", ["to the group", "term", "term handled", "kill"])
+@pytest.mark.parametrize("way", WAYS)
 def test_signals(run: Runner, way: str) -> None:
-    """A signal from outside reaches the script once, whoever was meant, and the report comes."""
+    """A signal reaches the script once, whoever was meant; the report comes, and nothing is left.
+
+    What is ignored stays ignored.
+    """
     script = run.write(WAITS)
     arguments = [script, *(["handle"] if way == "term handled" else [])]
     command = ["-m", "leafwise", "explain", *arguments]
-    with run.popen(*command, start_new_session=True) as process:
+    files = run.folder / "temporary"
+    files.mkdir()
+    number, expected = WAYS[way]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if way == "nohup" else signal.SIG_DFL)
+    process = run.popen(*command, start_new_session=True, env={**os.environ, "TMPDIR": str(files)})
+    signal.signal(signal.SIGHUP, before)
+    with process:
         assert process.stdout.readline() == "ready\n"
-        if way == "to the group":
-            os.killpg(process.pid, signal.SIGINT)
-        elif way == "kill":
-            process.kill()
-        else:
+        (os.killpg if way == "to the group" else os.kill)(process.pid, number)
+        if way == "nohup":
             process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=100)
-    expected = {"term": 143, "term handled": 0, "kill": -9}.get(way, 7)
     assert process.returncode == expected
-    if way != "kill":
-        assert ROW in err
-        assert "Traceback" not in err
+    assert ROW in err
+    assert "Traceback" not in err
+    assert list(files.iterdir()) == []
+    if number != signal.SIGINT:
+        ended = signal.SIGTERM if way == "nohup" else number
+        assert f"the program ended: {ended.name}" in err
     if expected in (0, 7):
         assert out == {7: "interrupted\n", 0: "1\n"}[expected]
+
+
+@pytest.mark.parametrize("where", ["subprocess.Popen.__init__", "leafwise.cli.recorded.read"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_while_no_script_runs(
+    leafwise: Callable[..., Outcome],
+    run: Runner,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    number: signal.Signals,
+) -> None:
+    """Before the script starts it ends the script; while the report is made, the command."""
+    function = pkgutil.resolve_name(where)
+    script = run.write("import time\ntime.sleep(99)" if "Popen" in where else "")
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(number)
+        return function(*arguments, **options)
+
+    (run.folder / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(run.folder / "temporary"))
+    monkeypatch.setattr(where, interrupted)
+    assert leafwise("explain", script).code == 128 + number
+    assert list((run.folder / "temporary").iterdir()) == []
 
 
 CHILDREN = """

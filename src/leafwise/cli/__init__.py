@@ -13,5 +13,6 @@ GitHub annotations, and the items of `leafwise_pytest_checks` show it law by law
 In each process of the script `leafwise_explain` runs first, and calls `recorder` once JAX is
 imported; their records go to a folder, which `recorded` reads into the report that
 `leafwise._display` shows. `edits` turns fixes into edits, and `trial` tries them.
-`notebook` runs the cells of a notebook, and `magics` provides ``%%explain``.
+`notebook` runs the cells of a notebook, and `magics` provides ``%%explain``. `signals` are handled
+for both commands.
 """

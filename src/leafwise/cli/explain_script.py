@@ -23,7 +23,7 @@ import leafwise_explain
 from leafwise._display.first_compiles import FirstFinding, first_findings
 from leafwise._display.report import EventRecord, Report
 from leafwise._display.words import place
-from leafwise.cli import notebook, recorded
+from leafwise.cli import notebook, recorded, signals
 
 
 class Script(NamedTuple):
@@ -102,6 +102,8 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
     report.seconds = ended - began
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
+    if progress.is_terminated:  # also if the script handles it
+        report.ended = "SIGTERM"
     if code == 1 and main is not None and errors:
         *_, report.docs = main.every("docs")
     return report, report.exit
@@ -142,7 +144,7 @@ class CompileProgress:
 
     def __init__(self, folder: Path, began: float, *, is_shown: bool) -> None:
         self._folder, self._began = folder, began
-        self.ended = threading.Event()
+        self.ended, self.is_terminated = threading.Event(), False
         if is_shown:
             threading.Thread(target=self._show, daemon=True).start()
 
@@ -188,36 +190,37 @@ def _run(
 ) -> tuple[int, int]:
     """Run a command; return its process id and exit code.
 
-    The terminal sends Ctrl-C to both processes; SIGTERM is passed on. During a compile, Python code
-    cannot handle Ctrl-C: then the second one ends the command.
+    The terminal sends Ctrl-C to both processes; other signals are passed on. During a compile,
+    Python code cannot handle Ctrl-C: then the second one ends the command.
     """
     process: subprocess.Popen[bytes] | None = None
+    early = list[int]()
     is_warned = is_ended = False
 
     def handle(number: int, _: object) -> None:
         nonlocal is_warned, is_ended
         if process is None:
-            return
-        was_warned, is_warned = is_warned, True  # it may be pressed again meanwhile
-        if number == signal.SIGTERM or (was_warned and progress.compiles()):
-            is_ended = number == signal.SIGINT
-            process.terminate()
+            early.append(number)
+        elif number != signal.SIGINT:
+            progress.is_terminated |= number == signal.SIGTERM
+            process.send_signal(number)
         else:
-            is_warned = progress.interrupt()
+            was_warned, is_warned = is_warned, True  # it may be pressed again meanwhile
+            if was_warned and progress.compiles():
+                is_ended = True
+                process.terminate()
+            else:
+                is_warned = progress.interrupt()
 
-    # A child inherits ignored signals but not handlers: what is ignored stays ignored.
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        for number, handler in before.items():
-            if handler != signal.SIG_IGN:
-                signal.signal(number, handle)
-        process = started = subprocess.Popen[bytes](command, **options)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = started.wait(limit)
-            return started.pid, -signal.SIGINT if is_ended and code == -signal.SIGTERM else code
-        started.kill()
-        return started.pid, started.wait()
+        with signals.handled(handle, "SIGINT"):
+            process = started = subprocess.Popen[bytes](command, **options)
+            for number in early:
+                started.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = started.wait(limit)
+                return started.pid, -signal.SIGINT if is_ended and code == -signal.SIGTERM else code
+            started.kill()
+            return started.pid, started.wait()
     finally:
         progress.ended.set()
-        for number, handler in before.items():
-            signal.signal(number, handler)

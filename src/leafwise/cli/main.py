@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import leafwise_cli
 from leafwise._objects import files
+from leafwise.cli import signals
 
 if TYPE_CHECKING:
     from leafwise._display.report import Report
@@ -85,6 +86,7 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
     )
 
 
+@signals.raised(SystemExit)
 def explain(options: argparse.Namespace) -> int:
     """Run a script, report what JAX did, write files, and return the script's exit code."""
     from leafwise.cli import explain_script  # noqa: PLC0415

@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from leafwise.cli.explain_script import Script, run
 _LONGEST: Final = 3
 """A run is ended after this many times the duration of the first."""
 
-_INTERRUPTED: Final = ("interrupted", "SIGTERM")
+_INTERRUPTED: Final = ("interrupted", "SIGTERM", "SIGHUP", "SIGQUIT")
 _Edited: TypeAlias = tuple[tuple[Replacement, ...], list[Finding]]
 
 
@@ -55,6 +56,8 @@ def run_and_try(
     output.write(trials.printed)
     output.flush()
     files = {} if trials.report.ended in _INTERRUPTED else trials.try_fixes(options.max_tries)
+    if trials.signal:  # then nothing is written
+        return trials.report, 128 + trials.signal
     if options.diff:
         sys.stdout.buffer.write(diff(files))
     if options.write:
@@ -83,7 +86,7 @@ class Trials:
     """A script's first run, and the reruns with edits."""
 
     def __init__(self, script: Script, wanted: dict[str, Any]) -> None:
-        self._script = script
+        self._script, self.signal = script, 0
         self.report, self.printed = self._run(wanted)
 
     def try_fixes(self, most: int) -> dict[Code, bytes]:
@@ -169,6 +172,7 @@ class Trials:
         options = {"changed": changed, "limit": _LONGEST * self.report.seconds, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
+            self.signal = getattr(signal, report.ended, 0)
             raise KeyboardInterrupt
         return report, printed
 
