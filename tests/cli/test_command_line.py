@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import os
 import re
 import subprocess
@@ -160,6 +161,30 @@ def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check)
     outcome = check(write(source), JSON)
     assert outcome.document["exit_code"] == 0
     assert "building" in outcome.err
+
+
+LOUD = """
+import ctypes, os, sys
+os.system("echo a command")
+os.write(1, b"a module")
+def write_all():
+    ctypes.CDLL(None).puts(b"C code")
+    print("Python", file=sys.__stdout__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="`puts` is in a library of another name there")
+def test_the_report_alone_is_written_to_descriptor_1(write: Write) -> None:
+    """What commands, C code and children write there is on standard error; it may be closed."""
+    file = write(LOUD + GOOD + "\n    def __post_init__(self) -> None:\n        write_all()\n")
+    command = ["-m", "leafwise", "check", "--fields", file]
+    done = run(*command, JSON)
+    assert json.loads(done.stdout)["exit_code"] == done.returncode == 0
+    assert all(word in done.stderr for word in ("a command", "a module", "C code", "Python"))
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *command, "-o", "report"]
+    assert subprocess.run(closed, capture_output=True, check=True).stdout == b""
+    assert Path("report").read_text(encoding="utf-8").startswith(file)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import as little as possible before a script.
 
 import argparse
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import io
@@ -13,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -38,34 +40,57 @@ def check(options: argparse.Namespace) -> int:
     if problem := _unwritable(options.output):
         return _refuse("check", problem)
     form, printed = options.output_format, io.StringIO()
-    console = check_report.make_console(printed if options.output else sys.stdout)
-    printer = check_report.CheckPrinter(
-        console, verbose=options.verbose or options.fields, quiet=options.quiet or form != "text"
-    )
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)  # as `python -m` does
-    try:
-        # Standard output is for the report, not for what modules and constructors print.
-        with contextlib.redirect_stdout(sys.stderr):
+    with _standard_output() as stdout:
+        console = check_report.make_console(printed if options.output else stdout)
+        is_quiet, is_verbose = options.quiet or form != "text", options.verbose or options.fields
+        printer = check_report.CheckPrinter(console, verbose=is_verbose, quiet=is_quiet)
+        try:
             chosen = _check_options(options)
             targets = check_targets.find_targets(options.targets)
             for place in options.strategies:  # these import the classes
                 check_targets.load_module(place)
             printer.start([*targets.unloaded, *(target.name for target in targets.targets)])
             run = check_classes.run_checks(targets, chosen, on_result=printer.add)
-    except check_targets.UsageError as error:
-        return _refuse("check", str(error))
-    except KeyboardInterrupt:  # while importing modules
-        run = check_result.CheckRun((), interrupted=True)
-    run = dataclasses.replace(run, allow_unchecked=options.allow_unchecked)
-    if form == "text":
-        printer.finish(run)
-    else:
-        text = check_result.as_json(run) if form == "json" else check_report.as_github(run)
-        print(text, file=console.file)
+        except check_targets.UsageError as error:
+            return _refuse("check", str(error))
+        except KeyboardInterrupt:  # while importing modules
+            run = check_result.CheckRun((), interrupted=True)
+        run = dataclasses.replace(run, allow_unchecked=options.allow_unchecked)
+        if form == "text":
+            printer.finish(run)
+        else:
+            text = check_result.as_json(run) if form == "json" else check_report.as_github(run)
+            print(text, file=console.file)
     if options.output:
         _write(options.output, printed.getvalue())
     return run.exit_code
+
+
+@contextlib.contextmanager
+def _standard_output() -> Generator[TextIO]:
+    """Yield standard output for a report; what user code writes there goes to standard error.
+
+    That includes what C code and other programs write to its descriptor.
+    """
+    stdout = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        if sys.__stdout__ is None or stdout is not sys.__stdout__:  # it is closed, or captured
+            yield stdout
+            return
+        own = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors)
+        os.dup2(2, 1)
+        try:
+            yield own
+            own.flush()
+        finally:
+            stdout.flush()
+            with contextlib.suppress(OSError, TypeError):  # Windows has no such library
+                ctypes.CDLL(None).fflush(None)
+            os.dup2(own.fileno(), 1)
+            with contextlib.suppress(OSError):  # as its flush raised
+                own.close()
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
