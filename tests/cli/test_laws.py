@@ -218,26 +218,37 @@ def test_limits_are_of_the_processor() -> None:
     assert signal.getitimer(signal.ITIMER_PROF)[0] == signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
-def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check) -> None:
-    """What was found so far is reported, and that there is more; the exit code is 130."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals(
+    monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, number: signal.Signals
+) -> None:
+    """What was found so far is reported, and that there is more; the exit code names the signal.
+
+    A second one, as `timeout` sends it, is ignored.
+    """
     real = run_module.check_class
     seen: list[str] = []
 
     def interrupted(target: CheckTarget, *arguments: Any) -> Any:
-        if seen:
+        if not seen:
+            seen.append(target.name)
+            return real(target, *arguments)
+        if number == signal.SIGINT:  # a job may ignore it
             raise KeyboardInterrupt
-        seen.append(target.name)
-        return real(target, *arguments)
+        try:
+            signal.raise_signal(number)
+        finally:
+            signal.raise_signal(number)
 
     monkeypatch.setattr(run_module, "check_class", interrupted)
     file = write(SOURCE)
     outcome = check_all(file, "--fields")
-    assert outcome.code == 130
+    assert outcome.code == 128 + number
     assert "interrupted, 1 class to go" in outcome.out
     assert "P(x=" in outcome.out
     seen.clear()
     document = check_all(file, "--fields", "--output-format=json").document
-    assert (document["interrupted"], document["exit_code"]) == (True, 130)
+    assert (document["interrupted"], document["exit_code"]) == (True, 128 + number)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
 
 

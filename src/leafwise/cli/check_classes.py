@@ -103,7 +103,7 @@ def run_checks(
     console = Console(stderr=True, quiet=not visible, force_terminal=visible)
     results: list[ClassResult] = []
     known: set[WarningKey] = set()
-    interrupted = False
+    interrupted = 0
     is_done = threading.Event()
     with console.status("checking") as status:
 
@@ -122,7 +122,7 @@ def run_checks(
                 status.update(Text(f"{number} of {len(targets.targets)}: {target.name}"))
                 add(check_class(target, options, known))
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted = signal.SIGINT
         finally:
             is_done.set()
     if not interrupted and not any(result.error for result in results):  # which may have the field

@@ -122,13 +122,13 @@ class ClassResult:
 class CheckRun:
     classes: tuple[ClassResult, ...]
     notes: tuple[str, ...] = ()
-    interrupted: bool = False  # some classes were not reached
+    interrupted: int = 0  # the signal before which some classes were not reached
     allow_unchecked: bool = False
 
     @property
     def exit_code(self) -> int:
         if self.interrupted:
-            return 130  # 128 + SIGINT, as in a shell
+            return 128 + self.interrupted  # as in a shell
         if any(result.failed for result in self.classes):
             return 1
         unchecked = any(result.unchecked for result in self.classes)
@@ -144,4 +144,5 @@ def as_json(run: CheckRun) -> str:
         "exit_code": run.exit_code,
     }
     classes = [dataclasses.asdict(result) | {"passed": result.passed} for result in run.classes]
-    return json.dumps(head | dataclasses.asdict(run) | {"classes": classes}, indent=2)
+    facts = {"classes": classes, "interrupted": bool(run.interrupted)}
+    return json.dumps(head | dataclasses.asdict(run) | facts, indent=2)

@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -42,7 +43,7 @@ def check(options: argparse.Namespace) -> int:
     form, printed = options.output_format, io.StringIO()
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)  # as `python -m` does
-    with _standard_output() as stdout:
+    with signals.raised(KeyboardInterrupt) as numbers, _standard_output() as stdout:
         console = check_report.make_console(printed if options.output else stdout)
         is_quiet, is_verbose = options.quiet or form != "text", options.verbose or options.fields
         printer = check_report.CheckPrinter(console, verbose=is_verbose, quiet=is_quiet)
@@ -56,24 +57,23 @@ def check(options: argparse.Namespace) -> int:
         except check_targets.UsageError as error:
             return _refuse("check", str(error))
         except KeyboardInterrupt:  # while importing modules
-            run = check_result.CheckRun((), interrupted=True)
+            run = check_result.CheckRun((), interrupted=signal.SIGINT)
         run = dataclasses.replace(run, allow_unchecked=options.allow_unchecked)
+        if numbers:
+            run = dataclasses.replace(run, interrupted=numbers[0])
         if form == "text":
             printer.finish(run)
         else:
             text = check_result.as_json(run) if form == "json" else check_report.as_github(run)
             print(text, file=console.file)
-    if options.output:
-        _write(options.output, printed.getvalue())
+        if options.output:
+            _write(options.output, printed.getvalue())
     return run.exit_code
 
 
 @contextlib.contextmanager
 def _standard_output() -> Generator[TextIO]:
-    """Yield standard output for a report; what user code writes there goes to standard error.
-
-    That includes what C code and other programs write to its descriptor.
-    """
+    """Yield standard output for a report; what all other code writes there is on standard error."""
     stdout = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
         if sys.__stdout__ is None or stdout is not sys.__stdout__:  # it is closed, or captured
@@ -185,6 +185,7 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     return 1
 
 
+@signals.raised(SystemExit)
 def compare(options: argparse.Namespace) -> int:
     """Compare two runs, print the differences, and return the exit code."""
     from leafwise.cli import comparison  # noqa: PLC0415
