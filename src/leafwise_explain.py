@@ -3,7 +3,7 @@
 Python reads `leafwise-explain.pth` in ``site-packages`` when it starts, and calls `start` if the
 environment has ``LEAFWISE_EXPLAIN``, the folder for the records of each process. `start` adds a
 finder to `sys.meta_path` that waits for JAX. This module imports only what Python itself loads when
-it starts.
+it starts. Nothing in the folder is read here: others may write there.
 """
 
 import os
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "LEAFWISE_EXPLAIN"
-CHANGED = "changed.json"
+OPTIONS = "LEAFWISE_EXPLAIN_OPTIONS"
+"""The options of the command as JSON, with the `FOLDER` that they are for."""
+
+FOLDER = "folder"
+CHANGED = "changed file"
+"""The option that names the file with `changed`, outside the folder of records."""
+
 changed: "dict[str, str]" = {}
-"""Changed source texts, by the path of their file, for `--try`; read from `CHANGED`."""
+"""Changed source texts, by the path of their file, for `--try`."""
 
 _LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
 """The modules of leafwise that a script may import before JAX: they do not use it."""
@@ -32,8 +38,16 @@ def start() -> None:
     # In a virtual environment `site` reads `site-packages` twice.
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(folder))
-        if os.path.exists(f"{folder}/{CHANGED}"):  # noqa: PTH110
-            _serve_changed(f"{folder}/{CHANGED}")
+        if f'"{CHANGED}"' in os.environ.get(OPTIONS, ""):  # without `json`, which loads others
+            _serve_changed(options_for(folder).get(CHANGED, ""))
+
+
+def options_for(folder: str) -> "dict[str, Any]":
+    """Return the options of the command that has made a folder; empty for a folder of the user."""
+    import json  # noqa: PLC0415  # not always loaded
+
+    options: dict[str, Any] = json.loads(os.environ.get(OPTIONS, "{}"))
+    return options if options.get(FOLDER) == folder else {}
 
 
 def _serve_changed(file: str) -> None:
@@ -41,8 +55,11 @@ def _serve_changed(file: str) -> None:
     import json  # noqa: PLC0415
     from importlib.machinery import SourceFileLoader  # noqa: PLC0415
 
-    with open(file, encoding="utf-8") as opened:  # noqa: PTH123
-        changed.update(json.load(opened))
+    try:
+        with open(file, encoding="utf-8") as opened:  # noqa: PTH123
+            changed.update(json.load(opened))
+    except FileNotFoundError:  # the run has ended, or it is of another folder
+        return
     loader: Any = SourceFileLoader
     get_code = loader.get_code
 
@@ -77,7 +94,10 @@ def write(folder: str, **record: object) -> None:
 def _record(folder: str) -> None:
     """Start recording, now that JAX is imported."""
     try:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        if not options_for(folder):
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        elif not os.path.isdir(folder):  # noqa: PTH112  # the report is done
+            return
     except OSError as error:
         text = f"leafwise: {VARIABLE}={folder}: {error.strerror}: nothing is recorded\n"
         sys.stderr.write(text)
@@ -85,7 +105,7 @@ def _record(folder: str) -> None:
     try:
         from leafwise.cli import recorder  # noqa: PLC0415
 
-        recorder.start(folder, write)
+        recorder.start(folder, write, options_for(folder))
     except Exception as error:  # noqa: BLE001  # the script goes on, and the report shows the error
         write(folder, fault=f"{type(error).__name__}: {error}")
 

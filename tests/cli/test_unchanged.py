@@ -265,7 +265,7 @@ def test_children(run: Runner) -> None:
     plain = run.run(script, *ways)
     explained, report = run.report(script, *ways)
     assert explained.returncode == plain.returncode == 0
-    ours = "_=", "LEAFWISE_EXPLAIN="
+    ours = "_=", "LEAFWISE_EXPLAIN"
     lines = [line for line in plain.stdout.splitlines() if not line.startswith(ours)]
     found = [line for line in explained.stdout.splitlines() if not line.startswith(ours)]
     assert found[: len(lines)] == lines
@@ -324,3 +324,60 @@ def test_a_folder_that_cannot_be_written(run: Runner) -> None:
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert done.stderr.startswith("leafwise: LEAFWISE_EXPLAIN=")
     assert done.stderr.endswith("nothing is recorded\n")
+
+
+PLANTED = """
+import json, os, pathlib, sys
+folder = pathlib.Path(os.environ["LEAFWISE_EXPLAIN"])
+texts = {name: "print('planted')" for name in (__file__, str(pathlib.Path("mine.py").resolve()))}
+for name in ("changed.json", "options.json", "mine.py", "sitecustomize.py", "jax.py"):
+    text = "print('planted')" if name.endswith(".py") else json.dumps({"captures": 3, **texts})
+    (folder / name).write_text(text)
+(folder / "rank-1.txt").write_text("no record")
+if "again" not in sys.argv:
+    os.execv(sys.executable, [sys.executable, __file__, "again"])
+import mine
+"""
+
+
+def test_nothing_in_the_folder_of_records_is_run(run: Runner) -> None:
+    """Texts and options that others put there are neither imported nor read."""
+    (run.folder / "records").mkdir()
+    run.write("import jax\njax.jit(lambda x: x)(1.0)\nprint('mine')", "mine.py")
+    script = run.write(PLANTED)
+    done = run.run(script, env={**os.environ, "LEAFWISE_EXPLAIN": "records"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
+    done = run.explain("records")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "<lambda>  mine.py:2" in done.stderr
+    assert run.explain(script).stdout == "mine\n"
+
+
+OUTLIVES = """
+import os, time
+if os.fork():
+    os._exit(0)
+folder = os.environ["LEAFWISE_EXPLAIN"]
+while os.path.exists(os.path.dirname(folder)):
+    time.sleep(0.05)
+import jax
+jax.jit(lambda x: x)(1.0)
+print(os.path.exists(os.path.dirname(folder)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a child that outlives its parent")
+def test_a_child_that_outlives_the_report(run: Runner) -> None:
+    """It records nothing, prints nothing, and does not make the removed folder again."""
+    done = run.explain("-q", run.write(OUTLIVES))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_a_folder_that_a_script_names_for_its_child(run: Runner) -> None:
+    """The options of the command are not for the child: its folder is made, without captures."""
+    run.write("import jax\nn = 1.0\njax.jit(lambda x: x * n)(1.0)", "child.py")
+    child = "subprocess.run([sys.executable, 'child.py'], env={**os.environ, 'LEAFWISE_EXPLAIN': "
+    script = run.write(f"import os, subprocess, sys\n{child}'other'}})")
+    assert "JAX compiled nothing" in run.explain("--captures", script).stderr
+    _, report = run.report("other")
+    assert (len(report["functions"]), report.get("captures")) == (1, None)

@@ -81,22 +81,25 @@ def problem(target: Script) -> str | None:
 
 def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Report, int]:
     """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
-    with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
-        Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as private:
+        folder = Path(private, "records")
+        folder.mkdir()
+        passed = {leafwise_explain.FOLDER: str(folder), **options}
         runner: list[str] = []
-        if changed := options.get("changed"):  # by --try
-            file = Path(folder, leafwise_explain.CHANGED)
-            file.write_text(json.dumps(changed), encoding="utf-8")
+        if changed := passed.pop("changed", None):  # by --try
+            file = passed[leafwise_explain.CHANGED] = f"{private}/changed.json"
+            Path(file).write_text(json.dumps(changed), encoding="utf-8")
             if not target.is_notebook and os.path.abspath(target.name) in changed:  # noqa: PTH100
                 runner = ["-m", leafwise_explain.__name__]  # Python itself would read the file
         command = [sys.executable, *_options(), *runner, *target.command]
         began = time.time()
         environment = {**os.environ, **options.get("environment", {})}
-        environment[leafwise_explain.VARIABLE] = folder
-        progress = CompileProgress(Path(folder), began, is_shown=options.get("progress", False))
+        environment[leafwise_explain.VARIABLE] = str(folder)
+        environment[leafwise_explain.OPTIONS] = json.dumps(passed)
+        progress = CompileProgress(folder, began, is_shown=options.get("progress", False))
         pid, code = _run(command, options.get("limit"), progress, env=environment, **streams)
         ended = time.time()
-        processes = recorded.read(Path(folder))
+        processes = recorded.read(folder)
     main = next((process for process in processes if process.pid == pid), None)
     report = recorded.make_report(processes, main, str(target), began, ended)
     report.seconds = ended - began

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import json
 import os
 import platform
 import re
@@ -19,7 +18,6 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -60,10 +58,8 @@ Write: TypeAlias = Callable[..., None]
 """Writes a record, given as keyword arguments."""
 
 
-def start(folder: str, write_in: Callable[..., None]) -> None:
-    """Record everything JAX does in this process, in the folder that the command has made."""
-    file = Path(folder, "options.json")  # the command's options
-    options = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+def start(folder: str, write_in: Callable[..., None], options: Mapping[str, Any]) -> None:
+    """Record everything JAX does in this process in a folder, with the command's options."""
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
