@@ -22,6 +22,9 @@ FOLDER = "folder"
 CHANGED = "changed file"
 """The option that names the file with `changed`, outside the folder of records."""
 
+LOST = "lost"
+"""The file in the folder of records whose size is the number of records that are missing."""
+
 changed: "dict[str, str]" = {}
 """Changed source texts, by the path of their file, for `--try`."""
 
@@ -79,16 +82,30 @@ def write(folder: str, **record: object) -> None:
     import json  # noqa: PLC0415  # not always loaded
 
     try:
-        line = json.dumps(record).encode() + b"\n"
+        # The line before may have been cut off: that one is counted when it is read.
+        line = b"\n" + json.dumps(record).encode()
         rank = next((os.environ[name] for name in _RANKS if name in os.environ), "")
         name = f"{folder}/rank{rank}-{os.getpid()}.jsonl"
         file = os.open(name, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
-            os.write(file, line)
+            is_lost = os.write(file, line) <= 1
         finally:
             os.close(file)
-    except OSError:  # the report is done, or the disk is full
-        pass
+    except OSError:  # no room, no descriptor, no folder
+        is_lost = True
+    if is_lost:
+        _count_lost(f"{folder}/{LOST}")
+
+
+def _count_lost(file: str) -> None:
+    """Add one to the size of a file, which needs neither room on the disk nor a descriptor."""
+    try:
+        os.truncate(file, os.stat(file).st_size + 1)  # noqa: PTH116
+    except OSError:
+        try:  # noqa: SIM105  # `contextlib` is not loaded yet
+            os.unlink(file)  # noqa: PTH108  # then the number is not known
+        except OSError:  # the report is done
+            pass
 
 
 def _record(folder: str) -> None:
@@ -96,11 +113,13 @@ def _record(folder: str) -> None:
     try:
         if not options_for(folder):
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            os.close(os.open(f"{folder}/{LOST}", os.O_CREAT | os.O_WRONLY, 0o600))
         elif not os.path.isdir(folder):  # noqa: PTH112  # the report is done
             return
     except OSError as error:
         text = f"leafwise: {VARIABLE}={folder}: {error.strerror}: nothing is recorded\n"
         sys.stderr.write(text)
+        _count_lost(f"{folder}/{LOST}")
         return
     try:
         from leafwise.cli import recorder  # noqa: PLC0415

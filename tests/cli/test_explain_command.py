@@ -210,3 +210,53 @@ def test_the_gate(run: Runner, leafwise: Check) -> None:
     done = run.explain("-q", "--fail-on", "stale", run.write(stale))
     assert done.returncode == 1
     assert "1 call with an old value, 0 allowed\n  script.py:6: <lambda> used n = " in done.stderr
+
+
+LOSES = """
+import jax, os, pathlib, resource, shutil, sys
+folder = pathlib.Path(os.environ["LEAFWISE_EXPLAIN"])
+step = jax.jit(lambda x: x)
+step(1.0)
+def fill(size): resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+{}
+step(1)
+"""
+
+LOST = {
+    "a full disk": ("fill(sum(file.stat().st_size for file in folder.iterdir()) + 9)", "missing: "),
+    "no room at all": ("fill(0)", "it is not known how many records are missing"),
+    "no descriptor": (
+        "files = [open(0, closefd=False)]\nresource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+        "records are missing: the disk was full, too many files were open,",
+    ),
+    "no folder": ("shutil.rmtree(folder)", "it is not known how many records are missing"),
+    "a shadowed module": ("", "not recorded, of process "),
+}
+
+
+@pytest.mark.parametrize("way", LOST)
+def test_a_gate_that_cannot_decide(run: Runner, leafwise: Check, way: str) -> None:
+    """Where events could not be recorded, the report says so, and the gate fails."""
+    lines, words = LOST[way]
+    script = run.write(LOSES.format(lines))
+    if way == "a shadowed module":
+        run.write("", "uuid.py")
+    assert run.run(script, env={**os.environ, "LEAFWISE_EXPLAIN": "records"}).returncode == 0
+    assert leafwise("explain", "--fail-on", "retrace", "records").code > 0
+    done = run.explain("--fail-on", "retrace", script)
+    assert done.returncode == 1, done.stderr
+    *report, last = done.stderr.splitlines()
+    assert words in last
+    assert last.startswith("leafwise explain: --fail-on retrace cannot be decided: ")
+    assert "warning: " in str(report)
+    assert "nothing was compiled again" not in done.stderr
+
+
+def test_records_are_not_enough_for_all_options(leafwise: Check, tmp_path: Path) -> None:
+    """What records never have is refused, and does not count as nothing found."""
+    (tmp_path / "rank-7.jsonl").write_text("")
+    for option in ("--captures", "--audit", "--progress", "--fail-on=stale"):
+        done = leafwise("explain", option, ".")
+        assert (done.code, done.out) == (2, "")
+        words = option.replace("=", " ")
+        assert done.err == f"leafwise explain: {words} needs a run: . is a folder of records\n"

@@ -305,11 +305,15 @@ def test_without_the_launcher(run: Runner) -> None:
 
 
 def test_records_of_a_process_that_was_killed(run: Runner) -> None:
-    """A line that is cut off ends its file; a folder of other files is none of records."""
+    """A line that is cut off is counted, and no other is lost; other files are no records."""
     (run.folder / "records").mkdir()
-    (run.folder / "records" / "rank-7.jsonl").write_text('{"jax": "0')
-    done, records = run.explain("records"), "records of 1 process"
-    assert (done.returncode, done.stderr) == (0, f"JAX compiled nothing.\n{records}\n")
+    lines = '{"jax": "0', '{"command": "t.py"}', "", '{"jax": "0'
+    (run.folder / "records" / "rank-1-7.jsonl").write_text("\n".join(lines))
+    (run.folder / "records" / "lost").write_text("-")
+    done, report = run.report("records")
+    assert (done.returncode, report["program"]) == (0, "t.py")
+    assert "warning: 3 records are missing: " in done.stderr
+    assert "No compile was recorded.\nrecords of 1 process\n" in done.stderr
     (run.folder / "data").mkdir()
     (run.folder / "data" / "train.jsonl").write_text("{}")
     assert run.explain("data").stderr == "leafwise explain: there is no __main__.py in data\n"

@@ -100,7 +100,7 @@ def _print_captures(captured: CapturesRecord, console: Console) -> None:
 def _summary(report: Report) -> str:
     ran, findings = duration(report.seconds), report.findings
     if not (report.functions or report.events):
-        return "JAX compiled nothing."
+        return "No compile was recorded." if report.warnings else "JAX compiled nothing."
     if findings:
         spent = duration(seconds_of(findings))
         return f"{count(len(findings), 'finding')}: {spent} of {ran} went into repeats"
@@ -108,7 +108,7 @@ def _summary(report: Report) -> str:
     is_long = (seconds := first_seconds(report.events)) >= LEAST
     worked += f": {duration(seconds)} in first compiles" if is_long else ""
     separator = "." if is_long else ":"
-    if report.left_out:
+    if report.left_out or report.warnings:
         return worked
     if nothing_again(report.events):
         return f"nothing was compiled again{separator} {worked}"
@@ -293,4 +293,5 @@ def annotations_of(report: Report) -> str:
         file, _, number = call.rpartition(":")  # or "line not known"
         at = (file, int(number)) if file else ("", 0)
         lines.append(annotation("warning", what, title, *at))
+    lines += [annotation("warning", text, "not recorded") for text in report.warnings]
     return "\n".join(lines)

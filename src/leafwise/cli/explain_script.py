@@ -4,6 +4,7 @@ This process waits for the script, reads the records of its processes, and write
 does not import JAX. However the script ends, its records are kept.
 """
 
+import argparse
 import contextlib
 import importlib.util
 import json
@@ -56,10 +57,12 @@ _STARTS: Final = "leafwise-explain.pth"
 """The file in ``site-packages`` that starts recording when Python starts."""
 
 
-def problem(target: Script) -> str | None:
+def problem(target: Script, options: argparse.Namespace) -> str | None:
     """Return why a target cannot be run, or None."""
     if target.is_records:
-        return None
+        names = [name for name in ("captures", "audit", "progress") if getattr(options, name)]
+        names += ["fail-on stale"] if options.fail_on == "stale" else []
+        return f"--{names[0]} needs a run: {target.name} is a folder of records" if names else None
     if not any(Path(folder, _STARTS).exists() for folder in sys.path):
         return f"this Python does not find {_STARTS}: pip install leafwise"
     if target.is_module:
@@ -84,6 +87,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as private:
         folder = Path(private, "records")
         folder.mkdir()
+        Path(folder, leafwise_explain.LOST).touch()
         passed = {leafwise_explain.FOLDER: str(folder), **options}
         runner: list[str] = []
         if changed := passed.pop("changed", None):  # by --try
@@ -100,9 +104,11 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
         pid, code = _run(command, options.get("limit"), progress, env=environment, **streams)
         ended = time.time()
         processes = recorded.read(folder)
+        missing = recorded.missing(folder, processes)
     main = next((process for process in processes if process.pid == pid), None)
     report = recorded.make_report(processes, main, str(target), began, ended)
     report.seconds = ended - began
+    report.warnings += missing
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
     if progress.is_terminated:  # also if the script handles it
@@ -123,6 +129,7 @@ def read(folder: Path) -> Report:
     ends += [ended - began for process in processes for ended in process.every("ended")]
     report.seconds = max(ends, default=0.0)
     report.recorded = len(processes)
+    report.warnings += recorded.missing(folder, processes)
     errors = [error for process in processes for error in process.every("error")]
     report.ended = next(iter(errors), "")
     report.docs = next((page for process in processes for page in process.every("docs")), "")

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import leafwise_cli
 from leafwise._objects import files
@@ -117,7 +117,7 @@ def explain(options: argparse.Namespace) -> int:
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
-    problem = explain_script.problem(script)
+    problem = explain_script.problem(script, options)
     problem = problem or _unwritable(options.output, options.html)
     run: Any = explain_script.run
     if options.tries or options.diff or options.write:
@@ -160,12 +160,13 @@ def explain(options: argparse.Namespace) -> int:
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
-    from leafwise._display.words import count, place, stale_text  # noqa: PLC0415
+    from leafwise._display.words import count, cut, place, stale_text  # noqa: PLC0415
 
     if options.fail_on is None:
         return 0
-    if report.left_out:
-        print(f"leafwise explain: --fail-on {options.fail_on} cannot be decided", file=sys.stderr)
+    if unknown := [*report.warnings, *(f"JAX does not show {what}" for what in report.left_out)]:
+        text = f"--fail-on {options.fail_on} cannot be decided: {cut(unknown[0], _LONGEST)}"
+        print(f"leafwise explain: {text}", file=sys.stderr)
         return 1
     if options.fail_on == "stale":
         wrong = [
@@ -183,6 +184,9 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     lines = [f"leafwise explain: {number}, {options.allow} allowed", *wrong]
     print("\n  ".join(lines), file=sys.stderr)
     return 1
+
+
+_LONGEST: Final = 200
 
 
 @signals.raised(SystemExit)

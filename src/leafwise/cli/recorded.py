@@ -1,5 +1,6 @@
 """The report on a script, made from the records of its processes. Does not import JAX."""
 
+import contextlib
 import json
 import platform
 from collections import Counter
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import leafwise
+import leafwise_explain
 from leafwise._display.findings import findings, functions_of
 from leafwise._display.first_compiles import first_findings
 from leafwise._display.report import (
@@ -36,6 +38,7 @@ class Process(NamedTuple):
     pid: int
     records: list[Record]
     name: str = ""  # its rank or process id
+    cut: int = 0  # how many lines were not written to their end
 
     def every(self, key: str) -> Iterable[Any]:
         """Return the values of a key, from the records that have it."""
@@ -46,20 +49,31 @@ def files_in(folder: Path) -> Iterator[Path]:
     return folder.glob("rank*-[0-9]*.jsonl")
 
 
+def missing(folder: Path, processes: Sequence[Process]) -> list[str]:
+    """Return a line on how many records could not be written, or not to their end; or none."""
+    cut = sum(process.cut for process in processes)
+    try:
+        number = cut + (folder / leafwise_explain.LOST).stat().st_size
+    except OSError:  # it was removed, or could not be changed
+        return ["it is not known how many records are missing"]
+    are = "record is" if number == 1 else "records are"
+    why = "the disk was full, too many files were open, or a process was killed"
+    return [f"{number:,} {are} missing: {why}"] if number else []
+
+
 def read(folder: Path) -> list[Process]:
     processes: list[Process] = []
     files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
-    ranks = Counter(file.stem.partition("-")[0] for file in files)
+    ranks = Counter(file.stem.rpartition("-")[0] for file in files)
     for file in files:
         records: list[Record] = []
-        for line in file.read_bytes().splitlines():
-            try:
+        lines = list(filter(None, file.read_bytes().splitlines()))
+        for line in lines:
+            with contextlib.suppress(ValueError):  # the process was killed, or the disk was full
                 records.append(json.loads(line))
-            except ValueError:  # the process was killed while writing
-                break
-        rank, _, pid = file.stem.partition("-")
-        name = f"rank {rank[4:]}" if ranks[rank] == 1 else f"process {pid}"
-        processes.append(Process(int(pid), records, name if rank != "rank" else f"process {pid}"))
+        rank, _, pid = file.stem.rpartition("-")
+        name = f"rank {rank[4:]}" if ranks[rank] == 1 and rank != "rank" else f"process {pid}"
+        processes.append(Process(int(pid), records, name, len(lines) - len(records)))
     return processes
 
 
