@@ -106,13 +106,16 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
         file = folder / "pyproject.toml"
         try:
             text = file.read_text(encoding="utf-8")
-            tool: Any = tomllib.loads(text).get("tool", {}) if "leafwise" in text else {}
+            tool: Any = tomllib.loads(text).get("tool") if "leafwise" in text else None
         except OSError:
             continue
-        except ValueError as error:  # not TOML, or not UTF-8
+        except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
             check.exit(2, f"{check.prog}: {file}: {error}\n")
-        if "leafwise" in tool:
-            return file, tool["leafwise"]
+        table: Any = tool.get("leafwise") if isinstance(tool, dict) else None
+        if isinstance(table, dict):
+            return file, table
+        if table is not None:
+            check.exit(2, f"{check.prog}: {file}: tool.leafwise takes a table, got {table!r}\n")
     return here, {}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.kit.inside import Process, Recorder, make_report, to_json
+from tests.kit.inside import Process, Record, Recorder, from_json, make_report, to_json
 
 from leafwise_cli import main
 
@@ -221,6 +221,6 @@ def reported() -> Callable[..., Any]:
         finally:
             recorder.note_audit()
             recorder.stop()
-        return make_report([Process(1, records)], None, "script.py", 0.0)
+        return make_report([Process(1, from_json(list[Record], records))], None, "script.py", 0.0)
 
     return run

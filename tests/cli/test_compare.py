@@ -247,7 +247,7 @@ def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None
     assert [*causes(leafwise, run(forget), run(forget, rate=2.5))] == [("capture", "rate")]
     large = edited("programs", -1, "program", "packed", value="")
     outcome = leafwise("compare", run(), run(large, hidden=3.0))
-    assert outcome.code == 0
+    assert outcome.code == 1
     assert "note: too large to compare its operations: step (" in outcome.out
 
 

@@ -11,7 +11,8 @@ LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
 
 def settings(lines: str, folder: str = ".") -> None:
     """Write the settings of a project."""
-    Path(folder, "pyproject.toml").write_text(f"[tool.leafwise]\n{lines}\n", encoding="utf-8")
+    head = "" if lines.startswith("[") else "[tool.leafwise]\n"
+    Path(folder, "pyproject.toml").write_text(f"{head}{lines}\n", encoding="utf-8")
 
 
 def laws_of(outcome: Outcome) -> list[str]:
@@ -79,6 +80,8 @@ def test_what_may_stay_unchecked(write: Write, check: Check) -> None:
         ("targets = 'model'", "targets takes a list of strings, got 'model'"),
         ("without = ['zzz']", "--without: there is no law 'zzz'"),
         ("examples =", "pyproject.toml"),
+        (f"examples = {'[' * 9999}", "pyproject.toml: "),
+        ("[tool]\nleafwise = 3", "pyproject.toml: tool.leafwise takes a table, got 3"),
     ],
 )
 def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import pytest
+from tests.kit.inside import from_json
 from tests.kit.specimens import Slotted
 
 import leafwise as lw
@@ -162,5 +163,5 @@ def test_a_reason_is_sent_as_it_is_shown(sent: Callable[[Reason], Reason]) -> No
         assert again.advice == reason.advice
         assert again == sent(again)
         assert hash(again) == hash(sent(again))
-        assert Reason.from_json(reason.as_dict()).as_dict() == reason.as_dict()
+        assert from_json(Reason, reason.as_dict()).as_dict() == reason.as_dict()
         assert repr(reason).endswith(f"fix={str(reason.fix)!r})")

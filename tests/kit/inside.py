@@ -66,5 +66,5 @@ from leafwise.cli.check_targets import CheckTarget, FoundTargets, find_targets, 
 from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script
 from leafwise.cli.program_recorder import packed, unpacked
-from leafwise.cli.recorded import Process, make_report
+from leafwise.cli.recorded import Process, Record, make_report
 from leafwise.cli.recorder import Recorder

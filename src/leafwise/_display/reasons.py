@@ -5,7 +5,8 @@ its fix, is made when it is read; whatever a later step needs is a field of the 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -142,10 +143,13 @@ class Fix(NamedTuple):
         return self._asdict()
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> "Fix":
-        """Return the fix from a record made by `as_dict`."""
-        act = record["act"] and Act(record["act"])
-        return cls(record["words"], act, tuple(record["code"]), tuple(record["names"]))
+    def from_json(
+        cls, words: str, act: Act | None, code: tuple[str, ...], names: tuple[str, ...]
+    ) -> "Fix":
+        """Return the fix from what `as_dict` returned; its words take no more than the names."""
+        if names and re.search("[{}]", words.replace("{}", "", len(names))):
+            raise TypeError(f"wanted words for {len(names)} names, got {words!r}")
+        return cls(words, act, code, names)
 
 
 class Passing(StrEnum):
@@ -302,13 +306,21 @@ class Reason(NamedTuple):
         return record | {"edit": fix.as_dict()} if fix.act or fix.names else record
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> "Reason":
-        """Return the reason from a record made by `as_dict`."""
-        edit = record.get("edit")
-        fix = Fix(record["fix"]) if edit is None else Fix.from_json(edit)
-        values = Verbatim(record["before"]), Verbatim(record["after"])
-        kind, outcome = ReasonKind(record["kind"]), Outcome(record["outcome"])
-        return cls(record["path"], kind, outcome, *values, Advice(record["change"], fix))
+    def from_json(
+        cls,
+        *,
+        path: str,
+        kind: ReasonKind,
+        outcome: Outcome,
+        before: str,
+        after: str,
+        change: str,
+        fix: str,
+        edit: Fix | None = None,
+    ) -> "Reason":
+        """Return the reason from what `as_dict` returned."""
+        advice = Advice(change, Fix(fix) if edit is None else edit)
+        return cls(path, kind, outcome, Verbatim(before), Verbatim(after), advice)
 
     def __repr__(self) -> str:
         """Return the attributes as text, without the edit."""

@@ -6,13 +6,16 @@
 
 import dataclasses
 import functools
+import re
+import reprlib
 import types
 import typing
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from leafwise._display.reasons import Explanation, Fix
-from leafwise._display.words import ShownAsText, count, place, size
+from leafwise._display.words import ShownAsText, clean, count, place, size
 from leafwise._objects.call_site import Site, short_file
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
 """What JAX did. A cache hit is a compile that JAX's cache on disk saved."""
+
+Place: TypeAlias = Annotated[str, "file:line"]
+"""Empty if it is not known."""
 
 
 @dataclasses.dataclass
@@ -86,7 +92,7 @@ class Origin:
 
     kind: str
     site: SiteRecord | None
-    via: str = ""
+    via: Place = ""
     share: float = 0.0
     runs: int = 0
     nbytes: int = 0
@@ -159,8 +165,8 @@ class EventRecord:
     thread: str
     site: SiteRecord | None
     explanation: Explanation | None
-    defined: str = ""
-    via: str = ""
+    defined: Place = ""
+    via: Place = ""
     role: str = ""
     run: int | None = None
     recreated: str = ""
@@ -172,7 +178,7 @@ class EventRecord:
     fix: Fix | None = None
     culprit: SiteRecord | None = None
     callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
-    earlier: str = ""
+    earlier: Place = ""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -215,7 +221,7 @@ class TogetherRecord:
 class WrongRecord:
     """A call that ran a program compiled for another value, and how often that happened."""
 
-    call: str
+    call: Place
     what: str
     times: int
 
@@ -235,10 +241,10 @@ class StaleCaptureRecord:
 
     name: str
     reader: str
-    line: str
+    line: Place
     before: str
     after: str
-    call: str
+    call: Place
 
 
 @dataclasses.dataclass
@@ -304,8 +310,8 @@ class ProgramRecord:
     refused: dict[str, str]
     process: int = -1
     digest: str | None = None
-    arguments: dict[str, Any] | None = None
-    captures: dict[str, Any] | None = None
+    arguments: dict[str, dict[str, Any]] | None = None
+    captures: dict[str, dict[str, Any]] | None = None
 
 
 @dataclasses.dataclass
@@ -363,24 +369,98 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     return bool(value == (field.default if make is dataclasses.MISSING else make()))
 
 
+class RecordError(ValueError):
+    """A record is not what `to_json` writes, as ``events[3].start: wanted a number, got 'x'``."""
+
+
 def from_json(kind: Any, record: Any) -> Any:
-    """Return the value of type `kind` from a record made by `to_json`."""
-    arguments = [one for one in typing.get_args(kind) if one is not types.NoneType]
-    if record is None or kind is Any:
-        return record
-    if isinstance(kind, types.UnionType):
-        return from_json(arguments[0], record)
-    if (sequence := typing.get_origin(kind)) in (list, tuple):
-        return sequence(from_json(arguments[0], part) for part in record)
-    if hasattr(kind, "from_json"):
-        return kind.from_json(record)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(record)
-    if not dataclasses.is_dataclass(kind):
-        return record
-    make: Any = kind
-    hints = _hints(make)
-    return make(**{name: from_json(hints[name], part) for name, part in record.items()})
+    """Return the value of type `kind` from a record made by `to_json`; check what it holds."""
+    try:
+        return _reader(kind)(record)
+    except RecordError as error:
+        raise RecordError(clean(str(error)).lstrip(".: ")) from None
 
 
-_hints = functools.cache(typing.get_type_hints)
+@functools.cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return what reads a value of a type; its errors begin with the path from there."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _VALUES:
+        return functools.partial(_value, *_VALUES[kind])
+    if origin is types.UnionType:
+        read = _reader(arguments[0])
+        return lambda record: None if record is None else read(record)
+    if origin in (list, tuple):
+        read = _reader(arguments[0])
+        make: Any = origin
+        return lambda record: make(_parts(list | tuple, lambda _: read, record).values())
+    if origin is dict:
+        read = _reader(arguments[1])
+        return functools.partial(_parts, dict, lambda _: read)
+    if origin is Literal or issubclass(kind, Enum):
+        names = {str(value): value for value in arguments or kind}
+        read = functools.partial(_value, f"one of {', '.join(names)}", list(names).__contains__)
+        return lambda record: names[read(record)]
+    make = getattr(kind, "from_json", kind)
+    hints = typing.get_type_hints(make, include_extras=True)
+    readers = {name: _reader(hint) for name, hint in hints.items() if name != "return"}
+    return lambda record: _made(make, _parts(dict, readers.__getitem__, record))
+
+
+def _value(wanted: str, fits: Callable[[Any], bool], record: Any) -> Any:
+    if not fits(record):
+        raise RecordError(f": wanted {wanted}, got {reprlib.repr(record)}")
+    return record
+
+
+def _parts(kind: Any, reader_of: Callable[[Any], Callable[[Any], Any]], record: Any) -> Any:
+    """Return the parts of a list or an object, by index or name."""
+    if not isinstance(record, kind):
+        wanted = "an object" if kind is dict else "a list"
+        raise RecordError(f": wanted {wanted}, got {reprlib.repr(record)}")
+    parts: dict[Any, Any] = {}
+    for name, part in record.items() if kind is dict else enumerate(record):
+        try:
+            parts[name] = reader_of(name)(part)
+        except KeyError:
+            raise RecordError(f".{name}: is not known") from None
+        except RecordError as error:
+            step = f".{name}" if kind is dict else f"[{name}]"
+            raise RecordError(f"{step}{error}") from None
+    return parts
+
+
+def _made(make: Callable[..., Any], parts: dict[str, Any]) -> Any:
+    try:
+        return make(**parts)
+    except TypeError as error:  # one is missing
+        raise RecordError(f": {error}") from None
+
+
+def _is_shallow(record: Any, depth: int = 0) -> bool:
+    """Return whether plain values can be compared and printed by recursion."""
+    if not isinstance(record, dict | list):
+        return True
+    parts = record.values() if isinstance(record, dict) else record
+    return depth < _DEEPEST and all(_is_shallow(part, depth + 1) for part in parts)
+
+
+def _is_number(kind: Any, record: Any) -> bool:
+    return isinstance(record, kind) and not isinstance(record, bool) and abs(record) < _MOST
+
+
+def _is_place(record: Any) -> bool:
+    return isinstance(record, str) and re.fullmatch(r"(?s)(.*:\d{1,9})?", record) is not None
+
+
+_MOST: Final = 2.0**63
+_DEEPEST: Final = 200
+_VALUES: Final[dict[Any, tuple[str, Callable[[Any], bool]]]] = {
+    Any: ("values that are nested less deeply", _is_shallow),
+    Place: ("file:line", _is_place),
+    bool: ("true or false", lambda record: isinstance(record, bool)),
+    float: ("a number", functools.partial(_is_number, int | float)),
+    int: ("a whole number", functools.partial(_is_number, int)),
+    str: ("text", lambda record: isinstance(record, str)),
+}
+"""What fits a field that is no class of ours, in words and as a check."""

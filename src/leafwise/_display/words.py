@@ -165,8 +165,9 @@ CONFIRMED: Final = {
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:
     """Return a GitHub Actions command: ``::warning file=train.py,line=13,title=...::...``."""
-    where = f"file={file.translate(_IN_PROPERTY)},line={max(line, 1)}," if file else ""
-    return f"::{level} {where}title={title.translate(_IN_PROPERTY)}::{text.translate(_IN_TEXT)}"
+    where = f"file={clean(file).translate(_IN_PROPERTY)},line={max(line, 1)}," if file else ""
+    text = "%0A".join(clean(part).translate(_IN_TEXT) for part in text.splitlines())
+    return f"::{level} {where}title={clean(title).translate(_IN_PROPERTY)}::{text}"
 
 
 _IN_TEXT: Final = {ord(each): f"%{ord(each):02X}" for each in "%\r\n"}

@@ -14,8 +14,14 @@ from typing import Any, Final, NamedTuple
 
 from leafwise._compare.description import Record, differences
 from leafwise._compare.program import Operation, first_differences
-from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
-from leafwise._display.words import annotation, count
+from leafwise._display.report import (
+    EventRecord,
+    ProcessRecord,
+    ProgramRecord,
+    RecordError,
+    from_json,
+)
+from leafwise._display.words import annotation, clean, count
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump, in_one_order
@@ -83,30 +89,40 @@ class RecordedRun:
     processes: list[ProcessRecord]
     programs: list[ProgramRecord]
     events: list[EventRecord]
+    warnings: list[str]
 
 
 def read_run(file: str) -> RecordedRun:
     """Read a JSON report of `leafwise explain`."""
     try:
         record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # missing, or truncated
+    except (OSError, ValueError, RecursionError) as error:  # missing, or truncated
         raise RunError(f"cannot read {file}: {error}", file) from error
     other = f"{file} is not a report of leafwise explain in layout {VERSION}"
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise RunError(other, file)
     if not record.get("programs"):
         raise RunError(f"{file} has no programs: its script compiled nothing", file)
+    names = RecordedRun.__annotations__
     try:
-        lists = {name: record[name] for name in ("processes", "programs", "events")}
-        run: RecordedRun = from_json(RecordedRun, lists)
-    except (KeyError, TypeError, ValueError) as error:  # a field is missing or unknown
+        run: RecordedRun = from_json(RecordedRun, {name: record.get(name) for name in names})
+    except RecordError as error:
         raise RunError(f"{other}: {error}", file) from error
+    if any(not 0 <= program.process < len(run.processes) for program in run.programs):
+        raise RunError(f"{other}: the process of a program is missing", file)
     return run
 
 
 def compare(first: str, second: str) -> Comparison:
-    comparer = _Comparer(read_run(first), read_run(second))
-    programs, differing = comparer.compare()
+    runs = [read_run(file) for file in (first, second)]
+    comparer = _Comparer(*runs)
+    try:
+        programs, differing = comparer.compare()
+    except RecordError as error:
+        raise RunError(f"cannot compare {first} and {second}: {error}", second) from error
+    for file, run in zip((first, second), runs, strict=True):
+        for text in run.warnings:
+            comparer.causes[RunDifference("warning", file, "", text)] = []
     notes = [f"{why}: {_listed(names)}" for why, names in comparer.notes.items()]
     return Comparison(first, second, programs, differing, comparer.causes, notes)
 
@@ -147,6 +163,7 @@ class _Comparer:
             is_other = has_option or one.digest != other.digest
         else:  # this version of JAX does not let us read programs
             is_other = bool(own)
+            self._note("JAX did not show its operations, which were not compared", after)
         if is_other:
             yield from self._of_run
             decisive = [cause for cause in own if cause.kind not in {"order", "config"}]
@@ -185,6 +202,7 @@ class _Comparer:
         one, other = unpacked(before.program), unpacked(after.program)
         if one is None or other is None:
             self._note("too large to compare its operations", after)
+            yield RunDifference("operation", _label(after), "", "")
             return
         pairs = first_differences(one, other)
         mine = "\n".join(_operation(pair.mine) for pair in pairs)
@@ -321,11 +339,14 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]
 def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
     if one is None or other is None:
         return
-    for path, *values in differences(one, other):
-        mine, its = (dump(in_one_order(run.get(path))) for run in (one, other))
-        texts = (_HASH.sub(r"\1...", text) for text in values)
-        is_order = path in one and mine == its
-        yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
+    try:
+        for path, *values in differences(one, other):
+            mine, its = (dump(in_one_order(run.get(path))) for run in (one, other))
+            texts = (_HASH.sub(r"\1...", text) for text in values)
+            is_order = path in one and mine == its
+            yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # it was edited
+        raise RecordError(f"the {kind}s of a program: {error!r}") from error
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
@@ -356,7 +377,7 @@ def format_comparison(comparison: Comparison) -> str:
         lines += ["", *_cause_lines(cause, concerned, comparison.programs)]
     if comparison.notes:
         lines += ["", *(f"note: {note}" for note in comparison.notes)]
-    return "\n".join(lines)
+    return "\n".join(map(clean, lines))
 
 
 def annotations_of(comparison: Comparison) -> str:
@@ -387,6 +408,9 @@ def _cause_lines(
                 for run, line in zip(("first", "second"), pair, strict=True):
                     if line != _NOTHING:
                         yield f"  {run} run: {line}"
+            return
+        case "warning":
+            yield f"{path}: {after}"
             return
         case "key":
             yield f"another key in the persistent cache, by {path}"

@@ -84,6 +84,8 @@ def problem(target: Script, options: argparse.Namespace) -> str | None:
 
 def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Report, int]:
     """Run a script, and record every `jax.jit`; return the report and the script's exit code."""
+    if target.is_records:
+        return read(Path(target.name)), 0
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as private:
         folder = Path(private, "records")
         folder.mkdir()
@@ -161,8 +163,9 @@ class CompileProgress:
     def compiles(self) -> list[FirstFinding]:
         """Return a finding for each large compile that is in progress."""
         events: list[EventRecord] = []
-        for process in recorded.read(self._folder):
-            events += recorded.unfinished(process, process.name, self._began, time.time())
+        with contextlib.suppress(OSError, ValueError):  # the report will say what is wrong
+            for process in recorded.read(self._folder):
+                events += recorded.unfinished(process, process.name, self._began, time.time())
         return first_findings(events)
 
     def _show(self) -> None:
@@ -173,8 +176,8 @@ class CompileProgress:
             times = [file.stat().st_mtime for file in recorded.files_in(self._folder)]
             seconds = time.time() - max(times, default=math.inf)
             due = due if seconds >= _PATIENCE else _PATIENCE
-            for finding in self.compiles() if seconds >= due else ():
-                due = seconds + _LATER
+            findings, due = (self.compiles(), seconds + _LATER) if seconds >= due else ((), due)
+            for finding in findings:
                 text = f"{place(finding.site)}: {finding.headline}"
                 sys.stderr.write(f"leafwise explain: {text}\n")
 

@@ -4,7 +4,8 @@ import io
 import time
 from typing import Any
 
-from leafwise.cli.recorded import Process, make_report
+from leafwise._display.report import from_json
+from leafwise.cli.recorded import Process, Record, make_report
 from leafwise.cli.recorder import Recorder
 
 _loaded: "list[Explainer]" = []
@@ -59,7 +60,7 @@ class Explainer:
             records, self.records = self.records, None
         # IPython gives code that a magic runs the number of the next cell.
         names.update(dict.fromkeys(set(names) - known, number))
-        process = Process(0, records)
+        process = Process(0, from_json(list[Record], records))
         report = make_report([process], process, f"Cell In[{number}]", began)
         report.seconds = time.time() - began
         error = result.error_before_exec or result.error_in_exec

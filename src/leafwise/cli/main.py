@@ -114,6 +114,8 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
 @signals.raised(SystemExit)
 def explain(options: argparse.Namespace) -> int:
     """Run a script, report what JAX did, write files, and return the script's exit code."""
+    from leafwise._display.report import RecordError  # noqa: PLC0415
+    from leafwise._display.words import clean  # noqa: PLC0415
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
@@ -134,10 +136,10 @@ def explain(options: argparse.Namespace) -> int:
     wanted = {"captures": options.captures or options.fail_on == "stale", "audit": options.audit}
     wanted["programs"] = options.output_format == "json"
     wanted["progress"] = options.progress or sys.stderr.isatty()
-    if script.is_records:
-        report, code = explain_script.read(Path(script.name)), 0
-    else:
+    try:
         report, code = run(script, wanted)
+    except RecordError as error:
+        return _refuse("explain", str(error))
     if options.html:
         from leafwise._display import tables  # noqa: PLC0415
 
@@ -154,13 +156,13 @@ def explain(options: argparse.Namespace) -> int:
             leafwise_cli.discard(sys.stderr)
     code = code or _failed(report, options)
     if report.docs:
-        print(f"leafwise: docs: {report.docs}", file=sys.stderr)
+        print(f"leafwise: docs: {clean(report.docs)}", file=sys.stderr)
     return code
 
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
-    from leafwise._display.words import count, cut, place, stale_text  # noqa: PLC0415
+    from leafwise._display.words import clean, count, cut, place, stale_text  # noqa: PLC0415
 
     if options.fail_on is None:
         return 0
@@ -182,7 +184,7 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     if len(wrong) <= options.allow:
         return 0
     lines = [f"leafwise explain: {number}, {options.allow} allowed", *wrong]
-    print("\n  ".join(lines), file=sys.stderr)
+    print("\n  ".join(map(clean, lines)), file=sys.stderr)
     return 1
 
 

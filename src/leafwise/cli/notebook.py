@@ -24,13 +24,12 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
     try:
         changed = leafwise_explain.changed.get(os.path.abspath(file))  # noqa: PTH100
         notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
-        cells: list[Any] = notebook["cells"]
-    except (KeyError, TypeError, ValueError) as error:
+        cells = [("".join(cell["source"]), cell["cell_type"]) for cell in notebook["cells"]]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not a notebook of format 4: {error!r}") from error
     number = 0
-    for cell in cells:
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "code" and source.strip():
+    for source, kind in cells:
+        if kind == "code" and source.strip():
             number += 1
             yield f"{file.resolve()}[{number}]", source
 
@@ -46,9 +45,9 @@ def problem(file: Path) -> str | None:
     for name, source in cells:
         try:
             compile(source, name, "exec", dont_inherit=True)
-        except SyntaxError as error:
-            line = (error.text or "").strip()
-            where = f"{os.path.relpath(name)}:{error.lineno}"
+        except (SyntaxError, ValueError) as error:  # or half of a surrogate pair
+            line = (getattr(error, "text", "") or str(error)).strip()
+            where = f"{os.path.relpath(name)}:{getattr(error, 'lineno', 1)}"
             return f"{where}: `{line}` is not plain Python; for magics: pip install ipython"
     return None
 

@@ -29,10 +29,12 @@ from leafwise._display.report import (
     LoweredRecord,
     ProcessRecord,
     ProgramRecord,
+    RecordError,
     SiteRecord,
+    from_json,
     to_json,
 )
-from leafwise._display.words import without_addresses
+from leafwise._display.words import clean, without_addresses
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
@@ -46,6 +48,9 @@ from leafwise.errors import message_of
 
 _MOST_BYTES: Final = 4 << 20
 """The largest compressed size of a program whose operations are recorded."""
+
+_MOST_UNPACKED: Final = 128 << 20
+"""The same in memory, where a file of some kilobytes could take gigabytes."""
 
 _MOST_ARRAY: Final = 64 << 20
 """How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
@@ -190,8 +195,9 @@ def packed(program: LoweredProgram) -> LoweredRecord:
     lines = "\n".join(operation.text for operation in program.operations)
     digest = hashlib.sha256(lines.encode()).hexdigest()
     record = program.to_json()
-    text = base64.b64encode(zlib.compress(dump(record.pop("operations")).encode())).decode()
-    packed = text if len(text) <= _MOST_BYTES else ""
+    plain = dump(record.pop("operations")).encode()
+    text = base64.b64encode(zlib.compress(plain)).decode()
+    packed = text if len(text) <= _MOST_BYTES and len(plain) <= _MOST_UNPACKED else ""
     return LoweredRecord(**record, digest=digest, packed=packed)
 
 
@@ -199,5 +205,10 @@ def unpacked(record: LoweredRecord) -> LoweredProgram | None:
     """Return the program from a record that `packed` made; None if it was too large."""
     if not record.packed:
         return None
-    operations = json.loads(zlib.decompress(base64.b64decode(record.packed)))
-    return LoweredProgram.from_json({**dataclasses.asdict(record), "operations": operations})
+    try:
+        decompress = zlib.decompressobj().decompress
+        plain = json.loads(decompress(base64.b64decode(record.packed), _MOST_UNPACKED))
+        operations = from_json(list[list[str]], plain)
+        return LoweredProgram.from_json({**dataclasses.asdict(record), "operations": operations})
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise RecordError(f"the operations of {clean(record.name)}: {error}") from error

@@ -1,13 +1,12 @@
 """The report on a script, made from the records of its processes. Does not import JAX."""
 
-import contextlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypedDict
 
 import leafwise
 import leafwise_explain
@@ -19,6 +18,7 @@ from leafwise._display.report import (
     EventRecord,
     ProcessRecord,
     ProgramRecord,
+    RecordError,
     Report,
     StaleCaptureRecord,
     WrongRecord,
@@ -26,10 +26,31 @@ from leafwise._display.report import (
 )
 from leafwise._objects.call_site import short_file
 
-Record: TypeAlias = dict[str, Any]
-
 VERSION: Final = 1
 """The version of the JSON layout; it changes when a key is removed or changes its meaning."""
+
+
+class Record(TypedDict, total=False):
+    """What one line has of these."""
+
+    jax: str
+    python: str
+    began: float
+    command: str
+    event: EventRecord
+    compiling: EventRecord
+    captures: CapturesRecord
+    stale: StaleCaptureRecord
+    owner: int
+    wrong: WrongRecord
+    audited: AuditRecord
+    process: ProcessRecord
+    program: ProgramRecord
+    left_out: dict[str, str]
+    fault: str
+    ended: float
+    error: str
+    docs: str | None
 
 
 class Process(NamedTuple):
@@ -42,7 +63,7 @@ class Process(NamedTuple):
 
     def every(self, key: str) -> Iterable[Any]:
         """Return the values of a key, from the records that have it."""
-        return (record[key] for record in self.records if key in record)
+        return (record[key] for record in map(dict[str, Any], self.records) if key in record)
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -62,18 +83,24 @@ def missing(folder: Path, processes: Sequence[Process]) -> list[str]:
 
 
 def read(folder: Path) -> list[Process]:
+    """Return what the processes recorded; a `RecordError` names file and line of what is wrong."""
     processes: list[Process] = []
     files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
     ranks = Counter(file.stem.rpartition("-")[0] for file in files)
     for file in files:
-        records: list[Record] = []
-        lines = list(filter(None, file.read_bytes().splitlines()))
-        for line in lines:
-            with contextlib.suppress(ValueError):  # the process was killed, or the disk was full
-                records.append(json.loads(line))
         rank, _, pid = file.stem.rpartition("-")
+        if not file.is_file() or not pid.isdecimal():
+            raise RecordError(f"{file}: wanted a file of records, with a number after its last -")
+        records, cut = list[Record](), 0
+        for number, line in enumerate(file.read_bytes().splitlines(), 1):
+            try:
+                records += [from_json(Record, json.loads(line))] if line else []
+            except (RecordError, RecursionError) as error:
+                raise RecordError(f"{file}:{number}: {error}") from error
+            except ValueError:  # the process was killed, or the disk was full
+                cut += 1
         name = f"rank {rank[4:]}" if ranks[rank] == 1 and rank != "rank" else f"process {pid}"
-        processes.append(Process(int(pid), records, name, len(lines) - len(records)))
+        processes.append(Process(int(pid), records, name, cut))
     return processes
 
 
@@ -84,10 +111,11 @@ def make_report(
     events: list[EventRecord] = []
     for process in processes:
         name = "" if process is main else process.name
-        events += [_event(record, name, began) for record in process.every("event")]
+        events += [_event(event, name, began) for event in process.every("event")]
         events += unfinished(process, name, began, end)
     events.sort(key=lambda event: event.start)
-    versions = [record for process in processes for record in process.records if "jax" in record]
+    versions = [each for process in processes for each in process.every("jax")]
+    pythons = [each for process in processes for each in process.every("python")]
     left_out: dict[str, str] = {}
     for process in processes:
         for lost in process.every("left_out"):
@@ -96,8 +124,8 @@ def make_report(
     return Report(
         version=VERSION,
         leafwise=leafwise.__version__,
-        jax=versions[0]["jax"] if versions else metadata.version("jax"),
-        python=versions[0]["python"] if versions else platform.python_version(),
+        jax=versions[0] if versions else metadata.version("jax"),
+        python=pythons[0] if pythons else platform.python_version(),
         program=program,
         seconds=0.0,
         exit=0,
@@ -121,23 +149,21 @@ def make_report(
 
 def unfinished(process: Process, name: str, began: float, end: float) -> Iterator[EventRecord]:
     """Yield the compiles of a process that were in progress at its end, or at a time."""
-    pending: dict[str, Record] = {}
+    pending: dict[str, EventRecord] = {}
     for record in process.records:
         if "compiling" in record:
-            pending[record["compiling"]["thread"]] = record["compiling"]
-        elif "event" in record and record["event"]["kind"] in ("compile", "cache hit"):
-            pending.pop(record["event"]["thread"], None)
+            pending[record["compiling"].thread] = record["compiling"]
+        elif "event" in record and record["event"].kind in ("compile", "cache hit"):
+            pending.pop(record["event"].thread, None)
         elif "ended" in record:
             pending.clear()
     for compiling in pending.values():
-        event = _event(compiling, name, began)
-        event.seconds = max(0.0, end - compiling["start"])
-        yield event
+        compiling.seconds = max(0.0, end - compiling.start)
+        yield _event(compiling, name, began)
 
 
-def _event(record: Mapping[str, Any], process: str, began: float) -> EventRecord:
+def _event(event: EventRecord, process: str, began: float) -> EventRecord:
     """Return the record of an event, with short paths and the name of its process."""
-    event: EventRecord = from_json(EventRecord, record)
     event.start = max(0.0, event.start - began)
     event.process = process
     event.site = event.site and event.site.shortened()
@@ -157,9 +183,8 @@ def _programs(
     of_processes: list[ProcessRecord] = []
     programs: list[ProgramRecord] = []
     for process in processes:
-        of_processes += from_json(list[ProcessRecord], process.every("process"))
-        for record in process.every("program"):
-            program: ProgramRecord = from_json(ProgramRecord, record)
+        of_processes += process.every("process")
+        for program in process.every("program"):
             program.process, program.end = len(of_processes) - 1, program.end - began
             program.site = program.site and program.site.shortened()
             programs.append(program)
@@ -171,14 +196,14 @@ def _audit(processes: Sequence[Process]) -> AuditRecord | None:
     wrong = Counter[tuple[str, str]]()
     for process in processes:
         records = process.every("wrong")
-        last = {(record["call"], record["what"]): record["times"] for record in records}
+        last = {(record.call, record.what): record.times for record in records}
         for (call, what), times in last.items():
             wrong[_short(call) or "line not known", what] += times
     totals = [record for process in processes for record in process.every("audited")]
     if not (wrong or totals):
         return None
-    calls = sum(record["calls"] for record in totals)
-    seconds = float(sum(record["seconds"] for record in totals))
+    calls = sum(record.calls for record in totals)
+    seconds = float(sum(record.seconds for record in totals))
     return AuditRecord(calls, seconds, [WrongRecord(*of, times) for of, times in wrong.items()])
 
 
@@ -188,16 +213,16 @@ def _captures(processes: Sequence[Process]) -> list[CapturesRecord]:
     stale_calls: dict[tuple[int, int], list[StaleCaptureRecord]] = {}
     for process in processes:
         for record in process.records:
+            of = process.pid, record.get("owner", 0)
             if "captures" in record:
-                captured: CapturesRecord = from_json(CapturesRecord, record["captures"])
-                of = process.pid, record["owner"]
+                captured = record["captures"]
                 captured.stale = stale_calls.setdefault(of, [])
                 last[captured.function, *of] = captured
             elif "stale" in record:
-                stale: StaleCaptureRecord = from_json(StaleCaptureRecord, record["stale"])
+                stale = record["stale"]
                 stale.line = _short(stale.line)
                 stale.call = _short(stale.call) or "line not known"
-                stale_calls.setdefault((process.pid, record["owner"]), []).append(stale)
+                stale_calls.setdefault(of, []).append(stale)
     return sorted(last.values(), key=lambda captured: not captured.stale)
 
 
