@@ -16,17 +16,14 @@ if TYPE_CHECKING:
 
 VARIABLE = "LEAFWISE_EXPLAIN"
 OPTIONS = "LEAFWISE_EXPLAIN_OPTIONS"
-"""The options of the command as JSON, with the `FOLDER` that they are for."""
+"""The options of the command as JSON, with the `FOLDER` they are for and the file `CHANGED`."""
 
-FOLDER = "folder"
-CHANGED = "changed file"
-"""The option that names the file with `changed`, outside the folder of records."""
-
+FOLDER, CHANGED = "folder", "changed file"
 LOST = "lost"
 """The file in the folder of records whose size is the number of records that are missing."""
 
 changed: "dict[str, str]" = {}
-"""Changed source texts, by the path of their file, for `--try`."""
+"""Changed source texts, by the path of their file, for `--try`; read from `CHANGED`."""
 
 _LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
 """The modules of leafwise that a script may import before JAX: they do not use it."""
@@ -42,7 +39,9 @@ def start() -> None:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(folder))
         if f'"{CHANGED}"' in os.environ.get(OPTIONS, ""):  # without `json`, which loads others
-            _serve_changed(options_for(folder).get(CHANGED, ""))
+            file = options_for(folder).get(CHANGED, "")
+            if os.path.exists(file):  # noqa: PTH110  # not after the run
+                _serve_changed(file)
 
 
 def options_for(folder: str) -> "dict[str, Any]":
@@ -58,11 +57,8 @@ def _serve_changed(file: str) -> None:
     import json  # noqa: PLC0415
     from importlib.machinery import SourceFileLoader  # noqa: PLC0415
 
-    try:
-        with open(file, encoding="utf-8") as opened:  # noqa: PTH123
-            changed.update(json.load(opened))
-    except FileNotFoundError:  # the run has ended, or it is of another folder
-        return
+    with open(file, encoding="utf-8") as opened:  # noqa: PTH123
+        changed.update(json.load(opened))
     loader: Any = SourceFileLoader
     get_code = loader.get_code
 

@@ -14,13 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from leafwise._compare.description import Record, differences
 from leafwise._compare.program import Operation, first_differences
-from leafwise._display.report import (
-    EventRecord,
-    ProcessRecord,
-    ProgramRecord,
-    RecordError,
-    from_json,
-)
+from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
 from leafwise._display.words import annotation, clean, count
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
@@ -103,12 +97,12 @@ def read_run(file: str) -> RecordedRun:
         raise RunError(other, file)
     if not record.get("programs"):
         raise RunError(f"{file} has no programs: its script compiled nothing", file)
-    names = RecordedRun.__annotations__
+    parts = {name: record.get(name) for name in RecordedRun.__annotations__}
     try:
-        run: RecordedRun = from_json(RecordedRun, {name: record.get(name) for name in names})
-    except RecordError as error:
+        run: RecordedRun = from_json(RecordedRun, parts)
+    except ValueError as error:
         raise RunError(f"{other}: {error}", file) from error
-    if any(not 0 <= program.process < len(run.processes) for program in run.programs):
+    if not {program.process for program in run.programs} <= {*range(len(run.processes))}:
         raise RunError(f"{other}: the process of a program is missing", file)
     return run
 
@@ -118,7 +112,7 @@ def compare(first: str, second: str) -> Comparison:
     comparer = _Comparer(*runs)
     try:
         programs, differing = comparer.compare()
-    except RecordError as error:
+    except ValueError as error:
         raise RunError(f"cannot compare {first} and {second}: {error}", second) from error
     for file, run in zip((first, second), runs, strict=True):
         for text in run.warnings:
@@ -346,7 +340,7 @@ def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[
             is_order = path in one and mine == its
             yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # it was edited
-        raise RecordError(f"the {kind}s of a program: {error!r}") from error
+        raise ValueError(f"the {kind}s of a program: {error!r}") from error
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")

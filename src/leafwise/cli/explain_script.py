@@ -87,8 +87,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
     if target.is_records:
         return read(Path(target.name)), 0
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as private:
-        folder = Path(private, "records")
-        folder.mkdir()
+        (folder := Path(private, "records")).mkdir()
         Path(folder, leafwise_explain.LOST).touch()
         passed = {leafwise_explain.FOLDER: str(folder), **options}
         runner: list[str] = []

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import leafwise_cli
 from leafwise._objects import files
@@ -167,7 +167,7 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     if options.fail_on is None:
         return 0
     if unknown := [*report.warnings, *(f"JAX does not show {what}" for what in report.left_out)]:
-        text = f"--fail-on {options.fail_on} cannot be decided: {cut(unknown[0], _LONGEST)}"
+        text = f"--fail-on {options.fail_on} cannot be decided: {cut(unknown[0], 200)}"
         print(f"leafwise explain: {text}", file=sys.stderr)
         return 1
     if options.fail_on == "stale":
@@ -186,9 +186,6 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
     lines = [f"leafwise explain: {number}, {options.allow} allowed", *wrong]
     print("\n  ".join(map(clean, lines)), file=sys.stderr)
     return 1
-
-
-_LONGEST: Final = 200
 
 
 @signals.raised(SystemExit)

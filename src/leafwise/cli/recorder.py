@@ -30,13 +30,7 @@ from leafwise._compare.jax_errors import section_for
 from leafwise._compare.jitted_call import jit_once_fix
 from leafwise._display.first_compiles import FEW_PROGRAMS
 from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
-from leafwise._display.report import (
-    AuditRecord,
-    EventRecord,
-    SiteRecord,
-    StaleCaptureRecord,
-    to_json,
-)
+from leafwise._display.report import EventRecord, SiteRecord, StaleCaptureRecord, to_json
 from leafwise._jax.compat import left_out, shows_no_reasons
 from leafwise._jax.context import install_trace_context
 from leafwise._jax.events import EventKind, ignore_events
@@ -171,8 +165,8 @@ class Recorder(CaptureChecks):
             return
         for (call, text), times in self._wrong.items():
             self._write(wrong={"call": call, "what": text, "times": times})
-        totals = AuditRecord(self._audit.calls, self._audit.seconds, [])
-        self._write(audited=to_json(totals))
+        totals = {"calls": self._audit.calls, "seconds": self._audit.seconds}
+        self._write(audited=totals | {"found": []})
 
     def _checked_jit(self) -> Callable[..., Any]:
         original = self._original
