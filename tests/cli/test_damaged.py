@@ -181,7 +181,7 @@ DAMAGED = {
     "a list": ("[3]", "rank-7.jsonl:2: wanted an object, got [3]"),
     "a place": ('{"wrong": {"call": "t.py"}}', "rank-7.jsonl:2: wrong.call: wanted file:line, "),
     "a name": ('{"\\u001b": 3}', "rank-7.jsonl:2: \\x1b: is not known"),
-    "nested": ("[" * 10**5, "rank-7.jsonl:2: maximum recursion depth exceeded"),
+    "nested": ("[" * 10**5, "rank-7.jsonl:2: "),
     "rank-8.jsonl": (None, "rank-8.jsonl: wanted a file of records, "),
 }
 

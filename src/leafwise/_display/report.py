@@ -390,13 +390,10 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if origin is types.UnionType:
         read = _reader(arguments[0])
         return lambda record: None if record is None else read(record)
-    if origin in (list, tuple):
-        read = _reader(arguments[0])
-        make: Any = origin
-        return lambda record: make(_parts(list | tuple, lambda _: read, record).values())
-    if origin is dict:
-        read = _reader(arguments[1])
-        return functools.partial(_parts, dict, lambda _: read)
+    if origin in (dict, list, tuple):
+        read, make = _reader(arguments[origin is dict]), typing.cast("Any", origin)
+        accepted: Any = dict if origin is dict else (list, tuple)
+        return lambda record: make(_parts(accepted, lambda _: read, record))
     if origin is Literal or issubclass(kind, Enum):
         names = {str(value): value for value in arguments or kind}
         read = functools.partial(_value, f"one of {', '.join(names)}", list(names).__contains__)
@@ -427,7 +424,7 @@ def _parts(kind: Any, reader_of: Callable[[Any], Callable[[Any], Any]], record: 
         except RecordError as error:
             step = f".{name}" if kind is dict else f"[{name}]"
             raise RecordError(f"{step}{error}") from None
-    return parts
+    return parts if kind is dict else parts.values()
 
 
 def _made(make: Callable[..., Any], parts: dict[str, Any]) -> Any:

@@ -63,7 +63,7 @@ def print_report(report: Report, console: Console) -> None:
     for text in report.warnings:
         for line in f"warning: {text}".replace("\n", "\n  ").splitlines():
             _print(cut(line, _LONGEST), console, style="yellow")
-    for line in _closing_lines(report):
+    for line in map(clean, _closing_lines(report)):
         _print(line, console)
     left_by_patch = report.together.left if report.together is not None else []
     for finding in left_by_patch[:MOST_FINDINGS]:
