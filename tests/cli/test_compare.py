@@ -237,7 +237,7 @@ def test_a_second_program_of_a_function(run: Callable[..., str], leafwise: Leafw
 
 
 def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None:
-    """Where no program could be read, or one is too large, inputs are compared all the same."""
+    """Inputs are compared all the same; what is known to lack something is not called equal."""
 
     def forget(report: Any) -> None:
         for each in report["programs"]:
@@ -249,6 +249,9 @@ def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None
     outcome = leafwise("compare", run(), run(large, hidden=3.0))
     assert outcome.code == 1
     assert "note: too large to compare its operations: step (" in outcome.out
+    text = "4 records are missing"
+    outcome = leafwise("compare", run(), run(edited("warnings", value=[text])))
+    assert (outcome.code, outcome.out.endswith(f".json: {text}\n")) == (1, True)
 
 
 def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None:

@@ -104,6 +104,8 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
         progress = CompileProgress(folder, began, is_shown=options.get("progress", False))
         pid, code = _run(command, options.get("limit"), progress, env=environment, **streams)
         ended = time.time()
+        with contextlib.suppress(OSError):  # children that go on no longer find it
+            folder = folder.rename(Path(private, "ended"))
         processes = recorded.read(folder)
         missing = recorded.missing(folder, processes)
     main = next((process for process in processes if process.pid == pid), None)
