@@ -177,7 +177,7 @@ def test_damaged_notebooks(monkeypatch: pytest.MonkeyPatch, damage: Damage) -> N
 
 
 DAMAGED = {
-    "rank-1x.jsonl": ("", "rank-1x.jsonl: wanted a file of records, "),
+    "rank-1\x1b.jsonl": ("", "rank-1\\x1b.jsonl: wanted a file of records, "),
     "a list": ("[3]", "rank-7.jsonl:2: wanted an object, got [3]"),
     "a place": ('{"wrong": {"call": "t.py"}}', "rank-7.jsonl:2: wrong.call: wanted file:line, "),
     "a name": ('{"\\u001b": 3}', "rank-7.jsonl:2: \\x1b: is not known"),

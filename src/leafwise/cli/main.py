@@ -139,7 +139,7 @@ def explain(options: argparse.Namespace) -> int:
     try:
         report, code = run(script, wanted)
     except RecordError as error:
-        return _refuse("explain", str(error))
+        return _refuse("explain", clean(str(error)))
     if options.html:
         from leafwise._display import tables  # noqa: PLC0415
 

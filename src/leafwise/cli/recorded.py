@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict, cast
 
 import leafwise
 import leafwise_explain
@@ -63,7 +63,8 @@ class Process(NamedTuple):
 
     def every(self, key: str) -> Iterable[Any]:
         """Return the values of a key, from the records that have it."""
-        return (record[key] for record in map(dict[str, Any], self.records) if key in record)
+        records = cast("list[dict[str, Any]]", self.records)
+        return (record[key] for record in records if key in record)
 
 
 def files_in(folder: Path) -> Iterator[Path]:
