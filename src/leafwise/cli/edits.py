@@ -10,7 +10,6 @@ import difflib
 import functools
 import io
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -23,7 +22,7 @@ from leafwise._compare.jitted_call import free_names
 from leafwise._display.findings import Finding, ProgramEvents
 from leafwise._display.reasons import Act, Reason, ReasonKind
 from leafwise._objects.call_site import is_users_file
-from leafwise.cli.notebook import cells_of
+from leafwise.cli.notebook import sources_of, with_source
 
 
 class Code:
@@ -34,8 +33,12 @@ class Code:
         self.encoding, _ = tokenize.detect_encoding(io.BytesIO(self.data).readline)
         text = self.data.decode(self.encoding)
         self.is_notebook = path.endswith(".ipynb")
+        self.sources = list(sources_of(text)) if self.is_notebook else []
         if self.is_notebook:
-            text = BETWEEN.decode().join(source for _, source in cells_of(Path(path)))
+            sources = [source for _, _, source in self.sources]
+            text = BETWEEN.decode().join(sources)
+            if text.split(BETWEEN.decode()) != sources:
+                raise ValueError(f"{path} has a cell with the separator of cells")
         self.text = text.encode()  # `ast` counts columns in UTF-8 bytes
         self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # magics become comments
         self.nodes = list(ast.walk(self.tree))
@@ -67,13 +70,9 @@ class Code:
         if not self.is_notebook:
             return text.decode()
         data = self.data.decode(self.encoding)
-        dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
-        for both in zip(self.text.split(BETWEEN), text.split(BETWEEN), strict=True):
-            old, new = ([dump(line.decode()) for line in io.BytesIO(cell)] for cell in both)
-            source = re.search(r'("source":\s*\[(\s*))' + r",\s*".join(map(re.escape, old)), data)
-            if source is not None and old != new:
-                lines = source[1] + f",{source[2]}".join(new)
-                data = data[: source.start()] + lines + data[source.end() :]
+        cells = zip(self.sources, text.decode().split(BETWEEN.decode()), strict=True)
+        for (start, end, old), new in reversed(list(cells)):
+            data = with_source(data, start, end, new) if old != new else data
         return data
 
 

@@ -7,6 +7,7 @@ all cells are run.
 
 import functools
 import importlib.util
+import io
 import json
 import linecache
 import os
@@ -33,6 +34,42 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
         if cell["cell_type"] == "code" and source.strip():
             number += 1
             yield f"{file.resolve()}[{number}]", source
+
+
+def sources_of(data: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where the text of a notebook has the source of each code cell, and the source."""
+    start, _ = dict(_values(data, data.index("{")))["cells"]
+    for _, (start_of_cell, _) in _values(data, start):
+        spans = dict(_values(data, start_of_cell))
+        kind, lines = (json.loads(data[slice(*spans[key])]) for key in ("cell_type", "source"))
+        if kind == "code" and (source := "".join(lines)).strip():
+            yield *spans["source"], source
+
+
+def with_source(data: str, start: int, end: int, source: str) -> str:
+    """Return the text of a notebook with another source at a place, written like the old one."""
+    dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
+    text = dump(source)
+    if data[start] == "[":
+        spans = [span for _, span in _values(data, start)]
+        between = f",{data[start + 1 : spans[0][0]] or ' '}"
+        text = between.join(map(dump, io.StringIO(source, newline="\n")))
+        start, end = spans[0][0], spans[-1][1]
+    return data[:start] + text + data[end:]
+
+
+def _values(data: str, start: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield key, start and end of each value in the JSON object or list that starts there."""
+    at, key = start + 1, ""
+    while data[at] not in "]}":
+        if data[at] in " \t\r\n,:":
+            at += 1
+            continue
+        value, end = json.JSONDecoder().raw_decode(data, at)
+        is_key = data[start] == "{" and not key
+        if not is_key:
+            yield key, (at, end)
+        at, key = end, value if is_key else ""
 
 
 def problem(file: Path) -> str | None:
