@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import linecache
 import os
 import platform
 import re
@@ -24,6 +25,7 @@ from typing import Any, TypeAlias
 
 import jax
 
+import leafwise_explain
 from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of, owner_of
@@ -62,6 +64,8 @@ Write: TypeAlias = Callable[..., None]
 
 def start(folder: str, write_in: Callable[..., None]) -> None:
     """Record everything JAX does in this process, in the folder that the command has made."""
+    for path, text in leafwise_explain.changed.items():  # for the text of each line
+        linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     file = Path(folder, "options.json")  # the command's options
     options = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     write = functools.partial(write_in, folder)
