@@ -87,10 +87,10 @@ def test_what_is_no_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("kinds", [("raw", "code", "markdown"), ("code", "markdown")])
 def test_the_cell_that_is_edited(kinds: tuple[str, ...], indent: int | None) -> None:
     """Of equal cells it is the right one, a list or one string; nothing else changes."""
-    loop, other = "for _ in x:\n    'ä'\n", {"source": ["for _ in x:\n"], "cells": []}
+    loop, other = "for _ in x:\n    'ä'\n", {"cells": ["source"]}
     sources = [loop, loop.splitlines(keepends=True), "\n", ['"source": ["\\\n', "x"], loop]
     cells: list[dict[str, Any]] = [
-        {"cell_type": kind, "metadata": other, "source": source, "outputs": [{"source": loop}]}
+        {"cell_type": kind, "metadata": other, "source": source, "outputs": [loop]}
         for source in sources
         for kind in kinds
     ]

@@ -154,7 +154,10 @@ def _closing_lines(report: Report) -> Iterator[str]:
         seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
         hint = "`--diff` prints the patch, `--write` applies it"
         hint = "`--write` has applied the patch" if together.written else hint
-        hint = _NOT_WRITTEN if together.verdict == UNKNOWN else hint
+        if together.verdict == UNKNOWN:
+            hint = (
+                "`--diff` prints the patch: no output was compared, so `--write` leaves it to you"
+            )
         yield f"{text}: {repeats}{seconds}. {hint}."
     if report.untried:
         untried = count(report.untried, "finding")
@@ -205,11 +208,6 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
-
-
-_NOT_WRITTEN: Final = (
-    "`--diff` prints the patch, which `--write` leaves to you, as no output was compared"
-)
 
 
 def _tried_lines(finding: Finding, report: Report) -> Iterator[str]:

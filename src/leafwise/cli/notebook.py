@@ -11,11 +11,12 @@ import io
 import json
 import linecache
 import os
+import re
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import leafwise_explain
 
@@ -38,38 +39,27 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
 
 def sources_of(data: str) -> Iterator[tuple[int, int, str]]:
     """Yield where the text of a notebook has the source of each code cell, and the source."""
-    start, _ = dict(_values(data, data.index("{")))["cells"]
-    for _, (start_of_cell, _) in _values(data, start):
-        spans = dict(_values(data, start_of_cell))
-        kind, lines = (json.loads(data[slice(*spans[key])]) for key in ("cell_type", "source"))
-        if kind == "code" and (source := "".join(lines)).strip():
-            yield *spans["source"], source
+    cells: list[Any] = json.loads(data)["cells"]
+    places = list(_SOURCE.finditer(data))
+    if [json.loads(place[1]) for place in places] != [cell["source"] for cell in cells]:
+        raise ValueError("a part of the notebook that is no cell has a source, too")
+    for cell, place in zip(cells, places, strict=True):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and source.strip():
+            yield *place.span(1), source
+
+
+_SOURCE: Final = re.compile(r'"source"\s*:\s*("(?:[^"\\]|\\.)*"|\[(?:[^]"]|"(?:[^"\\]|\\.)*")*\])')
 
 
 def with_source(data: str, start: int, end: int, source: str) -> str:
     """Return the text of a notebook with another source at a place, written like the old one."""
     dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
-    text = dump(source)
-    if data[start] == "[":
-        spans = [span for _, span in _values(data, start)]
-        between = f",{data[start + 1 : spans[0][0]] or ' '}"
-        text = between.join(map(dump, io.StringIO(source, newline="\n")))
-        start, end = spans[0][0], spans[-1][1]
+    text, lines = dump(source), io.StringIO(source, newline="\n")
+    if brackets := re.fullmatch(r"(\[\s*).*?(\s*\])", data[start:end], re.DOTALL):
+        between = f",{brackets[1][1:] or ' '}"
+        text = f"{brackets[1]}{between.join(map(dump, lines))}{brackets[2]}"
     return data[:start] + text + data[end:]
-
-
-def _values(data: str, start: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield key, start and end of each value in the JSON object or list that starts there."""
-    at, key = start + 1, ""
-    while data[at] not in "]}":
-        if data[at] in " \t\r\n,:":
-            at += 1
-            continue
-        value, end = json.JSONDecoder().raw_decode(data, at)
-        is_key = data[start] == "{" and not key
-        if not is_key:
-            yield key, (at, end)
-        at, key = end, value if is_key else ""
 
 
 def problem(file: Path) -> str | None:

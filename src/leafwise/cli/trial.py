@@ -25,10 +25,10 @@ from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, show
 from leafwise.cli.explain_script import Script, run
 
 _LONGEST: Final = 3
-"""An edit fails if the script takes this many times as long, without the check of its answers."""
+"""An edit fails if the script takes this many times as long, without the check of its answers.
 
-_ENDED: Final = 10
-"""A run is ended after this many times the duration of the first: the check is slow."""
+With the check, a run may take this many times as long again.
+"""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM", "SIGHUP", "SIGQUIT")
 _Edited: TypeAlias = tuple[list[Replacement], list[Finding]]
@@ -193,7 +193,7 @@ class Trials:
     def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
         """Run the script with changed files and hide its errors, which the first run has shown."""
         changed = {code.path: code.file_with(text) for code, text in files.items()}
-        limit = _ENDED * self.report.seconds
+        limit = _LONGEST * _LONGEST * self.report.seconds
         options = {"changed": changed, "limit": limit, "audit": True, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
