@@ -62,7 +62,7 @@ class Code:
 
     @cached_property
     def constant(self) -> set[str]:
-        """The names of its functions and modules, which are no data."""
+        """The names of its functions and modules: calls do not change these."""
         imports = (node for node in self.nodes if isinstance(node, ast.Import))
         names = (name.asname or name.name for each in imports for name in each.names)
         return {*self.functions, *(name.partition(".")[0] for name in names)}
@@ -220,9 +220,11 @@ _WHOLE: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
     """Move a lambda, a partial or a `jax.jit` of a function in front of the enclosing loops."""
     code = place.code
-    for program, call, reason in place.calls(Act.DEFINE_ONCE):
-        name, target = reason.path, place.argument(program, call, reason.path)
-        if reason.kind is ReasonKind.FUNCTION:
+    every = place.calls(Act.DEFINE_ONCE)
+    calls = {(call, reason.path, reason.kind): program for program, call, reason in every}
+    for (call, path, kind), program in calls.items():
+        name, target = path, place.argument(program, call, path)
+        if kind is ReasonKind.FUNCTION:
             name, target = f"jitted_{name}" if name.isidentifier() else "jitted", call.func
         if target is None and sum(map(_makes_function, call.args)) == 1:
             target = next(filter(_makes_function, call.args))

@@ -42,7 +42,7 @@ def sources_of(data: str) -> Iterator[tuple[int, int, str]]:
     cells: list[Any] = json.loads(data)["cells"]
     places = list(_SOURCE.finditer(data))
     if [json.loads(place[1]) for place in places] != [cell["source"] for cell in cells]:
-        raise ValueError("a part of the notebook that is no cell has a source, too")
+        raise ValueError("not only the cells of the notebook have a source")
     for cell, place in zip(cells, places, strict=True):
         source = "".join(cell["source"])
         if cell["cell_type"] == "code" and source.strip():
