@@ -86,9 +86,7 @@ def test_a_fix_that_helps(run: Runner) -> None:
 
 # What the loop does besides; the verdict.
 VERDICTS = {
-    "changes the output": ("    print('f' in vars())", "changed the output"),
     "the output varies": ("    print(time.time())", "confirmed by counts alone"),
-    "nothing is printed": ("    print = len", "confirmed by counts alone"),
     "ends otherwise": ("    if 'f' in vars(): sys.exit(3)", "changed the exit code"),
     "takes long": ("    if 'f' in vars(): time.sleep(99)", "took too long"),
     "does not help": ("    if 'f' in vars(): jax.clear_caches()", "did not help"),

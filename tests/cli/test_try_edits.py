@@ -291,16 +291,6 @@ bump = lambda: table.update(rate=table["rate"] * 2)
 for _ in range(3):
     step(x, f=lambda x: scaled(x) + 13)
     list(map(lambda _: bump(), "a"))
-# it reads what a method changes whose value is used
-class Config:
-    rate = 1.0
-    def grow(self):
-        self.rate *= 2
-        return self.rate
-cfg = Config()
-for _ in range(3):
-    step(x, f=lambda x: x * cfg.rate)
-    r = cfg.grow()
 # it reads what a method of another object changes
 rates = [1.0]
 class Schedule:
@@ -315,11 +305,6 @@ def update(values): values[0] *= 2
 for _ in range(3):
     step(x, f=functools.partial(lambda values, x: x * values[0], rates))
     update(rates)
-# it reads what is passed to a builtin that changes it
-class Rate: value = 1.0
-for _ in range(3):
-    step(x, f=lambda x: x * Rate.value)
-    setattr(Rate, "value", Rate.value + 1)
 # the name exists
 f = 1
 for _ in range(3):
