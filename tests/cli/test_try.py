@@ -192,7 +192,7 @@ def test_what_the_script_saves_is_kept(run: Runner) -> None:
     assert done.returncode == 2
     words = "script.py: changed while the runs went on: run it again"
     assert f"leafwise explain: nothing was written: {words}\n" in done.stderr
-    assert (run.folder / script).read_text() == text + "# mine\n" * 2
+    assert (run.folder / script).read_text() == text + "# mine\n" * 3
 
 
 # How git is told to show no changes of a file.
