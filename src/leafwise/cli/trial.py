@@ -25,10 +25,7 @@ from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, show
 from leafwise.cli.explain_script import Script, run
 
 _LONGEST: Final = 3
-"""An edit fails if the script takes this many times as long, without the check of its answers.
-
-With the check, a run may take this many times as long again.
-"""
+"""An edit fails if the script takes this many times as long; the check may take twice more."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM", "SIGHUP", "SIGQUIT")
 _Edited: TypeAlias = tuple[list[Replacement], list[Finding]]
@@ -94,10 +91,7 @@ class Trials:
         self.report, self.printed = self._run(wanted)
 
     def try_fixes(self, most: int, *, writes: bool) -> dict[Code, bytes]:
-        """Try the costliest findings that have an edit, update the report; return the new files.
-
-        Only an edit whose output was compared `writes` a file.
-        """
+        """Try the costliest findings that have an edit, update the report; return the new files."""
         with warnings.catch_warnings(action="ignore"):  # the first run has shown them
             every: dict[Any, _Edited] = {}
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
@@ -165,9 +159,8 @@ class Trials:
             verdict = UNKNOWN
         else:
             verdict = SAME if is_same else ROUNDED
-        small = findings(self.report.events, small=True)
-        most = seconds_of([*self.report.findings, *small, *tried])
-        saved = min(max(0.0, busy(self.report.events) - busy(report.events)), most)
+        quicker = max(0.0, busy(self.report.events) - busy(report.events))
+        saved = min(quicker, seconds_of([*self.report.findings, *tried]))
         counts = _again(self.report), _again(report)
         return TriedRecord(verdict, shown(files), *counts, saved, seconds, wrong), report
 
@@ -193,7 +186,7 @@ class Trials:
     def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
         """Run the script with changed files and hide its errors, which the first run has shown."""
         changed = {code.path: code.file_with(text) for code, text in files.items()}
-        limit = _LONGEST * _LONGEST * self.report.seconds
+        limit = 3 * _LONGEST * self.report.seconds
         options = {"changed": changed, "limit": limit, "audit": True, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
