@@ -4,6 +4,7 @@ import importlib.util
 import json
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kit.inside import notebook
@@ -80,6 +81,32 @@ def test_what_is_no_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for text in ("no json", "[]", '{"worksheets": []}'):
         name.write_text(text)
         assert "is not a notebook of format 4" in (notebook.problem(name) or "")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("kinds", [("raw", "code", "markdown"), ("code", "markdown")])
+def test_the_cell_that_is_edited(kinds: tuple[str, ...], indent: int | None) -> None:
+    """Of equal cells it is the right one, a list or one string; nothing else changes."""
+    loop, other = "for _ in x:\n    'ä'\n", {"cells": ["source"]}
+    sources = [loop, loop.splitlines(keepends=True), "\n", ['"source": ["\\\n', "x"], loop]
+    cells: list[dict[str, Any]] = [
+        {"cell_type": kind, "metadata": other, "source": source, "outputs": [loop]}
+        for source in sources
+        for kind in kinds
+    ]
+    cells[-1] = dict(reversed(cells[-1].items()))
+    document = {"metadata": other, "cells": cells, "nbformat": 4}
+    data = json.dumps(document, indent=indent, ensure_ascii=False)
+    code = [cell for cell in cells if cell["cell_type"] == "code" and cell["source"] != "\n"]
+    found = list(notebook.sources_of(data))
+    assert [source for *_, source in found] == ["".join(cell["source"]) for cell in code]
+    for cell, (start, end, source) in zip(code, found, strict=True):
+        assert notebook.with_source(data, start, end, source) == data
+        changed = notebook.with_source(data, start, end, f"f = 1\n{source}")
+        before = cell["source"]
+        cell["source"] = ["f = 1\n", *before] if isinstance(before, list) else f"f = 1\n{before}"
+        assert changed == json.dumps(document, indent=indent, ensure_ascii=False)
+        cell["source"] = before
 
 
 MAGIC = """

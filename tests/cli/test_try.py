@@ -76,7 +76,7 @@ def test_a_fix_that_helps(run: Runner) -> None:
     record = finding["tried"]
     assert (record["verdict"], record["before"], record["after"]) == ("confirmed", 2, 0)
     together = {"findings": 1, "before": 2, "after": 0, "seconds": record["seconds"], "left": []}
-    assert report["together"] == together
+    assert report["together"] == together | {"verdict": "confirmed"}
     assert (run.folder / script).read_text() == SCRIPT
     names = sorted(each.name for each in run.folder.iterdir())
     assert names == [".git", "report.html", "report.json", script]
@@ -86,9 +86,7 @@ def test_a_fix_that_helps(run: Runner) -> None:
 
 # What the loop does besides; the verdict.
 VERDICTS = {
-    "changes the output": ("    print('f' in vars())", "changed the output"),
     "the output varies": ("    print(time.time())", "confirmed by counts alone"),
-    "nothing is printed": ("    print = len", "confirmed by counts alone"),
     "ends otherwise": ("    if 'f' in vars(): sys.exit(3)", "changed the exit code"),
     "takes long": ("    if 'f' in vars(): time.sleep(99)", "took too long"),
     "does not help": ("    if 'f' in vars(): jax.clear_caches()", "did not help"),
@@ -194,7 +192,7 @@ def test_what_the_script_saves_is_kept(run: Runner) -> None:
     assert done.returncode == 2
     words = "script.py: changed while the runs went on: run it again"
     assert f"leafwise explain: nothing was written: {words}\n" in done.stderr
-    assert (run.folder / script).read_text() == text + "# mine\n" * 2
+    assert (run.folder / script).read_text() == text + "# mine\n" * 3
 
 
 # How git is told to show no changes of a file.
@@ -334,9 +332,10 @@ def counted(reported: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.Mo
                 errors.append(error)
 
         with contextlib.redirect_stdout(printed):
-            report = reported(program)
+            report = reported(program, audit=options.get("audit", False))
         streams["stdout"].write(printed.getvalue().encode())
         report.seconds, report.exit = 1.0, len(errors)
+        report.ended = next(map(repr, errors), "")
         return report, report.exit
 
     monkeypatch.setattr(trial, "run", run)
@@ -371,11 +370,102 @@ def test_the_whole_program_is_counted(counted: Tried) -> None:
     report, text = counted(SOLVER)
     for finding in report.findings:
         assert (finding.tried.before, finding.tried.after) == (2, 1)
-    assert text.count("fix, tried: 2 repeats in all -> 1, ") == 2
+    assert text.count("fix, tried: 2 repeats in all -> 1, ") == text.count("    - ") == 1
+    assert text.count("fix, tried: the same edit as above") == 1
     assert "2 of 2 findings have a fix that was tried; together: 2 repeats -> 1, " in text
     (left,) = report.together.left
     assert [reason.path for reason, _ in left.reasons()] == ["y"]
     assert "fix: use the same type in every call" in text.partition("left with the patch:")[2]
+
+
+STALE = """\
+import functools, jax, jax.numpy as jnp
+{tables}
+@functools.partial(jax.jit, static_argnames="loss")
+def step(w, loss): return loss(w)
+halved = jax.jit(lambda w, rule: rule(w), static_argnames="rule")
+w = jnp.ones(3)
+for epoch in range(4):
+    w = step(w, loss=lambda w: w + {rate})
+    w = halved(w, rule=lambda w: w / 2)
+    {grow}
+open("answer", "w").write(str(w.sum()))
+{printed}
+"""
+TABLES = """\
+table = {"rate": 1.0}
+def bump(): table["rate"] *= 2
+def add(table, w): return w + table["rate"]
+class Config:
+    rate = 1.0
+    def grow(self):
+        self.rate *= 2
+        return self.rate
+"""
+FINITE = "print('finite', bool(jnp.isfinite(w).all()))"
+CHANGES = {
+    "a call of a function": (TABLES, 'table["rate"]', "bump()", FINITE),
+    "a call whose value is used": (f"{TABLES}cfg = Config()", "cfg.rate", "r = cfg.grow()", ""),
+    "a function of another file": (
+        "import tables",
+        'tables.table["rate"]',
+        "tables.bump()",
+        FINITE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_no_answer_becomes_stale(run: Runner, name: str) -> None:
+    """A function that reads what changes stays in the loop, though the output would be the same.
+
+    The other one is moved, but `--write` leaves that to the user if no output was compared.
+    """
+    tables, rate, grow, printed = CHANGES[name]
+    run.write(TABLES, "tables.py")
+    text = STALE.format(tables=tables, rate=rate, grow=grow, printed=printed)
+    script = run.write(text)
+    assert run.run(script).returncode == 0
+    answer = (run.folder / "answer").read_text()
+    done, report = run.report("--try", "--write", "--force", script)
+    (found,) = (each for each in report["findings"] if "step" in each["functions"])
+    (other,) = (each for each in report["findings"] if each is not found)
+    if "import" in tables:
+        assert found["tried"]["verdict"] == "made an answer stale"
+        wrong = "step answered for `tables.table['rate']=1.0`, which is 2.0 now"
+        assert f"  tried: made an answer stale: {wrong}\n" in done.stderr
+    else:
+        assert "tried" not in found
+    if printed:
+        assert other["tried"]["verdict"] == "confirmed"
+        text = text.replace("rule=lambda w: w / 2", "rule=rule")
+        text = text.replace("for epoch", "rule = lambda w: w / 2\nfor epoch")
+    else:
+        assert other["tried"]["verdict"] == "confirmed by counts alone"
+        assert "no output was compared, so `--write` leaves it to you" in done.stderr
+    assert report["together"].get("written", False) == bool(printed)
+    assert (run.folder / script).read_text() == text
+    assert run.run(script).returncode == 0
+    assert (run.folder / "answer").read_text() == answer
+
+
+MOVED = """\
+import jax, jax.numpy as jnp
+step = jax.jit(lambda x, f: f(x), static_argnames="f")
+for n in range(9):
+    y = step(jnp.ones(1 + n // 3), f=lambda x: x * 2)
+print(y)
+"""
+
+
+def test_what_the_patch_leaves_is_quoted_with_it(run: Runner) -> None:
+    """Line and text are both those of the edited file."""
+    done, report = run.report("--try", "--write", "--force", run.write(MOVED))
+    lines = (run.folder / "script.py").read_text().splitlines()
+    assert lines[2] == "f = lambda x: x * 2", done.stderr
+    (left,) = report["together"]["left"]
+    assert left["text"] == lines[int(left["place"].rpartition(":")[2]) - 1].strip()
+    assert "f=f)" in left["text"]
 
 
 EARLIER = """\
@@ -404,17 +494,39 @@ def test_the_call_that_the_fix_names_is_edited(counted: Tried, last: str, edit: 
     assert edit in added
 
 
-@pytest.mark.parametrize(
-    ("printed", "verdict"), [("[2.0000002 3.5]", "confirmed up to rounding"), ("2.1", "changed")]
-)
-def test_rounding(counted: Tried, printed: str, verdict: str) -> None:
-    """What is compiled as one program rounds otherwise: that is no other output."""
+# How the program goes on, with the edit and without it; the verdict.
+ENDS = {
+    "rounding": (
+        "print('[2.0000002 3.5]' if {edited} else '[2.  3.5]')",
+        "confirmed up to rounding",
+    ),
+    "another number": ("print(2.1 if {edited} else 2.2)", "changed the output"),
+    "another small number": ("print(4e-6 if {edited} else 9e-6)", "changed the output"),
+    "another error": ("print(); raise (KeyError if {edited} else ValueError)", "changed the error"),
+    "nothing left to do": ("print()\nos.makedirs('done', exist_ok=True)", "did not help"),
+    "less of the rest": (
+        "if not {edited}: jax.jit(lambda x: time.sleep(0.2))(1)\nprint()",
+        "confirmed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_how_it_goes_on(counted: Tried, name: str) -> None:
+    """What is compiled as one program rounds differently, which is no change; the rest is.
+
+    What an earlier run left on disk is no merit of the edit, nor is what is no repeat.
+    """
+    end, verdict = ENDS[name]
     report, _ = counted(
-        "import jax, jax.numpy as jnp\nstep = jax.jit(lambda x, f: f(x), static_argnums=1)\n"
-        "for _ in range(3):\n    step(jnp.ones(3), lambda x: x * 2)\n"
-        f"print('{printed}' if 'f' in vars() else '[2.  3.5]')\n"
+        "import os, time, jax, jax.numpy as jnp\n"
+        "step = jax.jit(lambda x, f: f(x), static_argnums=1)\n"
+        "for _ in range(0 if os.path.exists('done') else 3):\n"
+        "    step(jnp.ones(3), lambda x: x * 2)\n" + end.format(edited="'f' in vars()")
     )
-    assert report.findings[0].tried.verdict.startswith(verdict)
+    (finding,) = report.findings
+    assert finding.tried.verdict == verdict
+    assert finding.tried.saved <= finding.seconds
 
 
 UNTRIED = """\

@@ -226,6 +226,16 @@ RIGHT = """\
       model.by_number(x, rate)
       called(x + 1, rate)
       made(x, rate)
+# a lambda that reads what the loop only passes on, to JAX, builtins and jitted functions
+  rates, cfg = jnp.ones(3), {"rate": 2}
+  def penalty(x): return x * cfg["rate"] + rates
+  shifted = jax.jit(jax.vmap(lambda a, b: a - b))
++ f = lambda x: penalty(x) - 12
+  for n in range(3):
+      rate = cfg["rate"] + len(cfg)
+      y = shifted(rates, jnp.full(3, rate)) + jnp.add(rates, n)
+-     step(x, f=lambda x: penalty(x) - 12)
++     step(x, f=f)
 # a call of a package
   from jax.scipy.optimize import minimize
   def loss(x): return ((x - 3) ** 2).sum()
@@ -267,6 +277,34 @@ def next_rate():
 for _ in range(3):
     step(x, f=lambda x: x * rate)
     next_rate()
+# it reads what a function of the file changes
+table = {"rate": 1.0}
+def bump(): table["rate"] *= 2
+def twice(): bump(), bump()
+for _ in range(3):
+    step(x, f=lambda x: x * table["rate"])
+    twice()
+# it calls a function that reads what another changes
+table = {"rate": 1.0}
+def scaled(x): return x * table["rate"]
+bump = lambda: table.update(rate=table["rate"] * 2)
+for _ in range(3):
+    step(x, f=lambda x: scaled(x) + 13)
+    list(map(lambda _: bump(), "a"))
+# it reads what a method of another object changes
+rates = [1.0]
+class Schedule:
+    def grow(self): rates[0] *= 2
+schedule = Schedule()
+for _ in range(3):
+    step(x, f=lambda x: x * rates[0])
+    r = schedule.grow()
+# it reads what is passed to a function
+rates = [1.0]
+def update(values): values[0] *= 2
+for _ in range(3):
+    step(x, f=functools.partial(lambda values, x: x * values[0], rates))
+    update(rates)
 # the name exists
 f = 1
 for _ in range(3):

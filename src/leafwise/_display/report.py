@@ -190,7 +190,8 @@ class TriedRecord:
     """An edit that `--try` made for a finding, and the result of running the script with it.
 
     ``before`` and ``after`` count the repeats of the whole script, and ``saved`` is the JAX
-    time, in seconds, that the edit saved in the whole run.
+    time, in seconds, that the edit saved in the whole run, at most that of all findings.
+    ``wrong`` has the answers for old values that only the run with the edit gave.
     """
 
     verdict: str
@@ -199,6 +200,7 @@ class TriedRecord:
     after: int
     saved: float
     seconds: float
+    wrong: list["WrongRecord"] = dataclasses.field(default_factory=list["WrongRecord"])
 
 
 @dataclasses.dataclass
@@ -206,7 +208,8 @@ class TogetherRecord:
     """The number of findings with a fix that helped, and the run with all these fixes.
 
     ``left`` has the findings that are new in that run: the remaining causes of a finding.
-    ``written`` tells whether `--write` has applied the edits.
+    ``written`` tells whether `--write` has applied the edits, which it does not if the
+    ``verdict`` is by counts alone.
     """
 
     findings: int
@@ -214,6 +217,7 @@ class TogetherRecord:
     after: int
     seconds: float
     left: list["Finding"]
+    verdict: str
     written: bool = False
 
 

@@ -23,6 +23,7 @@ from leafwise._display.reasons import Act
 from leafwise._display.report import CapturesRecord, Report
 from leafwise._display.words import (
     CONFIRMED,
+    UNKNOWN,
     annotation,
     captures_lines,
     clean,
@@ -153,6 +154,10 @@ def _closing_lines(report: Report) -> Iterator[str]:
         seconds = f"{duration(report.seconds)} -> {duration(together.seconds)}"
         hint = "`--diff` prints the patch, `--write` applies it"
         hint = "`--write` has applied the patch" if together.written else hint
+        if together.verdict == UNKNOWN:
+            hint = (
+                "`--diff` prints the patch: no output was compared, so `--write` leaves it to you"
+            )
         yield f"{text}: {repeats}{seconds}. {hint}."
     if report.untried:
         untried = count(report.untried, "finding")
@@ -199,20 +204,25 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         fixes = fixes if is_dynamic and finding.tried.verdict not in CONFIRMED else []
     for fix in fixes[:_MOST_LINES]:
         _print(f"fix: {clean(str(fix))}", console, 2, "green")  # code must not be cut
-    for text in _tried_lines(finding):
+    for text in _tried_lines(finding, report):
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
 
 
-def _tried_lines(finding: Finding) -> Iterator[str]:
-    """Yield the result of the edit that was tried, and the edit if it helped."""
+def _tried_lines(finding: Finding, report: Report) -> Iterator[str]:
+    """Yield the result of the edit that was tried, and once the edit if it helped."""
     tried = finding.tried
     if tried is not None and tried.verdict in CONFIRMED:
-        yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
-        yield from (f"  {line}" for line in tried.edit)
+        every = (*report.findings, *report.first)
+        if next(other for other in every if other.tried == tried) is finding:
+            yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
+            yield from (f"  {line}" for line in tried.edit)
+        else:
+            yield "fix, tried: the same edit as above"
     elif tried is not None:
-        yield f"tried: {tried.verdict}"
+        wrong = (f": {cut(answer.what, _LONGEST)}" for answer in tried.wrong[:1])
+        yield f"tried: {tried.verdict}{''.join(wrong)}"
 
 
 def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:

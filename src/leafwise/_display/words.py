@@ -156,11 +156,9 @@ class ShownAsText:
 SAME: Final = "confirmed"
 ROUNDED: Final = "confirmed up to rounding"
 UNKNOWN: Final = "confirmed by counts alone"
-CONFIRMED: Final = {
-    SAME: "output the same",
-    ROUNDED: "output the same up to rounding",
-    UNKNOWN: "no output to compare",
-}
+STALE: Final = "made an answer stale"
+COMPARED: Final = {SAME: "output the same", ROUNDED: "output the same up to rounding"}
+CONFIRMED: Final = {**COMPARED, UNKNOWN: "no output to compare"}
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:

@@ -101,7 +101,7 @@ def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, typ
         if name.startswith("jax._src."):
             yield name[9:], frame.f_code.co_name, frame
         elif name == "leafwise._jax.compat" and frame.f_code.co_name == "_ask":
-            return  # what is around a probe is no part of it
+            return  # what is around a probe does not belong to it
         frame = frame.f_back
 
 

@@ -5,12 +5,12 @@ taken, there is no edit. Whether an edit helps is tried afterwards.
 """
 
 import ast
+import builtins
 import contextlib
 import difflib
 import functools
 import io
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -23,7 +23,8 @@ from leafwise._compare.jitted_call import free_names
 from leafwise._display.findings import Finding, ProgramEvents
 from leafwise._display.reasons import Act, Reason, ReasonKind
 from leafwise._objects.call_site import is_users_file
-from leafwise.cli.notebook import cells_of
+from leafwise._objects.locks import cached_property
+from leafwise.cli.notebook import sources_of, with_source
 
 
 class Code:
@@ -34,14 +35,37 @@ class Code:
         self.encoding, _ = tokenize.detect_encoding(io.BytesIO(self.data).readline)
         text = self.data.decode(self.encoding)
         self.is_notebook = path.endswith(".ipynb")
+        self.sources = list(sources_of(text)) if self.is_notebook else []
         if self.is_notebook:
-            text = BETWEEN.decode().join(source for _, source in cells_of(Path(path)))
+            sources = [source for _, _, source in self.sources]
+            text = BETWEEN.decode().join(sources)
+            if text.split(BETWEEN.decode()) != sources:
+                raise ValueError(f"{path} has a cell with the separator of cells")
         self.text = text.encode()  # `ast` counts columns in UTF-8 bytes
         self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # magics become comments
         self.nodes = list(ast.walk(self.tree))
         self.starts = [0, *itertools.accumulate(map(len, self.text.splitlines(keepends=True)))]
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.defined: dict[str, str] = {}  # names that edits define
+
+    @cached_property
+    def functions(self) -> dict[str, list[Any]]:
+        """The functions of the file by name: each `def`, lambda, and call that wraps one."""
+        functions: dict[str, list[Any]] = {}
+        for node in self.nodes:
+            value: Any = getattr(node, "value", node)
+            if isinstance(value, _FUNCTIONS) or (isinstance(value, ast.Call) and _wraps(value)):
+                targets = [getattr(target, "id", "") for target in getattr(node, "targets", ())]
+                for name in filter(None, (*targets, getattr(node, "name", ""))):
+                    functions.setdefault(name, []).append(value)
+        return functions
+
+    @cached_property
+    def constant(self) -> set[str]:
+        """The names of its functions and modules: calls do not change these."""
+        imports = (node for node in self.nodes if isinstance(node, ast.Import))
+        names = (name.asname or name.name for each in imports for name in each.names)
+        return {*self.functions, *(name.partition(".")[0] for name in names)}
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the ancestors of a node, the innermost first."""
@@ -67,13 +91,9 @@ class Code:
         if not self.is_notebook:
             return text.decode()
         data = self.data.decode(self.encoding)
-        dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
-        for both in zip(self.text.split(BETWEEN), text.split(BETWEEN), strict=True):
-            old, new = ([dump(line.decode()) for line in io.BytesIO(cell)] for cell in both)
-            source = re.search(r'("source":\s*\[(\s*))' + r",\s*".join(map(re.escape, old)), data)
-            if source is not None and old != new:
-                lines = source[1] + f",{source[2]}".join(new)
-                data = data[: source.start()] + lines + data[source.end() :]
+        cells = zip(self.sources, text.decode().split(BETWEEN.decode()), strict=True)
+        for (start, end, old), new in reversed(list(cells)):
+            data = with_source(data, start, end, new) if old != new else data
         return data
 
 
@@ -200,9 +220,11 @@ _WHOLE: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 def _define_once(place: FindingCode) -> Iterator[Replacement]:
     """Move a lambda, a partial or a `jax.jit` of a function in front of the enclosing loops."""
     code = place.code
-    for program, call, reason in place.calls(Act.DEFINE_ONCE):
-        name, target = reason.path, place.argument(program, call, reason.path)
-        if reason.kind is ReasonKind.FUNCTION:
+    every = place.calls(Act.DEFINE_ONCE)
+    calls = {(call, reason.path, reason.kind): program for program, call, reason in every}
+    for (call, path, kind), program in calls.items():
+        name, target = path, place.argument(program, call, path)
+        if kind is ReasonKind.FUNCTION:
             name, target = f"jitted_{name}" if name.isidentifier() else "jitted", call.func
         if target is None and sum(map(_makes_function, call.args)) == 1:
             target = next(filter(_makes_function, call.args))
@@ -223,7 +245,7 @@ def _moved(code: Code, name: str) -> Iterator[Replacement]:
     value = getattr(node, "value", node)  # a `def` has no value
     if not _makes_function(value) or len(getattr(node, "targets", "f")) > 1:
         return
-    loop = _outermost(code, node, free_names(value) - {getattr(value, "name", "")})
+    loop = _outermost(code, node, value)
     first = [*getattr(node, "decorator_list", []), node][0]
     start, end = code.starts[first.lineno - 1], code.starts[node.end_lineno]
     text = code.text[start:end].decode()
@@ -267,9 +289,9 @@ def _named_before(
 ) -> Iterator[Replacement]:
     """Yield the edits that define a name in front of the loops, and use it instead of a node."""
     name = definition.partition(" = ")[0].removeprefix("import jax; ")
-    loop = _outermost(code, node, free_names(value))
+    loop = _outermost(code, node, value)
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
-    taken = free_names(code.tree).union(*map(_bound_in, functions))
+    taken = free_names(code.tree).union(*(_changed_in(code, each, value) for each in functions))
     if loop is None or not name.isidentifier() or name in taken:
         return
     if code.defined.setdefault(name, definition) == definition:  # or another edit has defined it
@@ -280,8 +302,10 @@ def _named_before(
         yield code.replaced(node, use)
 
 
-def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
-    """Return the outermost enclosing loop that binds none of the names that a node reads."""
+def _outermost(code: Code, node: ast.AST, value: ast.AST) -> _Loop | None:
+    """Return the outermost enclosing loop that changes nothing that a function reads."""
+    reads = set[str]().union(*map(free_names, _reached(code, value)))
+    reads -= {getattr(value, "name", "")}
     for other in code.nodes:  # names bound in other scopes
         if isinstance(other, ast.Global | ast.Nonlocal) and not reads.isdisjoint(other.names):
             return None
@@ -289,25 +313,55 @@ def _outermost(code: Code, node: ast.AST, reads: set[str]) -> _Loop | None:
     for holder in code.up(node):
         if isinstance(holder, ast.ClassDef):
             return None
-        if isinstance(holder, (*_FUNCTIONS, _PARTS)) or not reads.isdisjoint(_bound_in(holder)):
+        is_scope = isinstance(holder, (*_FUNCTIONS, _PARTS))
+        if is_scope or not reads.isdisjoint(_changed_in(code, holder, node)):
             break
         loop = holder if isinstance(holder, _Loop) else loop
     return loop
 
 
-def _bound_in(node: ast.AST) -> set[str]:
-    """Return the names that a node binds, or whose values it changes in place."""
+def _reached(code: Code, node: ast.AST) -> list[ast.AST]:
+    """Return a node, and the functions of the file that it names or that these name."""
+    reached = [node]
+    for function in reached:
+        for part in ast.walk(function):
+            name = getattr(part, "id", getattr(part, "attr", ""))
+            reached += [other for other in code.functions.get(name, ()) if other not in reached]
+    return reached
+
+
+def _changed_in(code: Code, holder: ast.AST, moved: ast.AST) -> set[str]:
+    """Return the names that code binds, or whose values it may change, without what is moved.
+
+    It follows the functions of the file. What others change is seen when the edit is tried: each
+    call is compared with what its function has captured.
+    """
     names: set[Any] = set()
-    for part in ast.walk(node):
-        if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del):
-            names.add(_root(part))
-        elif isinstance(part, ast.Expr):
-            names |= {_root(part.value)} - {"jax", "jnp"}  # `rates.append(rate)`
-        elif isinstance(part, ast.arg):
-            names.add(part.arg)
-        else:  # imports, functions, classes, exceptions and patterns
-            names |= set(map(vars(part).get, _BINDING))
+    for function in _reached(code, holder):
+        bound, changed = set[Any](), set[str]()
+        for part in (parts := set(ast.walk(function)).difference(ast.walk(moved))):
+            if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del):
+                (bound if isinstance(part, ast.Name) else changed).add(_root(part))
+            elif isinstance(part, ast.Call) and not _is_pure(code, part):  # `update(cfg)`
+                data = parts.intersection(ast.walk(part))
+                changed |= {name.id for name in data if isinstance(name, ast.Name)} - code.constant
+            else:  # parameters, imports, functions, classes, exceptions and patterns
+                attributes = ("arg",) if isinstance(part, ast.arg) else _BINDING
+                bound |= set(map(vars(part).get, attributes))
+        names |= changed | bound if function is holder else changed - bound
     return names
+
+
+def _is_pure(code: Code, call: ast.Call) -> bool:
+    """Return whether a call only computes: of JAX, of a jitted function, of most builtins."""
+    name = ast.unparse(call.func)
+    functions = code.functions.get(name.rpartition(".")[2], ())
+    made = [part for each in functions for part in getattr(each, "decorator_list", [each])]
+    return _root(call.func) in _MATH or name in _BUILTINS or any(map(_wraps, (call, *made)))
+
+
+_MATH: Final = frozenset({"jax", "jnp", "lax", "np", "numpy", "math"})
+_BUILTINS: Final = frozenset(dir(builtins)) - {"delattr", "eval", "exec", "next", "setattr"}
 
 
 def _root(node: ast.AST) -> str:

@@ -7,14 +7,16 @@ all cells are run.
 
 import functools
 import importlib.util
+import io
 import json
 import linecache
 import os
+import re
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import leafwise_explain
 
@@ -32,6 +34,31 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
         if kind == "code" and source.strip():
             number += 1
             yield f"{file.resolve()}[{number}]", source
+
+
+def sources_of(data: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where the text of a notebook has the source of each code cell, and the source."""
+    cells: list[Any] = json.loads(data)["cells"]
+    places = list(_SOURCE.finditer(data))
+    if [json.loads(place[1]) for place in places] != [cell["source"] for cell in cells]:
+        raise ValueError("not only the cells of the notebook have a source")
+    for cell, place in zip(cells, places, strict=True):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and source.strip():
+            yield *place.span(1), source
+
+
+_SOURCE: Final = re.compile(r'"source"\s*:\s*("(?:[^"\\]|\\.)*"|\[(?:[^]"]|"(?:[^"\\]|\\.)*")*\])')
+
+
+def with_source(data: str, start: int, end: int, source: str) -> str:
+    """Return the text of a notebook with another source at a place, written like the old one."""
+    dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
+    text, lines = dump(source), io.StringIO(source, newline="\n")
+    if brackets := re.fullmatch(r"(\[\s*).*?(\s*\])", data[start:end], re.DOTALL):
+        between = f",{brackets[1][1:] or ' '}"
+        text = f"{brackets[1]}{between.join(map(dump, lines))}{brackets[2]}"
+    return data[:start] + text + data[end:]
 
 
 def problem(file: Path) -> str | None:

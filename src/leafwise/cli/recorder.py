@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import linecache
 import os
 import platform
 import re
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias
 
 import jax
 
+import leafwise_explain
 from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of, owner_of
@@ -60,6 +62,8 @@ Write: TypeAlias = Callable[..., None]
 
 def start(folder: str, write_in: Callable[..., None], options: Mapping[str, Any]) -> None:
     """Record everything JAX does in this process in a folder, with the command's options."""
+    for path, text in leafwise_explain.changed.items():  # for the text of each line
+        linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)

@@ -15,20 +15,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from leafwise._display.findings import Finding, busy, findings
+from leafwise._display.findings import Finding, busy, findings, seconds_of
 from leafwise._display.first_compiles import CACHE_FOLDER, MOST_FIRST, FirstFinding, cache_variables
-from leafwise._display.report import Report, TogetherRecord, TriedRecord
-from leafwise._display.words import CONFIRMED, ROUNDED, SAME, UNKNOWN, count
+from leafwise._display.report import Report, TogetherRecord, TriedRecord, WrongRecord
+from leafwise._display.words import COMPARED, CONFIRMED, ROUNDED, SAME, STALE, UNKNOWN, count
 from leafwise._objects.files import NewFile, write_files
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script, run
 
 _LONGEST: Final = 3
-"""A run is ended after this many times the duration of the first."""
+"""An edit fails if the script takes this many times as long; the check may take twice more."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM", "SIGHUP", "SIGQUIT")
-_Edited: TypeAlias = tuple[tuple[Replacement, ...], list[Finding]]
+_Edited: TypeAlias = tuple[list[Replacement], list[Finding]]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -55,7 +55,8 @@ def run_and_try(
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
     output.flush()
-    files = {} if trials.report.ended in _INTERRUPTED else trials.try_fixes(options.max_tries)
+    is_interrupted = trials.report.ended in _INTERRUPTED
+    files = {} if is_interrupted else trials.try_fixes(options.max_tries, writes=options.write)
     if trials.signal:  # then nothing is written
         return trials.report, 128 + trials.signal
     if options.diff:
@@ -68,7 +69,7 @@ def run_and_try(
         for code in files:
             sys.stderr.write(f"leafwise explain: {os.path.relpath(code.path)} was changed\n")
         if trials.report.together is not None:
-            trials.report.together.written = True
+            trials.report.together.written = bool(files)
     return trials.report, trials.report.exit
 
 
@@ -89,21 +90,21 @@ class Trials:
         self._script, self.signal = script, 0
         self.report, self.printed = self._run(wanted)
 
-    def try_fixes(self, most: int) -> dict[Code, bytes]:
+    def try_fixes(self, most: int, *, writes: bool) -> dict[Code, bytes]:
         """Try the costliest findings that have an edit, update the report; return the new files."""
         with warnings.catch_warnings(action="ignore"):  # the first run has shown them
-            every: dict[tuple[Replacement, ...], list[Finding]] = {}
+            every: dict[Any, _Edited] = {}
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
                 edits = edits_for(finding, self._script.name)
-                every.setdefault(tuple(edits), []).append(finding)
-        without = every.pop((), [])
-        chosen, beyond = list(every.items())[:most], list(every.values())[most:]
-        self.report.untried = sum(map(len, (without, *beyond)))
+                every.setdefault(frozenset(applied(edits).items()), (edits, []))[1].append(finding)
+        without = every.pop(frozenset(), ([], []))
+        chosen, beyond = list(every.values())[:most], list(every.values())[most:]
+        self.report.untried = sum(len(findings) for _, findings in (without, *beyond))
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
             runs = count(number, "time")
-            text = f"--try runs {self._script} again, {runs}, and once more if its output differs"
+            text = f"--try runs {self._script} again, {runs}, and once more to confirm"
             sys.stderr.write(f"leafwise explain: {text}\n")
         confirmed: list[tuple[list[_Edited], TriedRecord, Report]] = []  # the most effective first
         with contextlib.suppress(KeyboardInterrupt):
@@ -113,10 +114,13 @@ class Trials:
                     finding.tried = tried
                 if tried.verdict in CONFIRMED:
                     confirmed.append(([edited], tried, report))
+            is_compared = any(tried.verdict in COMPARED for _, tried, _ in confirmed)
+            accepted = COMPARED if writes and is_compared else CONFIRMED
+            confirmed = [each for each in confirmed if each[1].verdict in accepted]
             if len(confirmed) > 1:
                 kept = [edited for several, *_ in confirmed for edited in several]
                 tried, report = self._tried(*kept)
-                confirmed[:0] = [(kept, tried, report)] if tried.verdict in CONFIRMED else []
+                confirmed[:0] = [(kept, tried, report)] if tried.verdict in accepted else []
             if variables is not None:
                 self.report.second_run = self._second_run(dict(variables))
         if not confirmed:
@@ -125,51 +129,65 @@ class Trials:
         known = list(map(_cause, self.report.findings))
         left = [finding for finding in report.findings if _cause(finding) not in known]
         counts = sum(len(findings) for _, findings in kept), tried.before, tried.after
-        self.report.together = TogetherRecord(*counts, tried.seconds, left)
+        self.report.together = TogetherRecord(*counts, tried.seconds, left, tried.verdict)
+        if writes and tried.verdict not in COMPARED:
+            return {}
         return applied(edit for edits, _ in kept for edit in edits)
 
     def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
         """Run the script with the edits of some findings, and compare it with the first run."""
         files = applied(edit for edits, _ in every for edit in edits)
         report, printed = self._try(files)
-        findings = [finding for _, several in every for finding in several]
-        firsts = [finding for finding in findings if isinstance(finding, FirstFinding)]
-        again = len(firsts) < len(findings)
-        before, after = _again(self.report), _again(report)
-        is_same = printed == self.printed
-        quicker = busy(self.report.events) - busy(report.events)
-        is_quicker = 2 * quicker >= sum(finding.seconds for finding in firsts)
-        if report.seconds > _LONGEST * self.report.seconds:
+        tried = [finding for _, several in every for finding in several]
+        seconds = report.seconds - (0.0 if report.audit is None else report.audit.seconds)
+        is_same, wrong = printed == self.printed, self._wrong(report)
+        if seconds > _LONGEST * self.report.seconds:
             verdict = "took too long"
         elif report.exit != self.report.exit:
             verdict = "changed the exit code"
-        elif not (is_same or self._output_varies or _agree(printed, self.printed)):
+        elif report.ended != self.report.ended:
+            verdict = "changed the error"
+        elif report.warnings:
+            verdict = "was not recorded in full"
+        elif wrong:
+            verdict = STALE
+        elif not (is_same or _agree(printed, self.printed) or self._rerun[1] != self.printed):
             verdict = "changed the output"
-        elif after >= before if again else not is_quicker:
+        elif not (_helped(self.report, report, tried) and _helped(self._rerun[0], report, tried)):
             verdict = "did not help"
-        elif not printed or (not is_same and self._output_varies):
+        elif not printed or (not is_same and self._rerun[1] != self.printed):
             verdict = UNKNOWN
         else:
             verdict = SAME if is_same else ROUNDED
-        edit, saved = shown(files), max(0.0, quicker)
-        return TriedRecord(verdict, edit, before, after, saved, report.seconds), report
+        quicker = max(0.0, busy(self.report.events) - busy(report.events))
+        saved = min(quicker, seconds_of([*self.report.findings, *tried]))
+        counts = _again(self.report), _again(report)
+        return TriedRecord(verdict, shown(files), *counts, saved, seconds, wrong), report
+
+    def _wrong(self, report: Report) -> list[WrongRecord]:
+        """Return the answers for old values that the runs without edits do not give."""
+        wrong = [] if report.audit is None else report.audit.found
+        known = self._rerun[0].audit if wrong else None
+        times = {} if known is None else {answer.what: answer.times for answer in known.found}
+        return [answer for answer in wrong if answer.times > times.get(answer.what, 0)]
 
     def _second_run(self, variables: dict[str, str]) -> float:
         """Return the seconds of a second run with JAX's persistent cache."""
         with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
             environment = variables | {CACHE_FOLDER: folder}
-            self._try({}, environment=environment)
-            return self._try({}, environment=environment)[0].seconds
+            self._try({}, environment=environment, audit=False)
+            return self._try({}, environment=environment, audit=False)[0].seconds
 
     @cached_property
-    def _output_varies(self) -> bool:
-        """Whether two runs without edits differ in their output."""
-        return self._try({})[1] != self.printed
+    def _rerun(self) -> tuple[Report, bytes]:
+        """A second run without edits, with the check of its answers, and what it printed."""
+        return self._try({})
 
     def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
         """Run the script with changed files and hide its errors, which the first run has shown."""
         changed = {code.path: code.file_with(text) for code, text in files.items()}
-        options = {"changed": changed, "limit": _LONGEST * self.report.seconds, **more}
+        limit = 3 * _LONGEST * self.report.seconds
+        options = {"changed": changed, "limit": limit, "audit": True, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
             self.signal = getattr(signal, report.ended, 0)
@@ -187,18 +205,25 @@ class Trials:
 def _agree(one: bytes, other: bytes) -> bool:
     """Return whether two outputs agree up to the last digits of numbers."""
     before, after = (map(float, _NUMBER.findall(output)) for output in (one, other))
-    is_close = functools.partial(math.isclose, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    is_close = functools.partial(math.isclose, rel_tol=1e-5, abs_tol=1e-7)
     words = [_NUMBER.sub(b"0.", output).split() for output in (one, other)]
     return words[0] == words[1] and all(map(is_close, before, after))
 
 
 _NUMBER: Final = re.compile(rb"-?\d+\.\d*(?:e[-+]?\d+)?")
-_ROUNDING: Final = 1e-5
 
 
 def _cause(finding: Finding) -> tuple[str, list[tuple[str, str]]]:
     """Return a key that identifies a finding across runs."""
     return finding.what, [(reason.path, reason.change) for reason, _ in finding.reasons()]
+
+
+def _helped(unedited: Report, edited: Report, tried: list[Finding]) -> bool:
+    """Return whether there are fewer repeats or, of first compiles alone, less to compile."""
+    if all(isinstance(finding, FirstFinding) for finding in tried):
+        quicker = busy(unedited.events) - busy(edited.events)
+        return 2 * quicker >= sum(finding.seconds for finding in tried)
+    return _again(edited) < _again(unedited)
 
 
 def _again(report: Report) -> int:
