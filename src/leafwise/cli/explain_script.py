@@ -111,7 +111,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
     main = next((process for process in processes if process.pid == pid), None)
     report = recorded.make_report(processes, main, str(target), began, ended)
     report.seconds = ended - began
-    report.warnings += missing
+    report.warnings += missing or ([] if processes else ["no process that was seen imported JAX"])
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
     if progress.is_terminated:  # also if the script handles it
