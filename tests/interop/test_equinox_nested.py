@@ -65,43 +65,6 @@ def made(power: int = 1, mode: str = "train", name: str = "net") -> State:
 X = jnp.array([0.5, -1.0, 2.0])
 
 
-def loss_of(state: State, x: jax.Array) -> jax.Array:
-    return (state(x) ** 2).sum()
-
-
-def check_same_kind(one: Any, other: Any) -> None:
-    """Compare classes and statics, all the way down."""
-    assert type(one) is type(other) is State
-    assert type(one.net) is Net
-    assert type(one.net.params) is Params
-    assert (one.mode, one.net.name) == (other.mode, other.net.name)
-    assert one.net.params.power == other.net.params.power
-
-
-@pytest.mark.slow
-@through("`filter_jit`")
-def test_filter_jit() -> None:
-    """One trace serves all instances of equal statics, compared by type in any depth."""
-    step = eqx.filter_jit(lambda state, x: (lw.replace(state, step=state.step + 1), state(x)))
-    with lw.budget(traces=4, exact=True, of="<lambda>", eager=False):
-        for state in (made(), made(), made(power=2), made(name="other"), made(power=True)):
-            again, out = step(state, X)
-            check_same_kind(again, state)
-            assert jnp.allclose(out, state(X))
-
-
-@pytest.mark.slow
-@through("`filter_grad` and `filter_value_and_grad`")
-def test_filter_grad() -> None:
-    """Gradients have the classes and statics of what they are of, and None for functions."""
-    state = made(power=2)
-    value, gradient = eqx.filter_value_and_grad(loss_of)(state, X)
-    check_same_kind(gradient, state)
-    assert gradient.net.act is None
-    stepped = eqx.apply_updates(state, jax.tree.map(lambda g: -0.001 * g, gradient))
-    assert float(loss_of(stepped, X)) < float(value)
-
-
 @works("`filter_jit(p.method)`: one program for equal keys")
 @works("a bound method of a leafwise class, under `filter_jit`")
 def test_bound_method_in_filter_jit() -> None:
@@ -164,25 +127,6 @@ def test_calls_through(call: Callable[[State], Any]) -> None:
     assert jnp.allclose(eqx.filter_jit(call)(state), state(X))
 
 
-@through("`filter_eval_shape`")
-def test_filter_eval_shape() -> None:
-    """Shapes stand where arrays were, in the same classes with the same statics."""
-    shapes = eqx.filter_eval_shape(made, 3)
-    check_same_kind(shapes, made(power=3))
-    assert shapes.net.params.w == jax.ShapeDtypeStruct((3,), jnp.float32)
-
-
-@pytest.mark.slow
-@through("`filter_hessian`, `filter_jacfwd` and `filter_jacrev`")
-def test_jacobians() -> None:
-    """Derivatives with respect to a leafwise class are instances of it."""
-    params = Params(jnp.arange(3.0), 2)
-    for jacobian in (eqx.filter_jacfwd, eqx.filter_jacrev):
-        derivative = jacobian(lambda p: p.apply(X))(params)
-        assert type(derivative) is Params
-        assert jnp.allclose(derivative.w, jnp.diag(X**2))
-
-
 @works(
     "`tree_at` on a static field", cannot="a static is not a leaf: use `lw.replace` or `lw.update`"
 )
@@ -191,14 +135,6 @@ def test_tree_at_static() -> None:
     with pytest.raises((TypeError, ValueError), match=r"leaf|node|PyTree"):
         eqx.tree_at(lambda state: state.net.params.power, made(), 3)
     assert lw.replace(made().net.params, power=3).power == 3
-
-
-@works("`tree_equal`, which sees statics and their types")
-def test_tree_equal() -> None:
-    """Trees are equal if leaves, classes and statics are."""
-    assert eqx.tree_equal(made(), made())
-    assert not eqx.tree_equal(made(), made(2))
-    assert not eqx.tree_equal(made(1), made(power=True))
 
 
 @works("`tree_serialise_leaves` and `tree_deserialise_leaves`")
