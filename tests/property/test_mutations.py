@@ -77,21 +77,10 @@ def text(first: Any) -> Text:
     return made
 
 
-def objects(*items: Any) -> Any:
-    made = np.empty(len(items), object)
-    made[:] = items
-    return made
-
-
+# What differs in content alone is in `tests/objects/samples.py`; here each change is in place.
 CHANGES = [
-    # Of plain values, by what looks equal.
-    (lambda: Plain(1), "v.first = True", ".first"),
-    (lambda: Plain(0.0), "v.first = -0.0", ".first"),
-    (lambda: Plain(0j), "v.first = -0j", ".first"),
-    (lambda: Plain(np.float32(1)), "v.first = np.float64(1)", ".first"),
-    (lambda: Plain((1, 2)), "v.first = (True, 2)", ".first"),
-    (lambda: Plain("a"), "v.first = ['a']", ".first"),
     # In objects and records.
+    (lambda: Plain(1), "v.first = True", ".first"),
     (lambda: Plain(1), "v.third = 3", ""),
     (lambda: Plain(1), "del v.first", ""),
     (lambda: Plain(Plain(1, 2)), "v.first.second = 3", ".first.second"),
@@ -100,10 +89,8 @@ CHANGES = [
     (lambda: Slotted(1, [2]), "v._Slotted__private.append(3)", "._Slotted__private"),
     (lambda: Own(1), "v.first = True", ".first"),
     (lambda: text(Plain(1)), "v.first.first = True", ".first.first"),
-    (lambda: text(1), "v.first = True", ".first"),
     (lambda: Record(Plain([1])), "v.first.first[0] = True", ".first.first[0]"),
     (lambda: Record(1, Plain([1])), "v.second.first.append(2)", ".second.first"),
-    (lambda: Record(1), "object.__setattr__(v, 'first', True)", ".first"),
     # In functions.
     (lambda: function(1), "v.__closure__[0].cell_contents = True", ".__closure__['held']"),
     (lambda: function([1]), "v.__closure__[0].cell_contents.append(2)", ".__closure__['held']"),
@@ -111,6 +98,7 @@ CHANGES = [
     (lambda: function(1, {"k": 1}), "v.__defaults__[0]['k'] = True", ".__defaults__[0]['k']"),
     (lambda: function(1), "v.__kwdefaults__['z'] = 2.0", ".__kwdefaults__['z']"),
     (lambda: function(1), "v.note = True", ".note"),
+    (lambda: Plain(lambda: 1), "v.first.__code__ = (lambda: 2).__code__", ".first"),
     (lambda: Plain(1).method, "v.__self__.first = True", ".__self__.first"),
     (lambda: functools.partial(print, Plain(1)), "v.args[0].first = True", ".args[0].first"),
     (lambda: functools.partial(print, end=1), "v.keywords['end'] = True", ".keywords['end']"),
@@ -119,21 +107,13 @@ CHANGES = [
     (lambda: (1, (Plain(1),)), "v[1][0].first = True", "[1][0].first"),
     (lambda: Plain([1, 2]), "v.first[1] = 2.0", ".first[1]"),
     (lambda: Plain([1, 2]), "v.first.append(3)", ".first"),
-    (lambda: Plain([1, 2]), "v.first.clear()", ".first"),
-    (lambda: Plain(collections.deque([1], 5)), "v.first[0] = True", ".first[0]"),
     (lambda: Plain(collections.deque([1], 5)), "v.first.append(3)", ".first"),
     (lambda: Plain({"k": 1, 1: 2}), "v.first['k'] = True", ".first['k']"),
     (lambda: Plain({"k": 1, 1: 2}), "v.first['new'] = 1", ".first"),
     (lambda: Plain({"k": 1, 1: 2}), "v.first['k'] = v.first.pop('k')", ".first"),
-    (lambda: Plain({"k": 1, 1: 2}), "v.first[True] = v.first.pop(1)", ".first"),
-    (lambda: Plain(collections.OrderedDict(k=1, j=2)), "v.first.move_to_end('k')", ".first"),
-    (lambda: Plain(collections.defaultdict(list, k=1)), "v.first['k'] = True", ".first['k']"),
-    (lambda: Plain({1, "a", 0.0}), "v.first.add(3)", ".first"),
     (lambda: Plain({1, "a", 0.0}), "v.first.discard(1); v.first.add(True)", ".first"),
-    (lambda: Plain({1, "a", 0.0}), "v.first.discard(0.0); v.first.add(-0.0)", ".first"),
     (lambda: Plain(np.zeros(2)), "v.first[0] = -0.0", ".first"),
-    (lambda: Plain(objects(1, 2)), "v.first[1] = 2.0", ".first[1]"),
-    (lambda: Plain(objects(Plain(1))), "v.first[0].first = True", ".first[0].first"),
+    (lambda: Plain(np.array([Plain(1)])), "v.first[0].first = True", ".first[0].first"),
     (lambda: Plain(bytearray(b"ab")), "v.first.append(3)", ".first"),
 ]
 
